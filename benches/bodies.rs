@@ -1,6 +1,6 @@
 //! Error bodies of two kilobytes in every form that providers write, for the benches of classification.
 
-use unfazed::engine::Headers;
+use unfazed::engine::ReplyHeaders;
 use unfazed::policy::ErrorClass;
 
 /// A name, a status, its body and the class of the failure.
@@ -17,8 +17,8 @@ pub(crate) const BODIES: [Body; 7] = [
 ];
 
 /// The headers that come with each.
-pub(crate) fn headers() -> Headers {
-    Headers::new([("retry-after", &b"2"[..]), ("date", b"Fri, 20 Nov 2026 10:00:00 GMT")])
+pub(crate) fn headers() -> ReplyHeaders {
+    ReplyHeaders::new([("retry-after", &b"2"[..]), ("date", b"Fri, 20 Nov 2026 10:00:00 GMT")])
 }
 
 /// Google's answer to a quota that is used up, filled up to two kilobytes.

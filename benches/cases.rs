@@ -11,7 +11,7 @@ use std::time::Duration;
 use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
 use failsafe::backoff::Constant;
 use tower::{Service, ServiceExt};
-use unfazed::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
+use unfazed::engine::retry::{AttemptProgress, FailureContext, RetryBlocker, RetryVerdict, decide};
 use unfazed::host::Guard;
 use unfazed::host::guard::ToolGuard;
 use unfazed::policy::{ErrorClass, Policy, RetryPolicy, Seed};
@@ -71,13 +71,13 @@ fn policy(text: &str) -> Policy {
 }
 
 /// One failure, and how far the attempts have come: what is decided about.
-pub(crate) fn failed(attempt: u32) -> (Progress, Case) {
-    let progress = Progress { started: Instant::default(), attempt, slept: Nanos::ZERO };
-    let case = Case {
+pub(crate) fn failed(attempt: u32) -> (AttemptProgress, FailureContext) {
+    let progress = AttemptProgress { started: Instant::default(), attempt, slept: Nanos::ZERO };
+    let case = FailureContext {
         class: ErrorClass::NetworkError,
         assumed: false,
         hint: None,
-        obstacle: Obstacle::None,
+        obstacle: RetryBlocker::None,
         run_deadline: None,
         correction: false,
     };
@@ -86,13 +86,23 @@ pub(crate) fn failed(attempt: u32) -> (Progress, Case) {
 
 /// The retry decision alone, with the seed of its jitter at hand.
 #[inline(never)]
-pub(crate) fn decision(policy: &RetryPolicy, progress: Progress, case: Case, seed: Seed) -> Verdict {
+pub(crate) fn decision(
+    policy: &RetryPolicy,
+    progress: AttemptProgress,
+    case: FailureContext,
+    seed: Seed,
+) -> RetryVerdict {
     decide(policy, progress, case, Instant(1), || seed)
 }
 
 /// The retry decision together with the seed of its jitter.
 #[inline(never)]
-pub(crate) fn decision_seeded(policy: &RetryPolicy, progress: Progress, case: Case, run: u64) -> Verdict {
+pub(crate) fn decision_seeded(
+    policy: &RetryPolicy,
+    progress: AttemptProgress,
+    case: FailureContext,
+    run: u64,
+) -> RetryVerdict {
     decide(policy, progress, case, Instant(1), || Seed::new(run, "call", "1"))
 }
 

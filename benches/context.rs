@@ -4,9 +4,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use unfazed::context::{Estimate, message_tokens, reduce};
+use unfazed::context::{ByteEstimate, message_tokens, reduce};
 use unfazed::engine::ReducePlan;
-use unfazed::policy::{Policy, ReduceStep, Size, Unit};
+use unfazed::policy::{Policy, ReduceStep, SizeUnit, TextSize};
 use unfazed::session::{Message, ToolCall};
 
 const ROUNDS: usize = 50_000;
@@ -36,8 +36,8 @@ fn conversation() -> Vec<Message> {
 }
 
 fn steps() -> [ReduceStep; 4] {
-    let chars = |count| Size { count, unit: Unit::Chars };
-    let most = Size { count: 1000, unit: Unit::Tokens };
+    let chars = |count| TextSize { count, unit: SizeUnit::Chars };
+    let most = TextSize { count: 1000, unit: SizeUnit::Tokens };
     [
         ReduceStep::Results { keep_last: 6, over: chars(100), show: chars(50) },
         ReduceStep::Drop { keep_last: 10 },
@@ -48,7 +48,7 @@ fn steps() -> [ReduceStep; 4] {
 
 fn planning(c: &mut Criterion) {
     let messages = conversation();
-    let weights: Vec<u64> = messages.iter().map(|message| message_tokens(&Estimate, message)).collect();
+    let weights: Vec<u64> = messages.iter().map(|message| message_tokens(&ByteEstimate, message)).collect();
     let policy = Policy::builtin();
     let mut group = c.benchmark_group("reduce 100 000 messages");
     group.sample_size(10).measurement_time(Duration::from_secs(3));
@@ -57,7 +57,7 @@ fn planning(c: &mut Criterion) {
         let aim = 100_000;
         let plan = ReducePlan { number: 1, step, aim, most: aim, input: None, keep_task: true };
         group.bench_with_input(BenchmarkId::from_parameter(plan.step.name()), &plan, |b, plan| {
-            b.iter_with_large_drop(|| reduce(&policy, black_box(plan), &messages, &weights, &Estimate));
+            b.iter_with_large_drop(|| reduce(&policy, black_box(plan), &messages, &weights, &ByteEstimate));
         });
     }
     group.finish();

@@ -11,7 +11,7 @@ use cases::{
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 use std::hint::black_box;
-use unfazed::engine::{Catalogue, ToolSpec};
+use unfazed::engine::{ToolCatalogue, ToolSpec};
 use unfazed::host::{Guard, ToolError};
 use unfazed::policy::Policy;
 
@@ -70,7 +70,7 @@ tools:
     let parameters = json!({"type": "object", "properties": properties, "required": ["city", "items"]});
     let spec = ToolSpec { name: "order".into(), description: String::new(), parameters, effect: None };
     let policy = Policy::from_yaml("bench.yaml", POLICY).unwrap_or_else(|report| panic!("{report}"));
-    let tools = Catalogue::new([spec]).expect("a schema");
+    let tools = ToolCatalogue::new([spec]).expect("a schema");
     let order = Guard::builder(policy).tools(tools).build().tool("order");
     let items: Vec<_> =
         (1..=16).map(|id| json!({"id": id, "name": format!("article number {id}")})).collect();

@@ -9,7 +9,8 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use unfazed::policy::{LintOptions, Loader};
+use unfazed::analysis::LintOptions;
+use unfazed::policy::Loader;
 
 /// The largest file that is read.
 const SIZE: usize = 4 << 20;

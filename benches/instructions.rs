@@ -13,9 +13,9 @@ use cases::{
     guarded_by_failsafe, now, retry, tokio_retry, tower_retry, unfazed,
 };
 use std::hint::black_box;
-use unfazed::context::{Estimator, TokenCounter};
-use unfazed::engine::retry::Verdict;
-use unfazed::engine::{Failure, Headers};
+use unfazed::context::{TokenCounter, TokenEstimator};
+use unfazed::engine::retry::RetryVerdict;
+use unfazed::engine::{Failure, ReplyHeaders};
 use unfazed::policy::{ErrorClass, Policy, Seed};
 use unfazed::time::Instant;
 
@@ -68,7 +68,7 @@ fn decide(name: &str, attempt: u32, times: u32) {
             _ => decision_seeded(black_box(&default), progress, case, black_box(0)),
         };
         assert!(
-            matches!(verdict, Verdict::Retry { .. }),
+            matches!(verdict, RetryVerdict::Retry { .. }),
             "a decision that ends early costs less: {verdict:?}"
         );
         black_box(verdict);
@@ -77,7 +77,7 @@ fn decide(name: &str, attempt: u32, times: u32) {
 
 /// Estimates `times` times the tokens of 100 KB.
 fn estimate(times: u32) {
-    let estimator = Estimator::from(&Policy::builtin().model("main").tokens);
+    let estimator = TokenEstimator::from(&Policy::builtin().model("main").tokens);
     let text = "fn total(items: &[Item]) -> u64 { items.iter().map(|item| item.price).sum() }\n".repeat(1300);
     for _ in 0..times {
         black_box(estimate_once(&estimator, black_box(&text)));
@@ -85,7 +85,7 @@ fn estimate(times: u32) {
 }
 
 #[inline(never)]
-fn estimate_once(estimator: &Estimator, text: &str) -> u64 {
+fn estimate_once(estimator: &TokenEstimator, text: &str) -> u64 {
     estimator.count(text)
 }
 
@@ -99,7 +99,7 @@ fn repair(times: u32) {
 
 #[inline(never)]
 fn repair_once(text: &str) -> bool {
-    unfazed::repair::repair(text).is_ok()
+    unfazed::text::repair::repair(text).is_ok()
 }
 
 /// Classifies `times` times one of the error bodies of 2 KB.
@@ -115,6 +115,6 @@ fn classify(body: u32, times: u32) {
 }
 
 #[inline(never)]
-fn classify_once(policy: &Policy, headers: &Headers, status: u16, body: &str) -> ErrorClass {
+fn classify_once(policy: &Policy, headers: &ReplyHeaders, status: u16, body: &str) -> ErrorClass {
     Failure::from_answer(status, headers, body.as_bytes(), Instant::default).classified(policy).class
 }

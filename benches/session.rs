@@ -5,21 +5,24 @@
 
 use std::fs::{self, OpenOptions};
 use std::hint::black_box;
+use std::io::BufReader;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 use unfazed::engine::{
-    Catalogue, Envelope, Event, Interpreter, LogHeader, ModelReply, Order, RecordRef, RunFacts, RunStarted,
-    State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Work, WorkId,
+    DirectiveKind, Envelope, Event, Interpreter, LogHeader, ModelReply, RecordLine, RecordRef, RunFacts,
+    RunStarted, State, ToolCatalogue, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Work, WorkId,
 };
 use unfazed::host::Journal;
 use unfazed::policy::{Effect, Policy};
-use unfazed::replay::{Ending, Parts, replay};
+use unfazed::replay::{DecisionParts, ReplayEnding, replay};
 use unfazed::session::ToolCall;
-use unfazed::store::{Fsync, JsonlStore, Recorder, SessionId, Store, resume};
+use unfazed::store::{FsyncMode, JsonlStore, Recorder, SessionId, Store, read_log, resume};
 use unfazed::time::Instant;
 
 const POLICY: &str = "version: 1
@@ -40,13 +43,13 @@ fn interpreter() -> Interpreter {
         effect: Some(Effect::ReadOnly),
     };
     let policy = Policy::from_yaml("policy.yaml", POLICY).expect("a policy");
-    Interpreter::new(policy, Catalogue::new([spec]).expect("tools"))
+    Interpreter::new(policy, ToolCatalogue::new([spec]).expect("tools"))
 }
 
 /// Runs an agent that reads one file after the other, until its log has so many bytes.
 fn record(store: &JsonlStore, id: &SessionId, interpreter: &Interpreter, bytes: u64) {
     let header = LogHeader::new(id.to_string(), interpreter.policy().digest(), Instant(1));
-    let mut recorder = Recorder::new(store.create(id, &header).expect("a session"));
+    let mut recorder = wait(Recorder::new(wait(store.create(id, &header)).expect("a session")));
     let path = store.path(id);
     let page: String = "let price = lookup(item)?; // é \"42\"\n".chars().cycle().take(RESULT).collect();
     let mut state = State::new();
@@ -64,11 +67,15 @@ fn record(store: &JsonlStore, id: &SessionId, interpreter: &Interpreter, bytes: 
         recorder.event(&envelope).expect("written");
         let directives = interpreter.step(&mut state, envelope);
         recorder.directives(interpreter.policy().digest(), &directives, &state).expect("written");
+        if let Some(writing) = recorder.written() {
+            wait(writing).expect("written");
+        }
         if fs::metadata(&path).map_or(0, |meta| meta.len()) >= bytes {
+            wait(recorder.close());
             return;
         }
         for directive in directives.0 {
-            let Order::Work(work) = directive.order else { continue };
+            let DirectiveKind::Work(work) = directive.order else { continue };
             events.push(match work {
                 Work::PrepareTurn(turn) => turn.prepared(TurnMeasure::default()),
                 Work::CallModel(call) => {
@@ -91,8 +98,13 @@ fn record(store: &JsonlStore, id: &SessionId, interpreter: &Interpreter, bytes: 
     }
 }
 
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+    RUNTIME.block_on(work)
+}
+
 fn store(dir: &Path) -> JsonlStore {
-    JsonlStore::new(dir, Fsync::Never)
+    JsonlStore::new(dir, FsyncMode::Never)
 }
 
 fn id(name: &str) -> SessionId {
@@ -102,7 +114,7 @@ fn id(name: &str) -> SessionId {
 fn append(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a folder");
     let mut log =
-        store(dir.path()).create(&id("s"), &LogHeader::new("s", "p", Instant(1))).expect("a session");
+        wait(store(dir.path()).create(&id("s"), &LogHeader::new("s", "p", Instant(1)))).expect("a session");
     let work: WorkId = serde_json::from_value(json!(7)).expect("a number");
     let outcome = ToolOutcome::Ok { data: json!({"price": 12.5, "currency": "EUR"}) };
     let event = Event::ToolFinished { work, outcome, run: RunFacts::default() };
@@ -112,7 +124,8 @@ fn append(criterion: &mut Criterion) {
     group.bench_function("an event", |b| {
         b.iter(|| {
             envelope.seq += 1;
-            log.append(&[RecordRef::Event(black_box(&envelope))]).expect("written");
+            let line = RecordLine::new(RecordRef::Event(black_box(&envelope))).expect("a line");
+            wait(log.append(vec![line])).expect("written");
         });
     });
     group.finish();
@@ -173,11 +186,11 @@ fn resumes(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a folder");
     let (store, interpreter) = (store(dir.path()), interpreter());
     record(&store, &id("large"), &interpreter, RESUMED);
-    let bytes = store.info(&id("large")).expect("a session").bytes;
+    let bytes = wait(store.info(&id("large"))).expect("a session").bytes;
     let mut group = criterion.benchmark_group("resume");
     group.throughput(Throughput::Bytes(bytes)).sample_size(10);
     group.bench_function("100 MB", |b| {
-        b.iter(|| resume(&store, &id("large"), &interpreter).expect("it goes on").past.state.seq);
+        b.iter(|| wait(resume(&store, &id("large"), &interpreter)).expect("it continues").past.state.seq);
     });
     group.finish();
 }
@@ -186,14 +199,16 @@ fn replays(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a folder");
     let (store, interpreter) = (store(dir.path()), interpreter());
     record(&store, &id("replayed"), &interpreter, REPLAYED);
-    let bytes = store.info(&id("replayed")).expect("a session").bytes;
+    let bytes = wait(store.info(&id("replayed"))).expect("a session").bytes;
     let mut group = criterion.benchmark_group("replay");
     group.throughput(Throughput::Bytes(bytes)).sample_size(10);
     group.bench_function("10 MB", |b| {
         b.iter(|| {
-            let records = store.read(&id("replayed")).expect("a log");
-            let found = replay(interpreter.policy(), Parts::default(), records).expect("it is decided");
-            assert_eq!(found.ending, Ending::Same);
+            let records = fs::File::open(store.path(&id("replayed"))).expect("a log");
+            let records = read_log(BufReader::new(records));
+            let found =
+                replay(interpreter.policy(), DecisionParts::default(), records).expect("it is decided");
+            assert_eq!(found.ending, ReplayEnding::Same);
             found.same
         });
     });
@@ -205,13 +220,13 @@ fn titles(criterion: &mut Criterion) {
     let store = store(dir.path());
     for (name, length) in [("empty", 0), ("of 1 GB", 1 << 30)] {
         let id = id(&name.replace(' ', "_"));
-        drop(store.create(&id, &LogHeader::new("s", "p", Instant(1))).expect("a session"));
+        drop(wait(store.create(&id, &LogHeader::new("s", "p", Instant(1)))).expect("a session"));
         if length > 0 {
             let log = OpenOptions::new().append(true).open(store.path(&id)).expect("a log");
             log.set_len(length).expect("a large log");
         }
         criterion.bench_function(&format!("title of a session {name}"), |b| {
-            b.iter(|| store.rename(&id, "desk lamps").expect("written"));
+            b.iter(|| wait(store.rename(&id, "desk lamps")).expect("written"));
         });
     }
 }
@@ -228,9 +243,9 @@ fn many(criterion: &mut Criterion) {
     }
     let mut group = criterion.benchmark_group("10 000 sessions");
     group.sample_size(10);
-    group.bench_function("listed", |b| b.iter(|| store.list().expect("a list").sessions.len()));
+    group.bench_function("listed", |b| b.iter(|| wait(store.list()).expect("a list").sessions.len()));
     group.bench_function("searched", |b| {
-        b.iter(|| store.search(&ids, "a text that is nowhere").unwrap().len());
+        b.iter(|| wait(store.search(&ids, "a text that is nowhere")).unwrap().len());
     });
     group.finish();
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group};
 use unfazed::policy::Policy;
-use unfazed::simulate::{Figures, Scenario};
+use unfazed::simulate::{Scenario, SimulationFigures};
 
 const WORK: &str = "version: 1
 agents: 50
@@ -29,7 +29,7 @@ fn scenario(models: &str) -> Scenario {
     Scenario::read("bench.yaml", text.as_bytes()).unwrap_or_else(|report| panic!("{report}"))
 }
 
-fn play(scenario: &Scenario, policy: &Policy) -> Figures {
+fn play(scenario: &Scenario, policy: &Policy) -> SimulationFigures {
     scenario.play(policy).expect("no tool has the report's name")
 }
 

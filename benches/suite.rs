@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use unfazed::cases::Loader;
+use unfazed::cases::SuiteLoader;
 
 const CASES: usize = 1_000;
 
@@ -65,7 +65,7 @@ fn inline() -> String {
 /// Reads and plays them all.
 fn play(text: &str) -> usize {
     let open = |_: &str, path: &str| Ok((path.to_owned(), POLICY.as_bytes().to_vec()));
-    let suite = Loader::new(open).read("bench.test.yaml", text.as_bytes());
+    let suite = SuiteLoader::new(open).read("bench.test.yaml", text.as_bytes());
     let suite = suite.unwrap_or_else(|reports| panic!("{}", reports[0]));
     suite.cases().iter().filter(|case| case.run().passed()).count()
 }

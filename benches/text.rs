@@ -8,7 +8,7 @@ use std::time::Duration;
 use broken::arguments;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use unfazed::host::SseParser;
-use unfazed::repair::repair;
+use unfazed::text::repair::repair;
 
 fn repairs(c: &mut Criterion) {
     let mut group = c.benchmark_group("repair");

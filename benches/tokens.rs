@@ -8,8 +8,10 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::json;
 use tiktoken_rs::tokenizer::Tokenizer;
 use tiktoken_rs::{ChatCompletionRequestMessage, FunctionCall, bpe_for_tokenizer, num_tokens_from_messages};
-use unfazed::context::{Checked, Estimate, Estimator, Ledger, ModelCatalogue, TokenCounter};
-use unfazed::host::Tiktoken;
+use unfazed::context::{
+    ByteEstimate, CheckedHistory, ModelCatalogue, TokenCounter, TokenEstimator, TokenLedger,
+};
+use unfazed::host::TiktokenCounter;
 use unfazed::policy::Policy;
 use unfazed::session::{Message, ToolCall};
 
@@ -27,9 +29,9 @@ fn texts() -> [(&'static str, String); 3] {
 
 /// Reports how long each vocabulary takes at its first use, once.
 fn first_use(_: &mut Criterion) {
-    assert_eq!(Tiktoken::loaded(), 0);
+    assert_eq!(TiktokenCounter::loaded(), 0);
     for model in ["gpt-4o", "gpt-4", "gpt-oss-120b"] {
-        let counter = Tiktoken::for_model(model).unwrap();
+        let counter = TiktokenCounter::for_model(model).unwrap();
         let began = Instant::now();
         black_box(counter.count("hello world"));
         println!("first use of the vocabulary of {model:<14} {:?}", began.elapsed());
@@ -42,9 +44,9 @@ fn first_use(_: &mut Criterion) {
 fn counting(c: &mut Criterion) {
     let mut group = c.benchmark_group("count");
     group.sample_size(20).measurement_time(Duration::from_secs(3));
-    let counter = Tiktoken::for_model("gpt-4o").unwrap();
+    let counter = TiktokenCounter::for_model("gpt-4o").unwrap();
     let alone = bpe_for_tokenizer(Tokenizer::O200kBase).unwrap();
-    let estimator = Estimator::from(&Policy::builtin().model("main").tokens);
+    let estimator = TokenEstimator::from(&Policy::builtin().model("main").tokens);
     for (name, text) in &texts() {
         group.throughput(Throughput::Bytes(text.len() as u64));
         let none = HashSet::new();
@@ -115,10 +117,10 @@ fn session(length: usize) -> Vec<Message> {
 fn turns(c: &mut Criterion) {
     let mut group = c.benchmark_group("turn");
     group.sample_size(30).measurement_time(Duration::from_secs(3));
-    let counter = Tiktoken::for_model("gpt-4o").unwrap();
+    let counter = TiktokenCounter::for_model("gpt-4o").unwrap();
     for length in [2_000, 100_000] {
         let messages = session(length);
-        let mut ledger = Ledger::of(&Estimate, &messages);
+        let mut ledger = TokenLedger::of(&ByteEstimate, &messages);
         let new = Message::user(&texts()[0].1[..400]);
         if length == 2_000 {
             let messages = whole(&messages);
@@ -128,7 +130,7 @@ fn turns(c: &mut Criterion) {
             });
             group.sample_size(30);
         }
-        let mut checked = Checked::default();
+        let mut checked = CheckedHistory::default();
         checked.faults(&messages[..length - 1], false);
         let known = checked;
         group.bench_function(format!("one new message after {length}"), |b| {

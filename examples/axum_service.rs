@@ -16,14 +16,15 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::{Value, json};
-use unfazed::engine::{Failure, Headers};
+use unfazed::engine::{Failure, ReplyHeaders};
 use unfazed::host::guard::CallError;
-use unfazed::host::scripted::{Entry, ErrorReply, Outcome, Script, ScriptedServer};
+use unfazed::host::scripted::{ErrorReply, Script, ScriptEntry, ScriptOutcome, ScriptedServer};
 use unfazed::host::{Clock, Guard, ModelAttempt};
 use unfazed::policy::{ErrorClass, Policy};
 
 const POLICY: &str = "
 version: 1
+turn: {max_turns: 1000000000}    # each request of the service is a turn of one run
 models:
   \"*\":
     retry:
@@ -46,10 +47,13 @@ struct Service {
 async fn summary(State(service): State<Service>, text: String) -> Response {
     let request =
         json!({"model": "any", "messages": [{"role": "user", "content": format!("Sum up: {text}")}]});
-    let reply = service.guard.turn(request).call(|target, request| service.ask(target, request)).await;
+    let turn = service.guard.turn(request);
+    let reply = turn.call(|target, request| service.ask(target, request)).await;
     match reply {
         Ok(summary) => summary.into_response(),
-        Err(CallError::Refused(refusal)) => (StatusCode::PAYLOAD_TOO_LARGE, refusal.message).into_response(),
+        Err(error @ (CallError::Refused(_) | CallError::Run(_))) => {
+            (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response()
+        }
         Err(CallError::Exhausted(given_up)) => {
             let seconds = given_up.exhausted.retry_after.map_or(60, |wait| wait.to_std().as_secs());
             let why = given_up.exhausted.to_string();
@@ -59,14 +63,14 @@ async fn summary(State(service): State<Service>, text: String) -> Response {
 }
 
 impl Service {
-    /// One request to one model, no retries. What comes back is told as it is; the policy's tables know what it means.
+    /// One request to one model, no retries. What comes back is reported as it is; the policy's tables know what it means.
     async fn ask(&self, target: String, request: Value) -> Result<String, Failure> {
         let broken = |error: reqwest::Error| Failure::of(ErrorClass::NetworkError, error.to_string());
         let url = format!("{}/chat/completions", self.urls[&target]);
         let answer = self.http.post(url).json(&request).send().await.map_err(broken)?;
         let status = answer.status();
         let headers =
-            Headers::new(answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+            ReplyHeaders::new(answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
         let body = answer.bytes().await.map_err(broken)?;
         if !status.is_success() {
             return Err(Failure::from_answer(status.as_u16(), &headers, &body, || Clock::system().now()));
@@ -96,10 +100,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Script::new(
             "main",
             [
-                Entry::error(503, "overloaded", "try later"),
-                Entry::text("A short text."),
-                Entry::new(Outcome::Error(limit)),
-                Entry::error(429, "insufficient_quota", "You exceeded your current quota"),
+                ScriptEntry::error(503, "overloaded", "try later"),
+                ScriptEntry::text("A short text."),
+                ScriptEntry::new(ScriptOutcome::Error(limit)),
+                ScriptEntry::error(429, "insufficient_quota", "You exceeded your current quota"),
             ],
         ),
         0,
@@ -108,7 +112,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spare = ScriptedServer::start(
         Script::new(
             "spare",
-            [Entry::text("Another short text."), Entry::error(401, "invalid_api_key", "wrong key")],
+            [
+                ScriptEntry::text("Another short text."),
+                ScriptEntry::error(401, "invalid_api_key", "wrong key"),
+            ],
         ),
         0,
     )

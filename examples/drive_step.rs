@@ -4,8 +4,8 @@
 
 use serde_json::json;
 use unfazed::engine::{
-    Catalogue, Directives, Drive, EffectState, Envelope, Event, Failure, Interpreter, Order, RunStarted,
-    State, ToolOutcome, ToolSpec, Work,
+    DirectiveKind, Directives, DriveMode, EffectState, Envelope, Event, Failure, Interpreter, RunStarted,
+    State, ToolCatalogue, ToolOutcome, ToolSpec, Work,
 };
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::ToolCall;
@@ -24,9 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         parameters: json!({ "type": "object", "properties": { "url": { "type": "string" } }, "required": ["url"] }),
         effect: None,
     };
-    let interpreter = Interpreter::new(Policy::from_yaml("policy.yaml", POLICY)?, Catalogue::new([fetch])?);
+    let interpreter =
+        Interpreter::new(Policy::from_yaml("policy.yaml", POLICY)?, ToolCatalogue::new([fetch])?);
     let (mut state, mut now) = (State::new(), Instant(0));
-    let started = RunStarted { run: "demo".into(), drive: Drive::Calls, ..RunStarted::default() };
+    let started = RunStarted { run: "demo".into(), drive: DriveMode::Calls, ..RunStarted::default() };
     let call = ToolCall { id: "1".into(), name: "fetch".into(), arguments: r#"{"url": "x"}"#.into() };
     let mut events =
         vec![Event::ToolsProposed { calls: vec![call.into()], turn: None }, Event::RunStarted(started)];
@@ -37,18 +38,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for directive in list {
             println!("{}", serde_json::to_string(&directive)?);
             match directive.order {
-                Order::Work(Work::RunTool(run)) if run.attempt == 1 => {
+                DirectiveKind::Work(Work::RunTool(run)) if run.attempt == 1 => {
                     let failure = Failure::of(ErrorClass::Timeout, "no answer");
                     events.push(run.finished(ToolOutcome::Failed { failure, effect: EffectState::Unknown }));
                 }
-                Order::Work(Work::RunTool(run)) => {
+                DirectiveKind::Work(Work::RunTool(run)) => {
                     events.push(run.finished(ToolOutcome::Ok { data: json!("<html>") }));
                 }
-                Order::Work(Work::Wait(wait)) => {
+                DirectiveKind::Work(Work::Wait(wait)) => {
                     now = now.saturating_add(wait.delay);
                     events.push(wait.fired());
                 }
-                Order::Work(_) | Order::Note(_) => {}
+                DirectiveKind::Work(_) | DirectiveKind::Note(_) => {}
             }
         }
     }

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     println!("{}", answer.await?);
 
-    // Arguments that do not hold never reach the tool. The model is told what to change.
+    // Arguments that do not hold never reach the tool. The model gets feedback.
     let refused = weather.call(&json!({ "city": "" }), |_, _| async { Ok::<_, ToolError>("never") }).await;
     if let Err(CallError::Refused(refusal)) = refused {
         println!("for the model: {}", refusal.message);

@@ -8,9 +8,9 @@
 use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
-use unfazed::engine::{Directive, Note, Order, Outcome, Work};
-use unfazed::host::scripted::{Entry, Script, ScriptedModel};
-use unfazed::host::{Agent, McpConfig, McpReach, McpServer, Observer, Stop, Task};
+use unfazed::engine::{Directive, DirectiveKind, Note, Outcome, Work};
+use unfazed::host::scripted::{Script, ScriptEntry, ScriptedModel};
+use unfazed::host::{Agent, McpConfig, McpReach, McpServer, Observer, RunTask, StopSwitch};
 use unfazed::policy::{Effect, Policy};
 
 const POLICY: &str = "
@@ -29,8 +29,8 @@ struct Shown;
 impl Observer for Shown {
     fn directive(&mut self, directive: &Directive) {
         match &directive.order {
-            Order::Work(Work::RunTool(run)) => println!("runs {}, attempt {}", run.tool, run.attempt),
-            Order::Note(Note::Refused { tool, message, .. }) => println!("refuses {tool}: {message}"),
+            DirectiveKind::Work(Work::RunTool(run)) => println!("runs {}, attempt {}", run.tool, run.attempt),
+            DirectiveKind::Note(Note::Refused { tool, message, .. }) => println!("refuses {tool}: {message}"),
             _ => {}
         }
     }
@@ -47,9 +47,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let script = Script::new(
         "librarian",
         [
-            Entry::call("library__find", r#"{"title": "Emma"}"#),
-            Entry::call("library__burn", r#"{"title": "Emma"}"#),
-            Entry::text("It stands on shelf 7, and there it stays."),
+            ScriptEntry::call("library__find", r#"{"title": "Emma"}"#),
+            ScriptEntry::call("library__burn", r#"{"title": "Emma"}"#),
+            ScriptEntry::text("It stands on shelf 7, and there it stays."),
         ],
     );
     let agent = Agent::new(Policy::from_yaml("policy.yaml", POLICY)?)
@@ -58,8 +58,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for tool in agent.offered()? {
         println!("offers {} ({})", tool.name, tool.effect.map_or("effect not said", Effect::name));
     }
-    let task = Task { run: "demo".into(), task: "Find Emma, then burn it.".into(), ..Task::default() };
-    let report = agent.run_with(task, &mut Shown, None, Stop::new()).await?;
+    let task = RunTask { run: "demo".into(), task: "Find Emma, then burn it.".into(), ..RunTask::default() };
+    let report = agent.run_with(task, &mut Shown, None, StopSwitch::new()).await?;
     if let Outcome::Answered { text } = report.outcome {
         println!("answered: {text}");
     }

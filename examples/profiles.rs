@@ -8,7 +8,8 @@
 use tokio::time::Instant;
 use unfazed::host::guard::CallError;
 use unfazed::host::{Guard, ToolError};
-use unfazed::policy::{Loader, Report};
+use unfazed::policy::Loader;
+use unfazed::text::Report;
 
 const POLICY: &str = "
 version: 1

@@ -1,14 +1,16 @@
-//! A reducer counts what a run spends, and a run that would spend more than it may is asked to end: it gets one last turn
+//! A reducer counts what a run spends, and a run that would spend more than it may is asked to end: it gets one final turn
 //! for its answer, with no tools.
 //!
 //! `cargo run --example runaway_budget`
 //!
-//! The model is a script that would go on searching forever.
+//! The model is a script that would continue searching forever.
 
 use serde_json::json;
 use unfazed::engine::{Outcome, ToolSpec};
-use unfazed::host::scripted::{Answer, Entry, Matcher, Script, ScriptedCall, ScriptedModel};
-use unfazed::host::{Agent, FunctionTool, Observer, Stop, Task, Tools};
+use unfazed::host::scripted::{
+    RequestMatcher, Script, ScriptAnswer, ScriptEntry, ScriptedCall, ScriptedModel,
+};
+use unfazed::host::{Agent, FunctionTool, Observer, RunTask, StopSwitch, Tools};
 use unfazed::policy::{Effect, Policy};
 use unfazed::session::{ReducerError, Usage};
 
@@ -31,7 +33,7 @@ session:
 ";
 
 /// Listens to the reducers, and asks the run to end when the one that counts says no.
-struct Purse(Stop);
+struct Purse(StopSwitch);
 
 impl Observer for Purse {
     fn on_reducer_error(&mut self, error: &ReducerError) {
@@ -41,11 +43,11 @@ impl Observer for Purse {
 }
 
 /// What a model says that always wants to search once more.
-fn search() -> Entry {
+fn search() -> ScriptEntry {
     let call = ScriptedCall { name: "search".into(), arguments: "{}".into(), id: None };
     let usage = Some(Usage { input: 900, output: 100, ..Usage::default() });
-    let answer = Answer { calls: vec![call], usage, ..Answer::default() };
-    Entry::new(unfazed::host::scripted::Outcome::Answer(answer))
+    let answer = ScriptAnswer { calls: vec![call], usage, ..ScriptAnswer::default() };
+    ScriptEntry::new(unfazed::host::scripted::ScriptOutcome::Answer(answer))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -57,16 +59,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         effect: Some(Effect::ReadOnly),
     };
     let tool = FunctionTool::new(spec, |_, _| async { Ok(json!({"found": "more to search for"})) });
-    // It answers when it is told that this is the last turn, and not before.
-    let told = Matcher { contains: Some("last turn".into()), ..Matcher::default() };
+    // It answers when it learns that this is the final turn, and not before.
+    let told = RequestMatcher { contains: Some("final turn".into()), ..RequestMatcher::default() };
     let script =
-        Script::new("searcher", [Entry::text("This is what I know.").when(told), search().times(500)]);
+        Script::new("searcher", [ScriptEntry::text("This is what I know.").when(told), search().times(500)]);
     let agent = Agent::new(Policy::from_yaml("policy.yaml", POLICY)?)
         .model("main", ScriptedModel::new(script))
         .tools(Tools::new().with(tool));
 
-    let stop = Stop::new();
-    let task = Task { run: "demo".into(), task: "Find everything.".into(), ..Task::default() };
+    let stop = StopSwitch::new();
+    let task = RunTask { run: "demo".into(), task: "Find everything.".into(), ..RunTask::default() };
     let report = agent.run_with(task, &mut Purse(stop.clone()), None, stop).await?;
     let spent = report.state.slices().get("spent").cloned().unwrap_or_default();
     println!("turns: {}, spent: {spent}", report.state.turn);

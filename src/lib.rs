@@ -1,12 +1,12 @@
 //! A declarative policy engine that keeps LLM agents going when tool calls and model turns go wrong.
 //!
-//! A policy says what is retried, how long is waited, what the model is told, when a tool is switched off, what the final
+//! A policy says what is retried, how long is waited, the message to the model, when a tool is switched off, what the final
 //! report must look like, and what the agent remembers. There are four ways in, each a thin layer over the one before;
 //! `docs/embedding.md` shows them.
 //!
 //! | you have | take |
 //! |---|---|
-//! | nothing yet | `Agent`, the host behind `unfazed run` |
+//! | nothing yet | `Agent`, the host behind `unfazed run`; `Agent::from_file` runs an agent file |
 //! | a loop of your own, in tokio | `Guard` around single calls |
 //! | a loop of your own, and a session to keep | `DrivenRun` for tool calls, turns and reports |
 //! | another runtime, or none | [`Interpreter`]: events in, directives out |
@@ -27,27 +27,32 @@ pub mod analysis;
 #[cfg(feature = "host")]
 pub mod cases;
 pub mod context;
+mod debug_parts;
 #[cfg(all(doctest, feature = "host"))]
 mod doctests;
 pub mod engine;
+mod error_cause;
 #[cfg(all(feature = "host", any(test, feature = "fuzzing")))]
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod policy;
-pub mod repair;
 pub mod replay;
 pub mod session;
 #[cfg(feature = "host")]
 pub mod simulate;
 #[cfg(feature = "host")]
 pub mod store;
+pub mod text;
 pub mod time;
 
+pub(crate) use debug_parts::debug_parts;
 pub use engine::Interpreter;
+pub use error_cause::ErrorCause;
 #[cfg(feature = "host")]
 pub use host::guard::CallError;
 #[cfg(feature = "host")]
 pub use host::{Agent, DrivenRun, Guard, ToolError};
-pub use policy::{Policy, Report};
+pub use policy::Policy;
+pub use text::Report;

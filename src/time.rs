@@ -1,4 +1,4 @@
-//! Time as plain integers: the interpreter never asks what time it is, it is told.
+//! Time as plain integers: the interpreter never asks what time it is, it is informed.
 
 use core::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -79,10 +79,28 @@ impl Nanos {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// Whole milliseconds, for logs and reports.
+    pub(crate) const fn millis(self) -> u64 {
+        self.0.div_euclid(NANOS_PER_MILLI)
+    }
+
     /// Seconds as a number, for people and reports only; the interpreter never computes with it.
     #[expect(clippy::cast_precision_loss, reason = "shown, never computed with")]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SEC as f64
+    }
+}
+
+/// Saturates: what is longer than 584 years is that long.
+impl From<core::time::Duration> for Nanos {
+    fn from(duration: core::time::Duration) -> Self {
+        Self::from_std(duration)
+    }
+}
+
+impl From<Nanos> for core::time::Duration {
+    fn from(nanos: Nanos) -> Self {
+        nanos.to_std()
     }
 }
 

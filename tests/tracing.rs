@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use unfazed::host::scripted::{Entry, Outcome, Script, ScriptedModel};
-use unfazed::host::{Agent, Guard, ModelFacts, Price, Task, ToolError, Tools, builtin};
+use unfazed::host::scripted::{Script, ScriptEntry, ScriptOutcome, ScriptedModel};
+use unfazed::host::{Agent, Guard, ModelFacts, Price, RunTask, ToolError, Tools, builtin};
 use unfazed::policy::Policy;
 use unfazed::session::{Message, Usage};
 
@@ -61,11 +61,11 @@ fn orphan() -> Message {
 async fn every_log_line_carries_the_correlation_id() {
     let lines = Lines::default();
     let logs = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
-    let mut last = Entry::text("no");
-    if let Outcome::Answer(answer) = &mut last.outcome {
+    let mut last = ScriptEntry::text("no");
+    if let ScriptOutcome::Answer(answer) = &mut last.outcome {
         answer.usage = Some(Usage { input: 120, output: 6, ..Usage::default() });
     }
-    let script = Script::new("script", [Entry::call("calc", "{}"), last]);
+    let script = Script::new("script", [ScriptEntry::call("calc", "{}"), last]);
     let price = Price { input: 10_000_000, output: 20_000_000, ..Price::default() };
     let facts = ModelFacts { provider: "house".into(), model: "m-1".into(), price: Some(price) };
     let tools: Tools = builtin("calc").into_iter().collect();
@@ -73,7 +73,7 @@ async fn every_log_line_carries_the_correlation_id() {
         .model("main", ScriptedModel::new(script))
         .facts("main", facts)
         .tools(tools);
-    agent.run(Task { run: "run-1".into(), ..Task::default() }).await.unwrap();
+    agent.run(RunTask { run: "run-1".into(), ..RunTask::default() }).await.unwrap();
     let guard = Guard::builder(Policy::builtin()).run("run-1").build();
     guard.tool("fetch").call((), |(), _| async { Err::<(), _>(ToolError::failed("no")) }).await.unwrap_err();
     let turn = guard.turn(vec![Message::user("hello"), orphan()]).history(|request| request);

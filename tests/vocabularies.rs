@@ -3,11 +3,13 @@
 //! Alone in its file: what is loaded stays loaded for the whole process.
 #![cfg(feature = "cli")]
 
+#[path = "cli/command.rs"]
 mod command;
 
+use unfazed::analysis::LintOptions;
 use unfazed::host::agent_file::AgentFile;
-use unfazed::host::{Tiktoken, counter_by};
-use unfazed::policy::{LintOptions, Loader};
+use unfazed::host::{TiktokenCounter, counter_by};
+use unfazed::policy::Loader;
 
 const AGENT: &str = "\
 version: 1
@@ -32,11 +34,11 @@ fn a_policy_is_checked_explained_and_compared_without_a_vocabulary() {
     AgentFile::read("agent.yaml", AGENT.as_bytes()).unwrap();
     let counter = counter_by(&policy.model("main").tokens, "gpt-4o");
     assert_eq!(counter.count(""), 0);
-    assert_eq!(Tiktoken::loaded(), 0);
+    assert_eq!(TiktokenCounter::loaded(), 0);
     assert_eq!(counter.count("hello world"), 3);
-    assert_eq!(Tiktoken::loaded(), 1);
+    assert_eq!(TiktokenCounter::loaded(), 1);
     assert_eq!(counter.count("hello again"), 3);
-    assert_eq!(Tiktoken::loaded(), 1);
+    assert_eq!(TiktokenCounter::loaded(), 1);
 }
 
 #[test]

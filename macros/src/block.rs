@@ -5,10 +5,10 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Field, Fields, GenericArgument, Ident, PathArguments, Result, Type};
 
-use crate::options::{Options, docs};
+use crate::options::{AttributeOptions, docs};
 
 /// What a field holds.
-enum Holds<'f> {
+enum FieldContent<'f> {
     /// `F::Of<T>`: the value of a key, as `T` is written.
     Key(&'f Type),
     /// `F::In<B<F>>`: a block within this one.
@@ -17,7 +17,7 @@ enum Holds<'f> {
 
 /// The code for each field.
 #[derive(Default)]
-struct Parts {
+struct FieldCode {
     keys: Vec<TokenStream>,
     names: Vec<String>,
     make: Vec<TokenStream>,
@@ -36,33 +36,32 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Err(Error::new(span, "a block has named fields"));
     };
     let (name, form) = (&input.ident, form(input)?);
-    let options = Options::read(&input.attrs, "block", &["fold"], span)?;
+    let options = AttributeOptions::read(&input.attrs, "block", &["fold"])?;
     let block_docs = docs(&input.attrs, name)?;
-    let mut parts = Parts::default();
+    let mut parts = FieldCode::default();
     for field in &fields.named {
         add(&mut parts, field, form)?;
     }
-    let Parts { keys, names, make, map, fold, absent, read, schema } = parts;
+    let FieldCode { keys, names, make, map, fold, absent, read, schema } = parts;
     let (count, text) = (keys.len(), name.to_string());
     let fold_block = options
         .get("fold")
         .map_or_else(|| quote!(merged.fold_fields(layer, at)), |by_hand| quote!(#by_hand(merged, layer, at)));
     Ok(quote! {
         const _: () = {
-            use crate::policy::decode::{Decode, Object, Patch, Reader};
+            use crate::policy::decode::{Decode, ObjectSchema, Patch, NodeReader};
             use crate::policy::form::{
-                Block, BlockDocument, Document, Form, Key, Looser, Make, Map, Merged, NoLayer, OptionalBlock, decode_block,
-                read_field,
+                Block, BlockDocument, Document, Form, Make, Map, Merged, NoLayer, OptionalBlock, decode_block, read_field,
             };
-            use crate::policy::merge::At;
-            use crate::policy::yaml::Node;
+            use crate::policy::key::{Key, Looser};
+            use crate::policy::merge::LayerPosition;
+            use crate::text::yaml::YamlNode;
 
             static KEYS: [Key; #count] = [#(#keys),*];
 
             impl<#form: Form> Block for #name<#form> {
                 type Form = #form;
                 type As<G: Form> = #name<G>;
-                const NAME: &'static str = #text;
 
                 fn make(maker: &mut impl Make<#form>) -> Self {
                     Self { #(#make),* }
@@ -72,7 +71,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                     Some(#name { #(#map),* })
                 }
 
-                fn fold(merged: &mut #name<Merged>, layer: &#name<Document>, at: &At) {
+                fn fold(merged: &mut #name<Merged>, layer: &#name<Document>, at: &LayerPosition) {
                     #fold_block
                 }
             }
@@ -85,14 +84,14 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                 const ABSENT: &'static Self = &Self::EMPTY;
                 const FIELDS: &'static [&'static str] = &[#(#names),*];
 
-                fn read(&mut self, name: &str, node: &Node, reader: &mut Reader<'_>) {
+                fn read(&mut self, name: &str, node: &YamlNode, reader: &mut NodeReader<'_>) {
                     match name {
                         #(#read)*
                         _ => {}
                     }
                 }
 
-                fn describe(object: &mut Object, generator: &mut schemars::SchemaGenerator) {
+                fn describe(object: &mut ObjectSchema, generator: &mut schemars::SchemaGenerator) {
                     #(#schema)*
                 }
             }
@@ -101,12 +100,12 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                 const NAME: Option<&'static str> = Some(#text);
                 const PART: bool = true;
 
-                fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+                fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
                     decode_block(node, reader)
                 }
 
                 fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                    let mut object = Object::new(&[#(#block_docs),*]);
+                    let mut object = ObjectSchema::new(&[#(#block_docs),*]);
                     Self::describe(&mut object, generator);
                     object.finish()
                 }
@@ -120,7 +119,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
             impl #name<Merged> {
                 /// Merges the keys of one more layer.
-                pub(crate) fn fold_fields(&mut self, layer: &#name<Document>, at: &At) {
+                pub(crate) fn fold_fields(&mut self, layer: &#name<Document>, at: &LayerPosition) {
                     #(#fold;)*
                 }
             }
@@ -128,12 +127,12 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-fn add(parts: &mut Parts, field: &Field, form: &Ident) -> Result<()> {
+fn add(parts: &mut FieldCode, field: &Field, form: &Ident) -> Result<()> {
     let Some(ident) = &field.ident else { return Ok(()) };
     let text = ident.to_string().trim_start_matches("r#").to_owned();
     let docs = docs(&field.attrs, ident)?;
     match holds(&field.ty, form)? {
-        Holds::Block(block) => {
+        FieldContent::Block(block) => {
             parts.make.push(quote!(#ident: maker.block::<#block<#form>>(#text)));
             parts.map.push(quote!(#ident: map.block::<#block<#form>>(#text, &self.#ident)?));
             parts.fold.push(quote! {
@@ -142,30 +141,29 @@ fn add(parts: &mut Parts, field: &Field, form: &Ident) -> Result<()> {
                 }
             });
             parts.absent.push(quote!(#ident: OptionalBlock::ABSENT));
-            parts.read.push(quote!(#text => self.#ident = read_field(name, node, reader),));
             parts.schema.push(quote! {
                 object.field::<OptionalBlock<#block<Document>>>(generator, #text, &[#(#docs),*], false);
             });
         }
-        Holds::Key(leaf) => {
+        FieldContent::Key(leaf) => {
             let number = parts.keys.len();
             parts.keys.push(key(field, &text, leaf)?);
             parts.make.push(quote!(#ident: maker.key::<#leaf>(&KEYS[#number])));
             parts.map.push(quote!(#ident: map.key::<#leaf>(&KEYS[#number], &self.#ident)?));
             parts.fold.push(quote!(self.#ident.fold(&layer.#ident, at)));
             parts.absent.push(quote!(#ident: Patch::Absent));
-            parts.read.push(quote!(#text => self.#ident = read_field(name, node, reader),));
             parts.schema.push(quote! {
                 object.field::<Patch<#leaf>>(generator, #text, &[#(#docs),*], false);
             });
         }
     }
+    parts.read.push(quote!(#text => self.#ident = read_field(name, node, reader),));
     parts.names.push(text);
     Ok(())
 }
 
 fn key(field: &Field, text: &str, leaf: &Type) -> Result<TokenStream> {
-    let options = Options::read(&field.attrs, "key", &["looser"], field.ident.span())?;
+    let options = AttributeOptions::read(&field.attrs, "key", &["looser"])?;
     let looser = options.get("looser").map_or_else(|| quote!(None), |looser| quote!(Some(Looser::#looser)));
     let key = quote! {
         Key { name: #text, looser: #looser }
@@ -181,7 +179,7 @@ fn form(input: &DeriveInput) -> Result<&Ident> {
     parameters.next().map(|form| &form.ident).ok_or_else(|| Error::new(input.ident.span(), message))
 }
 
-fn holds<'f>(ty: &'f Type, form: &Ident) -> Result<Holds<'f>> {
+fn holds<'f>(ty: &'f Type, form: &Ident) -> Result<FieldContent<'f>> {
     let message =
         || format!("write `{form}::Of<Type>` for a key, or `{form}::In<Block<{form}>>` for a block");
     let error = || Error::new(ty.span(), message());
@@ -196,11 +194,11 @@ fn holds<'f>(ty: &'f Type, form: &Ident) -> Result<Holds<'f>> {
     };
     match inner {
         Some(GenericArgument::Type(leaf)) if first.ident == *form && last.ident == "Of" => {
-            Ok(Holds::Key(leaf))
+            Ok(FieldContent::Key(leaf))
         }
         Some(GenericArgument::Type(Type::Path(block))) if first.ident == *form && last.ident == "In" => {
             let name = block.path.segments.last().map(|segment| &segment.ident);
-            name.map(Holds::Block).ok_or_else(error)
+            name.map(FieldContent::Block).ok_or_else(error)
         }
         _ => Err(error()),
     }

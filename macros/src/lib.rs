@@ -1,4 +1,4 @@
-//! `#[derive(Block)]`: a block of policy keys, declared once.
+//! `#[derive(Named)]`: the names of the variants of an enum. `#[derive(Block)]`: a block of policy keys, declared once.
 //!
 //! ```text
 //! /// When a tool is no longer called.
@@ -9,7 +9,7 @@
 //!     /// Example: `5`
 //!     #[key(looser = More)]
 //!     pub failures: F::Of<Failures>,
-//!     /// What the model is told.
+//!     /// The message to the model.
 //!     pub messages: F::In<BreakerMessages<F>>,
 //! }
 //! ```
@@ -18,6 +18,7 @@
 //! What is done with them is ordinary code in `policy/form.rs` and the modules that use it. Of no use outside `unfazed`.
 
 mod block;
+mod named;
 mod options;
 
 use proc_macro::TokenStream;
@@ -28,4 +29,11 @@ use syn::{DeriveInput, parse_macro_input};
 pub fn block(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     block::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// `name()`, which says the variants of an enum in snake case.
+#[proc_macro_derive(Named)]
+pub fn named(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    named::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }

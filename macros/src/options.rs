@@ -1,26 +1,22 @@
 //! `#[key(looser = More)]` as options, and doc comments as texts.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token};
 
 /// The options of one attribute.
-pub(crate) struct Options {
+pub(crate) struct AttributeOptions {
     found: Vec<(Ident, TokenStream)>,
-    /// Where to report an option that is missing.
-    pub(crate) span: Span,
 }
 
-impl Options {
+impl AttributeOptions {
     /// Reads the attribute of that name. Options that are not `known` are errors.
-    pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str], at: Span) -> Result<Self> {
-        let mut options = Self { found: Vec::new(), span: at };
+    pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str]) -> Result<Self> {
+        let mut options = Self { found: Vec::new() };
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
-            options.span = attribute.path().span();
             if let Meta::Path(_) = attribute.meta {
                 continue;
             }

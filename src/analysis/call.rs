@@ -2,43 +2,46 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::analysis::PolicyExplanation;
 use crate::engine::{
-    Because, Catalogue, Directive, Drive, Envelope, Event, Interpreter, Note, Order, Proposal, RunStarted,
-    State, ToolFacts, ToolSpec, Work,
+    DecisionReason, Directive, DirectiveKind, DriveMode, Envelope, Event, Interpreter, Note, ProposedCall,
+    RunStarted, State, ToolCatalogue, ToolFacts, ToolSpec, Work,
 };
-use crate::policy::{CallOverride, ErrorClass, Explanation, Policy};
+use crate::policy::{CallOverride, ErrorClass, Policy};
 use crate::session::ToolCall;
 use crate::time::Instant;
 
 /// What becomes of a call before its tool runs, and the rules that say so.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum CallVerdict {
+pub(super) enum CallVerdict {
     /// It runs at once.
     Runs,
     /// A person is asked first.
     Asks {
         /// Why.
-        because: Vec<Because>,
+        because: Vec<DecisionReason>,
     },
     /// It does not run.
     Refused {
-        /// What is wrong with it.
-        class: ErrorClass,
-        /// What the model is told.
+        /// What is wrong with it; `None`: the run takes no such proposal.
+        error_type: Option<ErrorClass>,
+        /// The message to the model.
         message: String,
         /// Why.
-        because: Vec<Because>,
+        because: Vec<DecisionReason>,
     },
 }
 
 /// Whether a call would run as the first one of a run, and if not, why not. A tool that `tools` does not have is taken to be
 /// there, without a schema of its arguments.
-pub fn call_verdict(
+pub(super) fn call_verdict(
     policy: &Policy,
-    tools: Catalogue,
+    tools: ToolCatalogue,
     tool: &str,
     arguments: &Value,
     planner: Option<&CallOverride>,
@@ -52,7 +55,7 @@ pub fn call_verdict(
         run: "explain".to_owned(),
         policy: policy.digest().to_owned(),
         seed: 0,
-        drive: Drive::Calls,
+        drive: DriveMode::Calls,
         system: String::new(),
         history: Vec::new(),
         task: String::new(),
@@ -66,69 +69,69 @@ pub fn call_verdict(
     // The run begins; nothing is asked of the host before there is a call.
     let _ = interpreter.step(&mut state, Envelope { seq: 1, now, event: Event::RunStarted(started) });
     let call = ToolCall { id: "call_1".to_owned(), name: tool.to_owned(), arguments: arguments.to_string() };
-    let calls = vec![Proposal { call, policy: planner.cloned() }];
+    let calls = vec![ProposedCall { policy: planner.cloned(), ..call.into() }];
     let event = Event::ToolsProposed { calls, turn: None };
     let directives = interpreter.step(&mut state, Envelope { seq: 2, now, event });
     directives.0.iter().find_map(verdict).unwrap_or(CallVerdict::Runs)
 }
 
 /// A tool that takes any arguments.
-fn without_schema(tool: &str) -> Catalogue {
+fn without_schema(tool: &str) -> ToolCatalogue {
     let spec =
         ToolSpec { name: tool.to_owned(), description: String::new(), parameters: json!({}), effect: None };
-    Catalogue::new([spec]).unwrap_or_default()
+    ToolCatalogue::new([spec]).unwrap_or_default()
 }
 
 fn verdict(directive: &Directive) -> Option<CallVerdict> {
     let because = directive.because.clone();
     match &directive.order {
-        Order::Work(Work::RunTool(_)) => Some(CallVerdict::Runs),
-        Order::Work(Work::Ask(_)) => Some(CallVerdict::Asks { because }),
-        Order::Note(Note::Refused { error_type, message, .. }) => {
-            Some(CallVerdict::Refused { class: *error_type, message: message.clone(), because })
+        DirectiveKind::Work(Work::RunTool(_)) => Some(CallVerdict::Runs),
+        DirectiveKind::Work(Work::Ask(_)) => Some(CallVerdict::Asks { because }),
+        DirectiveKind::Note(Note::Refused { error_type, message, .. }) => {
+            let (error_type, message) = (Some(*error_type), message.clone());
+            Some(CallVerdict::Refused { error_type, message, because })
         }
-        Order::Work(_) | Order::Note(_) => None,
+        // The tool is the one that reports the answer.
+        DirectiveKind::Note(Note::OutputRefused { message, .. }) => {
+            let (error_type, message) = (Some(ErrorClass::InvalidOutput), message.clone());
+            Some(CallVerdict::Refused { error_type, message, because })
+        }
+        DirectiveKind::Note(Note::ProposalRefused { message, .. }) => {
+            Some(CallVerdict::Refused { error_type: None, message: message.clone(), because })
+        }
+        DirectiveKind::Work(_) | DirectiveKind::Note(_) => None,
     }
 }
 
 /// Why the rules for one call are what they are, and whether it would run.
 pub fn explain_call(
     policy: &Policy,
-    tools: Catalogue,
+    tools: ToolCatalogue,
     tool: &str,
     arguments: &Value,
     planner: Option<&CallOverride>,
-) -> Explanation {
+) -> PolicyExplanation {
     let verdict = call_verdict(policy, tools, tool, arguments, planner);
-    let reasons = |because: &[Because]| {
+    let reasons = |because: &[DecisionReason]| {
         let reasons = because.iter().map(|because| format!("{} ({})", because.rule, because.place));
         let reasons = reasons.collect::<Vec<_>>().join(", ");
         if reasons.is_empty() { reasons } else { format!("; {reasons}") }
     };
-    let (text, json) = match &verdict {
-        CallVerdict::Runs => ("runs".to_owned(), json!({"verdict": "runs"})),
-        CallVerdict::Asks { because } => (
-            format!("runs if a person agrees{}", reasons(because)),
-            json!({"verdict": "asks", "because": because}),
-        ),
-        CallVerdict::Refused { class, message, because } => {
+    let text = match &verdict {
+        CallVerdict::Runs => "runs".to_owned(),
+        CallVerdict::Asks { because } => format!("runs if a person agrees{}", reasons(because)),
+        CallVerdict::Refused { error_type, message, because } => {
             // The reasons of a correction are about the next attempt; what is wrong with this one is in the message.
-            let reasons = if matches!(class, ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall) {
-                String::new()
-            } else {
-                reasons(because)
-            };
+            let corrected =
+                matches!(error_type, Some(ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall));
+            let reasons = if corrected { String::new() } else { reasons(because) };
+            let class = error_type.map(|class| format!(" {class}{reasons}:")).unwrap_or_default();
             // The first line says that it was refused, those below say why.
             let why = message.split_once('\n').map_or(message.as_str(), |(_, why)| why);
-            (
-                format!(
-                    "does not run: {class}{reasons}: {}",
-                    Explanation::shown(why.trim_start_matches("- "))
-                ),
-                json!({"verdict": "refused", "error_type": class, "message": message, "because": because}),
-            )
+            format!("does not run:{class} {}", PolicyExplanation::shown(why.trim_start_matches("- ")))
         }
     };
+    let json = json!(verdict);
     policy.explain_call(tool, arguments, planner).with_verdict(text, json)
 }
 
@@ -139,17 +142,18 @@ mod tests {
     fn verdict_of(rules: &str, arguments: &Value) -> CallVerdict {
         let policy =
             Policy::from_yaml("p.yaml", &format!("version: 1\ntools: {{refund: {rules}}}\n")).unwrap();
-        call_verdict(&policy, Catalogue::default(), "refund", arguments, None)
+        call_verdict(&policy, ToolCatalogue::default(), "refund", arguments, None)
     }
 
     #[test]
     fn a_call_runs_is_asked_about_or_is_refused() {
         let small = "{validate: [{name: small, check: args.amount <= 100, message: refund at most 100}]}";
         assert_eq!(verdict_of(small, &json!({"amount": 5})), CallVerdict::Runs);
-        let CallVerdict::Refused { class, message, .. } = verdict_of(small, &json!({"amount": 500})) else {
+        let CallVerdict::Refused { error_type, message, .. } = verdict_of(small, &json!({"amount": 500}))
+        else {
             panic!("it is not refused")
         };
-        assert_eq!(class, ErrorClass::InvalidArgs);
+        assert_eq!(error_type, Some(ErrorClass::InvalidArgs));
         assert!(message.contains("refund at most 100"), "{message}");
         let asked = "{calls: [{when: args.amount > 100, approval: always}]}";
         assert_eq!(verdict_of(asked, &json!({"amount": 5})), CallVerdict::Runs);
@@ -157,5 +161,18 @@ mod tests {
             panic!("nobody is asked")
         };
         assert_eq!(because.first().map(|because| because.rule.as_str()), Some("approval"));
+    }
+
+    #[test]
+    fn a_report_that_does_not_hold_is_refused() {
+        let rules = "version: 1\noutput: {tool: finish, validate: [{name: priced, check: \"has(output.price)\", message: name a price}]}\n";
+        let policy = Policy::from_yaml("p.yaml", rules).unwrap();
+        let verdict =
+            call_verdict(&policy, ToolCatalogue::default(), "finish", &json!({"text": "done"}), None);
+        let CallVerdict::Refused { error_type, message, .. } = verdict else {
+            panic!("it runs: {verdict:?}")
+        };
+        assert_eq!(error_type, Some(ErrorClass::InvalidOutput));
+        assert!(message.contains("name a price"), "{message}");
     }
 }

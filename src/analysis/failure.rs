@@ -1,16 +1,18 @@
 //! What is done about a failure as it came: the rules of its class, and what the engine decides after a first attempt that
 //! fails like this.
 
-use crate::engine::retry::{self, Case, DelayRule, Obstacle, Progress, Verdict};
-use crate::engine::{Because, Failure, of_retry, of_stop};
-use crate::policy::{
-    Classified, Cure, ErrorClass, ErrorExplanation, Explanation, HistoryCheck, Policy, Reason, RetryPolicy,
-    Seed, ServerDelay,
-};
+use crate::analysis::{ErrorExplanation, PlacedRule, PolicyExplanation, RequestCure};
+use crate::engine::retry::{self, AttemptProgress, DelayRule, FailureContext, RetryBlocker, RetryVerdict};
+use crate::engine::{DecisionReason, Failure, of_retry, of_stop};
+use crate::policy::{ClassifiedFailure, ErrorClass, HistoryCheck, Policy, RetryPolicy, Seed, ServerDelay};
 use crate::time::{Instant, Nanos};
 
 /// What is done about a failure of that class.
-pub fn explain_class(policy: &Policy, explanation: &Explanation, class: ErrorClass) -> ErrorExplanation {
+pub fn explain_class(
+    policy: &Policy,
+    explanation: &PolicyExplanation,
+    class: ErrorClass,
+) -> ErrorExplanation {
     let told = explanation.on_error(class);
     ErrorExplanation { cure: cure(policy, explanation, class, false), ..told }
 }
@@ -18,7 +20,7 @@ pub fn explain_class(policy: &Policy, explanation: &Explanation, class: ErrorCla
 /// What is done about that failure; `None`: no row of the error tables tells its class.
 pub fn explain_failure(
     policy: &Policy,
-    explanation: &Explanation,
+    explanation: &PolicyExplanation,
     failure: &Failure,
 ) -> Option<ErrorExplanation> {
     let mut told = if let Some(class) = failure.class {
@@ -34,7 +36,7 @@ pub fn explain_failure(
             told = ErrorExplanation { row: told.row, ..explanation.on_error(advised.class) };
             let rule = retry.for_class(classified.class).server_delay;
             let says = "the server says `x-should-retry: true`".to_owned();
-            told.reasons.push(Reason::of(policy, "retry.server_delay", rule.origin, says));
+            told.reasons.push(PlacedRule::of(policy, "retry.server_delay", rule.origin, says));
         }
         if told.action.runs_again() {
             told = first(policy, explanation, retry, failure, advised, told);
@@ -47,36 +49,36 @@ pub fn explain_failure(
 /// The same with what the engine decides after the first attempt.
 fn first(
     policy: &Policy,
-    explanation: &Explanation,
+    explanation: &PolicyExplanation,
     retry: &RetryPolicy,
     failure: &Failure,
-    classified: Classified,
+    classified: ClassifiedFailure,
     told: ErrorExplanation,
 ) -> ErrorExplanation {
     let rule: &ServerDelay = &retry.for_class(classified.class).server_delay.value;
-    let case = Case {
+    let case = FailureContext {
         class: classified.class,
         hint: retry::hint(&failure.waits(), classified, rule),
         assumed: retry::assumed(&failure.waits(), classified, rule),
-        obstacle: Obstacle::of(classified).or_advice(retry::advice(failure.should_retry, rule)),
+        obstacle: RetryBlocker::of(classified).or_advice(retry::advice(failure.should_retry, rule)),
         run_deadline: None,
         correction: false,
     };
-    let progress = Progress { started: Instant::default(), attempt: 1, slept: Nanos::ZERO };
+    let progress = AttemptProgress { started: Instant::default(), attempt: 1, slept: Nanos::ZERO };
     let seed = || Seed::new(0, "explain", "");
-    match retry::in_earnest(retry, progress, case, Instant::default(), seed) {
-        Verdict::Stop(reason) => {
+    match retry::decide_unshadowed(retry, progress, case, Instant::default(), seed) {
+        RetryVerdict::Stop(reason) => {
             let why = of_stop(policy, retry, progress, &case, reason);
-            let elsewhere = retry.goes_on_elsewhere(reason, classified.class);
+            let elsewhere = retry.allows_fallback(reason, classified.class);
             explanation.on_stop(told, why.into_iter().next().map(read), elsewhere)
         }
-        Verdict::Retry { by: DelayRule::Backoff, .. } => {
+        RetryVerdict::Retry { by: DelayRule::Backoff, .. } => {
             let rules = case.rules(retry);
             bounded(policy, explanation, told, rules.backoff.value.bounds(1).0)
         }
-        Verdict::Retry { delay, by: DelayRule::Server } => {
+        RetryVerdict::Retry { delay, by: DelayRule::Server } => {
             // Where the server says nothing, the row of the error table is among the reasons already.
-            let of_row = Classified { wait: None, ..classified };
+            let of_row = ClassifiedFailure { wait: None, ..classified };
             let is_said = retry::hint(&failure.waits(), of_row, rule).is_some();
             let why = of_retry(policy, retry, progress, &case, delay, DelayRule::Server);
             // Without what `spread` adds at random.
@@ -92,7 +94,7 @@ fn first(
 /// The same where what a run may have leaves no room for a second attempt at a model. `least`: the shortest wait before it.
 fn bounded(
     policy: &Policy,
-    explanation: &Explanation,
+    explanation: &PolicyExplanation,
     told: ErrorExplanation,
     least: Nanos,
 ) -> ErrorExplanation {
@@ -109,17 +111,17 @@ fn bounded(
     ];
     let ended = ended.into_iter().flatten().next().filter(|_| explanation.is_of_model());
     let Some((path, origin, says)) = ended else { return told };
-    let reason = Reason::of(policy, path, origin, says);
+    let reason = PlacedRule::of(policy, path, origin, says);
     explanation.on_stop(ErrorExplanation { first_wait: None, ..told }, Some(reason), path == "turn.run_delay")
 }
 
 /// The class once the server's advice is heard, which the engine hears from models.
 fn advised(
-    explanation: &Explanation,
+    explanation: &PolicyExplanation,
     retry: &RetryPolicy,
     failure: &Failure,
-    classified: Classified,
-) -> Classified {
+    classified: ClassifiedFailure,
+) -> ClassifiedFailure {
     if explanation.is_of_model() {
         return retry::advised(classified, failure.should_retry, retry);
     }
@@ -129,10 +131,10 @@ fn advised(
 /// What the engine does once about a refused request before the rules of its class count.
 fn cure(
     policy: &Policy,
-    explanation: &Explanation,
+    explanation: &PolicyExplanation,
     class: ErrorClass,
     request_at_fault: bool,
-) -> Option<(Cure, Reason)> {
+) -> Option<(RequestCure, PlacedRule)> {
     if !explanation.is_of_model() {
         return None;
     }
@@ -145,20 +147,28 @@ fn cure(
         HistoryCheck::Never => None,
     };
     if let Some(says) = check.filter(|_| broken) {
-        let at = Reason::of(policy, "history.check", history.check.origin, says.to_owned());
-        return Some((Cure::Repaired, at));
+        let at = PlacedRule::of(policy, "history.check", history.check.origin, says.to_owned());
+        return Some((RequestCure::Repaired, at));
     }
-    if class == ErrorClass::ContextOverflow && context.recover.value && !context.reduce.value.is_empty() {
-        let at = Reason::of(policy, "context.recover", context.recover.origin, "= true".into());
-        return Some((Cure::Reduced, at));
+    if class == ErrorClass::ContextOverflow
+        && context.compact_on_overflow.value
+        && !context.reduce.value.is_empty()
+    {
+        let at = PlacedRule::of(
+            policy,
+            "context.compact_on_overflow",
+            context.compact_on_overflow.origin,
+            "= true".into(),
+        );
+        return Some((RequestCure::Reduced, at));
     }
     None
 }
 
 /// A reason of the engine as explanations show it.
-fn read(because: Because) -> Reason {
-    let Because { rule, value, layer, place, facts } = because;
+fn read(because: DecisionReason) -> PlacedRule {
+    let DecisionReason { rule, value, layer, place, facts } = because;
     let says =
         if facts.is_empty() { format!("= {value}") } else { format!("= {value}; {}", facts.join(", ")) };
-    Reason { path: rule, says, layer: layer.to_string(), at: place }
+    PlacedRule { path: rule, says, layer: layer.to_string(), at: place }
 }

@@ -3,13 +3,14 @@
 
 use serde_json::{Value, json};
 
+use crate::analysis::PolicyExplanation;
 use crate::context::repair;
-use crate::engine::{Room, TurnMeasure, final_turn, orphans, told};
+use crate::engine::{ContextBudget, TurnMeasure, final_turn, orphans, told};
 use crate::policy::{
-    ContextPolicy, ContextWindow, Explanation, HistoryCheck, Origin, Policy, ReduceStep, Setting, Template,
-    TextOnly,
+    ContextPolicy, ContextWindow, HistoryCheck, Origin, Policy, ReduceStep, Setting, TextOnly,
 };
 use crate::session::{FinalReason, Message, ToolCall};
+use crate::text::Template;
 
 /// The name of a model of which no policy says anything of its own.
 const ANY: &str = "";
@@ -17,7 +18,7 @@ const ANY: &str = "";
 const SOME: &str = "…";
 
 /// The rules of the loop of turns: how many, how long, what the model reads at the end, what ends them.
-pub fn explain_turn(policy: &Policy) -> Explanation {
+pub fn explain_turn(policy: &Policy) -> PolicyExplanation {
     let turn = policy.turn();
     let at = |origin| policy.place(origin);
     let most = turn.max_turns.value.get();
@@ -32,7 +33,7 @@ pub fn explain_turn(policy: &Policy) -> Explanation {
         at(turn.run_delay.origin)
     );
     let (template, vars) = final_turn(policy, most, FinalReason::MaxTurns);
-    let reads = format!("reads in the last turn: {}", quoted(policy, template, vars));
+    let reads = format!("reads in the final turn: {}", quoted(policy, template, vars));
     let end = match (policy.output(), turn.text_only.value) {
         (Some(output), TextOnly::Accept) => format!("the report (`{}`), or a text", output.tool.value),
         (Some(output), TextOnly::Reject) => format!("the report (`{}`), and no text", output.tool.value),
@@ -56,7 +57,7 @@ pub fn explain_turn(policy: &Policy) -> Explanation {
 }
 
 /// The rules for the validity of the history: when it is looked at, what is repaired, and what the model reads of it.
-pub fn explain_history(policy: &Policy) -> Explanation {
+pub fn explain_history(policy: &Policy) -> PolicyExplanation {
     let rules = policy.history();
     let at = |origin| policy.place(origin);
     let when = match rules.check.value {
@@ -103,7 +104,7 @@ pub fn explain_history(policy: &Policy) -> Explanation {
 
 /// The rules for windows: how much there is for messages where no window is known, when the conversation is
 /// reduced, what the model reads of it, and what ends the reductions.
-pub fn explain_context(policy: &Policy) -> Explanation {
+pub fn explain_context(policy: &Policy) -> PolicyExplanation {
     let rules = policy.context();
     let model = policy.model(ANY);
     let room = match model.context_window.value {
@@ -117,7 +118,7 @@ pub fn explain_context(policy: &Policy) -> Explanation {
     let mut lines = Vec::new();
     if let Some((window, rule, origin)) = room {
         let measure = TurnMeasure { messages: 0, message_tokens: 0, tool_tokens: 0, history_faults: 0 };
-        let room = Room::of(rules, &model, window.get(), measure);
+        let room = ContextBudget::of(rules, &model, window.get(), measure);
         let kept = format!("{window} less reply, reserve and safety");
         lines.push((
             "how much",
@@ -129,9 +130,9 @@ pub fn explain_context(policy: &Policy) -> Explanation {
         ));
         lines.push(("reduced", reduced(policy, rules, &room)));
         let gate = format!(
-            "with less than {} left the model is not called (gate, {})",
-            room.gate(rules),
-            at(rules.gate.origin)
+            "with less than {} left the model is not called (min_free, {})",
+            room.min_free(rules),
+            at(rules.min_free.origin)
         );
         lines.push(("the model", read_of(policy, rules)));
         lines.push(("ends with", format!("{gate}; {}", given_up(policy, rules))));
@@ -143,18 +144,18 @@ pub fn explain_context(policy: &Policy) -> Explanation {
     policy.explain_context().opened(lines)
 }
 
-fn reduced(policy: &Policy, rules: &ContextPolicy, room: &Room) -> String {
+fn reduced(policy: &Policy, rules: &ContextPolicy, room: &ContextBudget) -> String {
     let steps: Vec<&str> = rules.reduce.value.iter().map(ReduceStep::name).collect();
     let at = |origin: Origin| policy.place(origin);
     if steps.is_empty() {
         return format!("never (reduce [], {})", at(rules.reduce.origin));
     }
     format!(
-        "with less than {} left (evict_at, {}), until {} are (target, {}): {}",
-        room.evict_at(rules),
-        at(rules.evict_at.origin),
+        "with less than {} free (compact_at_free, {}), until {} are free (target_free, {}): {}",
+        room.compact_at_free(rules),
+        at(rules.compact_at_free.origin),
         room.budget().saturating_sub(room.aim(rules)),
-        at(rules.target.origin),
+        at(rules.target_free.origin),
         steps.join(", ")
     )
 }
@@ -192,7 +193,7 @@ fn quoted(policy: &Policy, template: &Setting<Template>, vars: Value) -> String 
     let Value::Object(vars) = vars else { return String::new() };
     let text = told(policy, &template.value, &vars).unwrap_or_else(|_| template.value.to_string());
     let line = text.lines().next().unwrap_or_default();
-    format!("{} ({})", Explanation::shown(line), policy.place(template.origin))
+    format!("{} ({})", PolicyExplanation::shown(line), policy.place(template.origin))
 }
 
 /// A choice as policies write it.
@@ -204,7 +205,7 @@ fn name(choice: &impl serde::Serialize) -> String {
 mod tests {
     use super::*;
 
-    fn opening(explained: &Explanation) -> Vec<String> {
+    fn opening(explained: &PolicyExplanation) -> Vec<String> {
         explained.brief().lines().take_while(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
@@ -259,7 +260,7 @@ mod tests {
             let rest = told.split_once(before).unwrap().1;
             rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
         };
-        let (all, evict_at, gate) = (
+        let (all, compact_at_free, gate) = (
             number("how much   "),
             number("reduced    with less than "),
             number("ends with  with less than "),
@@ -267,9 +268,9 @@ mod tests {
         let room = |left: u64| {
             let measure =
                 TurnMeasure { messages: 1, message_tokens: all - left, tool_tokens: 0, history_faults: 0 };
-            Room::of(rules, &model, 32_768, measure)
+            ContextBudget::of(rules, &model, 32_768, measure)
         };
-        assert!(room(evict_at - 1).is_short(rules) && !room(evict_at).is_short(rules));
+        assert!(room(compact_at_free - 1).is_short(rules) && !room(compact_at_free).is_short(rules));
         assert!(!room(gate - 1).is_open(rules) && room(gate).is_open(rules));
     }
 }

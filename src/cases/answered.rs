@@ -2,21 +2,21 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::engine::Answer;
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::yaml::Node;
-use crate::policy::{Code, Diagnostic, parse_duration};
+use crate::engine::ApprovalAnswer;
+use crate::policy::decode::{Decode, NodeReader};
+use crate::text::yaml::YamlNode;
+use crate::text::{Code, Diagnostic, parse_duration};
 use crate::time::Nanos;
 
 /// An answer, and how long it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answered {
-    pub(crate) answer: Answer,
+pub(crate) struct TimedAnswer {
+    pub(crate) answer: ApprovalAnswer,
     pub(crate) takes: Nanos,
 }
 
-impl Decode for Answered {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for TimedAnswer {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let text = String::decode(node, reader)?;
         match short(&text) {
             Ok(answered) => Some(answered),
@@ -40,7 +40,7 @@ impl Decode for Answered {
     }
 }
 
-fn short(text: &str) -> Result<Answered, String> {
+fn short(text: &str) -> Result<TimedAnswer, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (word, takes) = match words.as_slice() {
         [word] => (*word, Nanos::ZERO),
@@ -48,13 +48,13 @@ fn short(text: &str) -> Result<Answered, String> {
         _ => return Err(format!("`{text}` is not an answer")),
     };
     let answer = match word {
-        "approve" => Answer::Approve,
-        "approve_all" => Answer::ApproveAll,
-        "refuse" => Answer::Refuse,
-        "none" => Answer::None,
+        "approve" => ApprovalAnswer::Approve,
+        "approve_all" => ApprovalAnswer::ApproveAll,
+        "refuse" => ApprovalAnswer::Refuse,
+        "none" => ApprovalAnswer::None,
         _ => return Err(format!("`{word}` is not an answer")),
     };
-    Ok(Answered { answer, takes })
+    Ok(TimedAnswer { answer, takes })
 }
 
 #[cfg(test)]
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_word_and_the_time_it_takes() {
-        assert_eq!(short("approve"), Ok(Answered { answer: Answer::Approve, takes: Nanos::ZERO }));
-        let late = Answered { answer: Answer::Refuse, takes: Nanos::from_secs(10) };
+        assert_eq!(short("approve"), Ok(TimedAnswer { answer: ApprovalAnswer::Approve, takes: Nanos::ZERO }));
+        let late = TimedAnswer { answer: ApprovalAnswer::Refuse, takes: Nanos::from_secs(10) };
         assert_eq!(short("refuse takes 10s"), Ok(late));
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::proves::{ByDocument, Claim, ElsewhereRule, Line, Source, Statements, UnmetClaim, UnmetRule};
+use super::proves::{
+    ByDocument, ElsewhereRule, FittingWords, ProofSource, ProvedClaim, StatementList, UnmetClaim, UnmetRule,
+};
 use crate::policy::decode::Spanned;
-use crate::policy::{self, Code, Diagnostic, Sources};
+use crate::text::{Code, Diagnostic, Sources};
 
 /// The statements a case proves.
-pub(super) fn of_case(proves: &ByDocument<Statements>, sources: &Sources) -> Vec<Claim> {
+pub(super) fn of_case(proves: &ByDocument<StatementList>, sources: &Sources) -> Vec<ProvedClaim> {
     let each = proves.0.iter().flat_map(|(document, statements)| {
         statements.0.iter().map(|statement| claim(&document.value, statement, sources))
     });
@@ -15,7 +17,7 @@ pub(super) fn of_case(proves: &ByDocument<Statements>, sources: &Sources) -> Vec
 }
 
 /// The statement that a test elsewhere shows.
-pub(super) fn of_test(rule: &ElsewhereRule, sources: &Sources) -> Claim {
+pub(super) fn of_test(rule: &ElsewhereRule, sources: &Sources) -> ProvedClaim {
     claim(&rule.document.0, &rule.statement, sources)
 }
 
@@ -30,8 +32,8 @@ pub(super) fn unmet(rules: &[UnmetRule], sources: &Sources) -> Vec<UnmetClaim> {
 }
 
 /// The documents that are described.
-pub(super) fn documents(documents: &ByDocument<Line>, sources: &Sources) -> Vec<Source> {
-    let each = documents.0.iter().map(|(document, about)| Source {
+pub(super) fn documents(documents: &ByDocument<FittingWords>, sources: &Sources) -> Vec<ProofSource> {
+    let each = documents.0.iter().map(|(document, about)| ProofSource {
         document: document.value.clone(),
         about: about.0.clone(),
         place: sources.place_of(document.span),
@@ -50,14 +52,14 @@ pub(super) fn missing(test: &Spanned<String>, file: &str, bytes: &[u8]) -> Optio
     let known: BTreeSet<&str> = words().collect();
     let message = format!("{file} has no `{}`", test.value);
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, test.span, message);
-    Some(match policy::closest(&test.value, known.iter().copied()) {
+    Some(match crate::text::did_you_mean(&test.value, known.iter().copied()) {
         Some(meant) => problem.meant(test.span, &test.value, meant, known.iter().copied()),
         None => problem.help("write the name of a test as it stands in that file"),
     })
 }
 
-fn claim(document: &str, statement: &Spanned<Line>, sources: &Sources) -> Claim {
-    Claim {
+fn claim(document: &str, statement: &Spanned<FittingWords>, sources: &Sources) -> ProvedClaim {
+    ProvedClaim {
         document: document.to_owned(),
         statement: statement.value.0.clone(),
         place: sources.place_of(statement.span),

@@ -2,27 +2,27 @@
 
 use serde_json::{Value, json};
 
-use super::expect::{ExpectRule, Final};
-use super::pattern::{Fields, Pattern, matches};
-use super::record::{Moment, Record};
+use super::expect::{ExpectRule, ExpectedEnd};
+use super::pattern::{RecordFields, RecordPattern, matches};
+use super::record::{CaseRecord, RecordedMoment};
 use super::why;
-use crate::policy::Span;
 use crate::policy::decode::Spanned;
+use crate::text::Span;
 
 /// An expectation that was not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
+pub struct ExpectationMismatch {
     /// The key of the expectation: `delays`.
     pub what: String,
     /// Expected and got, line by line.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MismatchRow>,
     /// What would make it hold, where that is a number or a list that was written out; its place, and its text.
     pub(crate) fix: Option<(Span, String)>,
 }
 
 /// One line of an expectation that was not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct MismatchRow {
     /// What was expected; empty: nothing more.
     pub expected: String,
     /// What came; empty: nothing more.
@@ -32,8 +32,8 @@ pub struct Row {
 }
 
 /// Every expectation that was not met.
-pub(crate) fn compare(expect: &ExpectRule, record: &Record) -> Vec<Mismatch> {
-    let mut held = Comparison { mismatches: Vec::new() };
+pub(crate) fn compare(expect: &ExpectRule, record: &CaseRecord) -> Vec<ExpectationMismatch> {
+    let mut held = RecordComparison { mismatches: Vec::new() };
     for problem in &record.problems {
         held.fail("case", vec![row(problem.expected, &problem.found, false)], None);
     }
@@ -80,13 +80,13 @@ pub(crate) fn compare(expect: &ExpectRule, record: &Record) -> Vec<Mismatch> {
     held.mismatches
 }
 
-struct Comparison {
-    mismatches: Vec<Mismatch>,
+struct RecordComparison {
+    mismatches: Vec<ExpectationMismatch>,
 }
 
-impl Comparison {
-    fn fail(&mut self, what: &str, rows: Vec<Row>, fix: Option<(Span, String)>) {
-        self.mismatches.push(Mismatch { what: what.to_owned(), rows, fix });
+impl RecordComparison {
+    fn fail(&mut self, what: &str, rows: Vec<MismatchRow>, fix: Option<(Span, String)>) {
+        self.mismatches.push(ExpectationMismatch { what: what.to_owned(), rows, fix });
     }
 
     fn equal<T: PartialEq + ToString>(&mut self, what: &str, expected: Option<&Spanned<T>>, got: &T) {
@@ -97,7 +97,7 @@ impl Comparison {
         }
     }
 
-    fn numbers(&mut self, expect: &ExpectRule, record: &Record) {
+    fn numbers(&mut self, expect: &ExpectRule, record: &CaseRecord) {
         let tools = u32::try_from(record.calls.len()).unwrap_or(u32::MAX);
         let attempts = if record.turns { record.model_calls } else { tools };
         self.equal("attempts", expect.attempts.as_ref(), &attempts);
@@ -113,7 +113,7 @@ impl Comparison {
     }
 
     /// A case that says more than what happens usually shows something else than it means to.
-    fn unused(&mut self, expect: &ExpectRule, record: &Record) {
+    fn unused(&mut self, expect: &ExpectRule, record: &CaseRecord) {
         let wanted = expect.unused.as_ref().map_or(0, |unused| unused.value);
         let left = record.unused.len();
         if usize::try_from(wanted).is_ok_and(|wanted| wanted == left) {
@@ -129,10 +129,10 @@ impl Comparison {
         self.fail("unused", rows, None);
     }
 
-    fn patterns<F: Fields>(
+    fn patterns<F: RecordFields>(
         &mut self,
         what: &str,
-        expected: Option<&Spanned<Vec<Pattern<F>>>>,
+        expected: Option<&Spanned<Vec<RecordPattern<F>>>>,
         found: &[Value],
     ) {
         if let Some(expected) = expected {
@@ -150,7 +150,7 @@ impl Comparison {
         let most = expected.len().max(found.len());
         let rows = (0..most).map(|index| {
             let (want, found) = (expected.get(index), found.get(index));
-            Row {
+            MismatchRow {
                 expected: want.map(ToString::to_string).unwrap_or_default(),
                 got: found.map(|found| like(want, found)).unwrap_or_default(),
                 same: want.zip(found).is_some_and(|(want, found)| matches(want, found)),
@@ -184,7 +184,7 @@ impl Comparison {
         }
     }
 
-    fn told(&mut self, expect: &ExpectRule, record: &Record) {
+    fn told(&mut self, expect: &ExpectRule, record: &CaseRecord) {
         let Some(told) = &expect.told else { return };
         let all = record.told();
         let (mut message, mut at) = (0, 0);
@@ -204,7 +204,7 @@ impl Comparison {
         }
     }
 
-    fn state(&mut self, expect: &ExpectRule, record: &Record) {
+    fn state(&mut self, expect: &ExpectRule, record: &CaseRecord) {
         if let Some(slices) = &expect.slices {
             self.partial(
                 "slices",
@@ -238,11 +238,11 @@ impl Comparison {
         self.fail(what, rows, None);
     }
 
-    fn ending(&mut self, expect: &ExpectRule, record: &Record) {
+    fn ending(&mut self, expect: &ExpectRule, record: &CaseRecord) {
         let ending = &record.ending;
         if let Some(wanted) = &expect.r#final {
             let held = match wanted.value {
-                Final::Failed => matches!(ending.status, "failed" | "retry_exhausted"),
+                ExpectedEnd::Failed => matches!(ending.status, "failed" | "retry_exhausted"),
                 other => other.name() == ending.status,
             };
             if !held {
@@ -270,7 +270,7 @@ impl Comparison {
         }
     }
 
-    fn why(&mut self, expect: &ExpectRule, record: &Record) {
+    fn why(&mut self, expect: &ExpectRule, record: &CaseRecord) {
         let Some(expected) = &expect.why else { return };
         let mut rows = Vec::new();
         for (rule, places) in &expected.value {
@@ -278,7 +278,7 @@ impl Comparison {
                 record.because.iter().filter(|because| why::same_rule(rule, &because.rule)).collect();
             for place in &places.0 {
                 // What cannot be read was reported when the file was.
-                let Ok(wanted) = why::Expected::parse(&place.value) else { continue };
+                let Ok(wanted) = why::ExpectedPlace::parse(&place.value) else { continue };
                 let held = decided.iter().any(|because| wanted.holds(because));
                 let mut got: Vec<String> = decided.iter().map(|because| why::shown(because)).collect();
                 got.dedup();
@@ -295,13 +295,13 @@ impl Comparison {
     }
 }
 
-fn values<F: Fields>(patterns: &[Pattern<F>]) -> Vec<Value> {
+fn values<F: RecordFields>(patterns: &[RecordPattern<F>]) -> Vec<Value> {
     patterns.iter().map(|pattern| pattern.value.clone()).collect()
 }
 
 /// `search x3` stands for three runs, the attempts 1 to 3.
-fn runs<F: Fields>(patterns: &[Pattern<F>]) -> Vec<Value> {
-    let expand = |pattern: &Pattern<F>| -> Vec<Value> {
+fn runs<F: RecordFields>(patterns: &[RecordPattern<F>]) -> Vec<Value> {
+    let expand = |pattern: &RecordPattern<F>| -> Vec<Value> {
         let word = pattern.value.get("tool").and_then(Value::as_str).unwrap_or_default();
         match word.rsplit_once(" x").map(|(tool, times)| (tool, times.parse::<u32>())) {
             Some((tool, Ok(times))) => {
@@ -314,7 +314,7 @@ fn runs<F: Fields>(patterns: &[Pattern<F>]) -> Vec<Value> {
 }
 
 /// With the time from the start.
-fn timed(moment: &Moment) -> Value {
+fn timed(moment: &RecordedMoment) -> Value {
     let mut json = moment.json.clone();
     if let Some(fields) = json.as_object_mut() {
         fields.insert("at".to_owned(), moment.at.to_string().into());
@@ -353,11 +353,11 @@ fn short(found: &Value) -> String {
     found.to_string()
 }
 
-fn row(expected: &str, got: &str, same: bool) -> Row {
-    Row { expected: expected.to_owned(), got: got.to_owned(), same }
+fn row(expected: &str, got: &str, same: bool) -> MismatchRow {
+    MismatchRow { expected: expected.to_owned(), got: got.to_owned(), same }
 }
 
-fn rows(expected: &[String], got: &[String], same: impl Fn(&str, &str) -> bool) -> Vec<Row> {
+fn rows(expected: &[String], got: &[String], same: impl Fn(&str, &str) -> bool) -> Vec<MismatchRow> {
     let most = expected.len().max(got.len());
     let line = |index: usize| match (expected.get(index), got.get(index)) {
         (Some(expected), Some(got)) => row(expected, got, same(expected, got)),

@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use super::record::Record;
-use super::run::{Setup, run};
-use crate::policy::{Place, Policy, Span};
+use super::record::CaseRecord;
+use super::run::{CaseSetup, run};
+use crate::policy::Policy;
+use crate::text::{Place, Span};
 use crate::time::Nanos;
 
 /// A value of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaf {
+pub struct CoveredValue {
     /// Where it is written.
     pub place: Place,
     /// Its path in the file: `tools.search.retry.max_attempts`.
@@ -27,26 +28,26 @@ pub struct Leaf {
 
 /// The values of the policy files of all cases, and what became of them.
 #[derive(Debug, Default)]
-pub struct Coverage {
-    leaves: BTreeMap<Key, (String, u32)>,
+pub struct PolicyCoverage {
+    leaves: BTreeMap<ValuePlace, (String, u32)>,
     /// What is known of each policy, by its digest and the test file.
     policies: HashMap<(String, String), Vec<WrittenValue>>,
     inline: bool,
 }
 
 /// A place, in the order of files and lines.
-type Key = (String, u32, u32);
+type ValuePlace = (String, u32, u32);
 
 /// A value that a policy file writes.
 #[derive(Debug)]
 struct WrittenValue {
-    key: Key,
+    key: ValuePlace,
     span: Span,
     /// The policy without it, once it was needed; `None`: there is none.
     without: OnceCell<Option<Policy>>,
 }
 
-impl Coverage {
+impl PolicyCoverage {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
@@ -60,8 +61,8 @@ impl Coverage {
     }
 
     /// Every value, in the order of files and lines.
-    pub fn leaves(&self) -> impl Iterator<Item = Leaf> {
-        self.leaves.iter().map(|((file, line, column), (path, cases))| Leaf {
+    pub fn leaves(&self) -> impl Iterator<Item = CoveredValue> {
+        self.leaves.iter().map(|((file, line, column), (path, cases))| CoveredValue {
             place: Place { file: file.clone(), line: *line, column: *column },
             path: path.clone(),
             cases: *cases,
@@ -75,8 +76,8 @@ impl Coverage {
     }
 
     /// Counts a case. `own` is the test file.
-    pub(crate) fn add(&mut self, own: &str, setup: &Setup, record: &Record) {
-        let named: BTreeSet<Key> = record.because.iter().map(|because| key(&because.place)).collect();
+    pub(crate) fn add(&mut self, own: &str, setup: &CaseSetup, record: &CaseRecord) {
+        let named: BTreeSet<ValuePlace> = record.because.iter().map(|because| key(&because.place)).collect();
         let known = (own.to_owned(), setup.policy.digest().to_owned());
         if !self.policies.contains_key(&known) {
             let values = self.read(own, &setup.policy);
@@ -88,7 +89,7 @@ impl Coverage {
                 let without = value.without.get_or_init(|| setup.policy.without_value(value.span));
                 let decisions = decisions.get_or_insert_with(|| self::decisions(record));
                 without.as_ref().is_some_and(|policy| {
-                    let otherwise = run(&Setup { policy: policy.clone(), ..setup.clone() });
+                    let otherwise = run(&CaseSetup { policy: policy.clone(), ..setup.clone() });
                     self::decisions(&otherwise) != *decisions
                 })
             };
@@ -118,7 +119,7 @@ impl Coverage {
 }
 
 /// What happened and when, without the reasons, and without how many attempts there could have been.
-fn decisions(record: &Record) -> Vec<(Nanos, Value)> {
+fn decisions(record: &CaseRecord) -> Vec<(Nanos, Value)> {
     let decision = record.moments.iter().map(|moment| {
         let mut decision = moment.json.clone();
         if let Value::Object(fields) = &mut decision {
@@ -130,7 +131,7 @@ fn decisions(record: &Record) -> Vec<(Nanos, Value)> {
     decision.collect()
 }
 
-fn key(place: &Place) -> Key {
+fn key(place: &Place) -> ValuePlace {
     (place.file.clone(), place.line, place.column)
 }
 
@@ -159,7 +160,7 @@ errors:
   - {status: 429, class: quota_exceeded, wait: 1m}
 ";
         let policy = Policy::from_yaml("p.yaml", text).unwrap();
-        let mut coverage = Coverage::new();
+        let mut coverage = PolicyCoverage::new();
         coverage.read("t.test.yaml", &policy);
         let paths: Vec<_> = coverage.leaves().map(|leaf| leaf.path).collect();
         assert_eq!(

@@ -6,19 +6,20 @@ use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::answered::Answered;
-use super::expect::Expectations;
-use super::inline::Inline;
-use super::lenient::Lenient;
+use super::answered::TimedAnswer;
+use super::expect::CaseExpectations;
+use super::inline::InlinePolicy;
+use super::lenient::LenientPart;
 use super::message::MessageCase;
 use super::outcome::OutcomeRule;
-use super::proves::{ByDocument, ElsewhereRule, Line, Statements, UnmetRule};
-use super::tokens::Tokens;
-use crate::engine::Decision;
+use super::proves::{ByDocument, ElsewhereRule, FittingWords, StatementList, UnmetRule};
+use super::tokens::CaseTokens;
+use crate::engine::PlannerDecision;
 use crate::host::scripted::ReplyFile;
-use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
-use crate::policy::yaml::Node;
-use crate::policy::{CallOverride, Code, Diagnostic, Effect, WrittenSchema};
+use crate::policy::decode::{Decode, NodeReader, OneOrMany, Spanned, VersionOne, choice_of, record};
+use crate::policy::{CallOverride, Effect, WrittenSchema};
+use crate::text::yaml::YamlNode;
+use crate::text::{Code, Diagnostic};
 use crate::time::{Instant, Nanos};
 
 record! {
@@ -32,27 +33,27 @@ record! {
         pub(crate) about: Option<String>,
         /// The policy files, the later ones above the earlier ones; paths start at this file's folder.
         /// Example: `policy.yaml`
-        pub(crate) policy: Lenient<OneOrMany<Spanned<String>>> = Lenient(Some(OneOrMany(Vec::new()))),
+        pub(crate) policy: LenientPart<OneOrMany<Spanned<String>>> = LenientPart(Some(OneOrMany(Vec::new()))),
         /// A policy written here, above the files. `version` may be left out.
-        pub(crate) inline: Lenient<Option<Inline>>,
+        pub(crate) inline: LenientPart<Option<InlinePolicy>>,
         /// The profile of the policy that is chosen.
         /// Example: `night`
         pub(crate) profile: Option<Spanned<String>>,
         /// The tools, by name.
         /// Example: `{"search": {"effect": "read_only"}}`
-        pub(crate) tools: Lenient<IndexMap<String, ToolCase>> = Lenient(Some(IndexMap::new())),
+        pub(crate) tools: LenientPart<IndexMap<String, ToolCase>> = LenientPart(Some(IndexMap::new())),
         /// The documents whose statements are proved, and what they are. If any test file says so, there are no others.
         /// Example: `{"handbook": "How our agents treat the shop."}`
-        pub(crate) documents: ByDocument<Line>,
+        pub(crate) documents: ByDocument<FittingWords>,
         /// Statements that no case can show, and the tests of programs that do.
         /// Example: `[{"document": "handbook", "statement": "a session survives a kill", "file": "../kill.rs", "test": "a_kill"}]`
-        pub(crate) elsewhere: Vec<ElsewhereRule> = Vec::new(),
+        pub(crate) tested_elsewhere: Vec<ElsewhereRule> = Vec::new(),
         /// Statements of documents that do not hold, or that no policy can say.
-        /// Example: `[{"document": "handbook", "statement": "a failure is told by mail", "result": "not_expressible", "because": "nothing here sends mail"}]`
+        /// Example: `[{"document": "handbook", "statement": "a failure is classified by mail", "result": "not_expressible", "because": "nothing here sends mail"}]`
         pub(crate) unmet: Vec<UnmetRule> = Vec::new(),
         /// The cases.
         /// Example: `[{"name": "a search that succeeds", "tool": "search", "outcomes": ["ok"], "expect": {"attempts": 1}}]`
-        pub(crate) cases: Spanned<Vec<Spanned<Lenient<CaseRule>>>>,
+        pub(crate) cases: Spanned<Vec<Spanned<LenientPart<CaseRule>>>>,
     }
 }
 
@@ -69,9 +70,9 @@ record! {
         pub(crate) given: Option<String>,
         /// The statements it proves, by the documents that make them.
         /// Example: `{"handbook": "a tool that failed three times is not run a fourth time"}`
-        pub(crate) proves: ByDocument<Statements>,
+        pub(crate) proves: ByDocument<StatementList>,
         /// A policy for this case, above that of the file.
-        pub(crate) inline: Option<Inline>,
+        pub(crate) inline: Option<InlinePolicy>,
         /// The profile that is chosen, instead of that of the file.
         /// Example: `night`
         pub(crate) profile: Option<Spanned<String>>,
@@ -103,7 +104,7 @@ record! {
         /// Example: `You look up prices.`
         pub(crate) system: String = String::new(),
         /// The conversation there was before, in the form that the session keeps; the arguments of its calls may be
-        /// mappings. The task goes on with it.
+        /// mappings. The task continues with it.
         /// Example: `[{"role": "user", "text": "What does item 41 cost?"}]`
         pub(crate) history: Option<Spanned<Vec<MessageCase>>>,
         /// What the user wants.
@@ -120,7 +121,7 @@ record! {
         /// What a person answers when one is asked, in order: `approve`, `approve_all`, `refuse` or `none`, and how
         /// long it takes: `approve takes 10s`.
         /// Example: `["approve", "refuse takes 10s"]`
-        pub(crate) answers: Vec<Answered> = Vec::new(),
+        pub(crate) answers: Vec<TimedAnswer> = Vec::new(),
         /// When the run is stopped from outside, from its start.
         /// Example: `90s`
         pub(crate) cancel: Option<Nanos>,
@@ -132,7 +133,7 @@ record! {
         pub(crate) resume_at: OneOrMany<Spanned<NonZeroU32>> = OneOrMany(Vec::new()),
         /// The time at the start, RFC 3339.
         /// Example: `2026-01-01T00:00:00Z`
-        pub(crate) start: Start = Start(START),
+        pub(crate) start: StartTime = StartTime(START),
         /// The longest the run may take.
         /// Example: `5m`
         pub(crate) deadline: Option<Nanos>,
@@ -141,10 +142,10 @@ record! {
         pub(crate) seed: u64 = 0,
         /// How tokens are counted.
         /// Example: `{"per_char": 10}`
-        pub(crate) tokens: Tokens = Tokens::default(),
+        pub(crate) tokens: CaseTokens = CaseTokens::default(),
         /// What is expected.
         /// Example: `{"attempts": 3, "final": "ok"}`
-        pub(crate) expect: Expectations,
+        pub(crate) expect: CaseExpectations,
     }
 }
 
@@ -193,16 +194,16 @@ record! {
         pub(crate) calls: IndexMap<String, CallOverride> = IndexMap::new(),
         /// What it decides when it is asked, in order.
         /// Example: `["final_turn"]`
-        pub(crate) decisions: Vec<Decision> = Vec::new(),
+        pub(crate) decisions: Vec<PlannerDecision> = Vec::new(),
     }
 }
 
 choice_of! {
     /// What is done when attempts are exhausted.
-    Decision {
-        /// The model is told and goes on.
+    PlannerDecision {
+        /// The model is informed and continues.
         TellModel = "tell_model",
-        /// One last turn, in which only the final report is allowed.
+        /// One final turn, in which only the final report is allowed.
         FinalTurn = "final_turn",
         /// The run ends as failed.
         Fail = "fail",
@@ -214,10 +215,10 @@ pub(crate) const START: Instant = Instant(1_767_225_600_000_000_000);
 
 /// The time at the start of a case.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Start(pub(crate) Instant);
+pub(crate) struct StartTime(pub(crate) Instant);
 
-impl Decode for Start {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for StartTime {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let text = String::decode(node, reader)?;
         let since =
             humantime::parse_rfc3339(&text).ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());

@@ -4,23 +4,23 @@ use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator};
 
 use super::pattern::{
-    CallFields, DirectiveFields, EventFields, FeedbackFields, HappeningFields, MessageFields, Pattern,
-    RefusedFields, WaitFields, Wanted,
+    CallFields, DirectiveFields, EventFields, ExpectedValue, FeedbackFields, HappeningFields, MessageFields,
+    RecordPattern, RefusedFields, WaitFields,
 };
-use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, choice, record};
-use crate::policy::yaml::Node;
-use crate::policy::{Code, Diagnostic, Span};
+use crate::policy::decode::{Decode, NodeReader, OneOrMany, Spanned, choice, record};
+use crate::text::yaml::YamlNode;
+use crate::text::{Code, Diagnostic, Span};
 use crate::time::Nanos;
 
 /// What a case expects; `None` if it cannot be read. What is wrong with it has been reported, and does not hide what is
 /// wrong with the rest of the case.
 #[derive(Clone, Debug)]
-pub(crate) struct Expectations(pub(crate) Option<ExpectRule>);
+pub(crate) struct CaseExpectations(pub(crate) Option<ExpectRule>);
 
-impl Decode for Expectations {
+impl Decode for CaseExpectations {
     const NAME: Option<&'static str> = ExpectRule::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let rule = ExpectRule::decode(node, reader);
         let problems = rule.iter().flat_map(|rule| rule.problems(node.span));
         problems.for_each(|problem| reader.report(problem));
@@ -44,43 +44,43 @@ record! {
         pub(crate) delays: Option<Spanned<Vec<Nanos>>>,
         /// Every wait, in order, as a record or by its subject.
         /// Example: `[{"subject": "tool search", "delay": "200ms"}]`
-        pub(crate) waits: Option<Spanned<Vec<Pattern<WaitFields>>>>,
+        pub(crate) waits: Option<Spanned<Vec<RecordPattern<WaitFields>>>>,
         /// Every run of a tool, in order: its name, `name x3` for three runs, or a record.
         /// Example: `["search", {"tool": "search", "attempt": 2}]`
-        pub(crate) calls: Option<Spanned<Vec<Pattern<CallFields>>>>,
+        pub(crate) calls: Option<Spanned<Vec<RecordPattern<CallFields>>>>,
         /// Every call that is refused before it runs, in order.
         /// Example: `[{"tool": "search", "error_type": "invalid_args"}]`
-        pub(crate) refused: Option<Spanned<Vec<Pattern<RefusedFields>>>>,
+        pub(crate) refused: Option<Spanned<Vec<RecordPattern<RefusedFields>>>>,
         /// Every record of feedback, in order.
         /// Example: `[{"error_type": "timeout", "attempt": 1}]`
-        pub(crate) feedback: Option<Spanned<Vec<Pattern<FeedbackFields>>>>,
-        /// Pieces of what the model is told, in order.
+        pub(crate) feedback: Option<Spanned<Vec<RecordPattern<FeedbackFields>>>>,
+        /// Pieces of the message to the model, in order.
         /// Example: `["did not run", "Go another way"]`
         pub(crate) told: Option<Spanned<OneOrMany<String>>>,
         /// Messages of the conversation, in order.
         /// Example: `[{"role": "tool", "error": true}]`
-        pub(crate) messages: Option<Spanned<Vec<Pattern<MessageFields>>>>,
+        pub(crate) messages: Option<Spanned<Vec<RecordPattern<MessageFields>>>>,
         /// Directives, in order.
         /// Example: `["wait", {"directive": "run_tool", "attempt": 2}]`
-        pub(crate) directives: Option<Spanned<Vec<Pattern<DirectiveFields>>>>,
+        pub(crate) directives: Option<Spanned<Vec<RecordPattern<DirectiveFields>>>>,
         /// Events, in order.
         /// Example: `["timer_fired"]`
-        pub(crate) events: Option<Spanned<Vec<Pattern<EventFields>>>>,
+        pub(crate) events: Option<Spanned<Vec<RecordPattern<EventFields>>>>,
         /// The slices at the end, by name.
         /// Example: `{"recent_failures": []}`
-        pub(crate) slices: Option<Spanned<Wanted>>,
+        pub(crate) slices: Option<Spanned<ExpectedValue>>,
         /// The state at the end, as far as it matters.
         /// Example: `{"turn": 2}`
-        pub(crate) state: Option<Spanned<Wanted>>,
+        pub(crate) state: Option<Spanned<ExpectedValue>>,
         /// How it ends.
         /// Example: `ok`
-        pub(crate) r#final: Option<Spanned<Final>>,
+        pub(crate) r#final: Option<Spanned<ExpectedEnd>>,
         /// Why it ends so: the reason that no further attempt is made, or that the run was stopped for.
         /// Example: `attempts`
         pub(crate) reason: Option<Spanned<String>>,
         /// The report, or the answer.
         /// Example: `{"price": 12.5}`
-        pub(crate) output: Option<Spanned<Wanted>>,
+        pub(crate) output: Option<Spanned<ExpectedValue>>,
         /// How many turns there are.
         /// Example: `2`
         pub(crate) turns: Option<Spanned<u32>>,
@@ -96,13 +96,14 @@ record! {
         pub(crate) unused: Option<Spanned<u32>>,
         /// What must not happen.
         /// Example: `[{"directive": "finish", "outcome": {"status": "failed"}}]`
-        pub(crate) never: Option<Spanned<OneOrMany<Pattern<HappeningFields>>>>,
+        pub(crate) never: Option<Spanned<OneOrMany<RecordPattern<HappeningFields>>>>,
     }
 }
 
 choice! {
     /// How a call or a run ends.
-    pub(crate) enum Final {
+    #[derive(unfazed_macros::Named)]
+    pub(crate) enum ExpectedEnd {
         /// The last call ended well.
         Ok = "ok",
         /// The last call was refused before it ran.
@@ -117,21 +118,6 @@ choice! {
         Stopped = "stopped",
         /// It failed after its attempts were used up.
         RetryExhausted = "retry_exhausted",
-    }
-}
-
-impl Final {
-    /// As it is written.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Refused => "refused",
-            Self::Reported => "reported",
-            Self::Answered => "answered",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
-            Self::RetryExhausted => "retry_exhausted",
-        }
     }
 }
 
@@ -168,7 +154,7 @@ impl ExpectRule {
                 problems.push(Diagnostic::error(Code::MISSING_FIELD, why.span, message));
             }
             for place in why.value.values().flat_map(|places| &places.0) {
-                if let Some(problem) = super::why::Expected::parse(&place.value).err() {
+                if let Some(problem) = super::why::ExpectedPlace::parse(&place.value).err() {
                     problems.push(Diagnostic::error(Code::BAD_VALUE, place.span, problem));
                 }
             }
@@ -228,6 +214,6 @@ fn said_nothing(pieces: &[String]) -> bool {
     pieces.is_empty() || pieces.iter().any(String::is_empty)
 }
 
-fn nothing(wanted: &Wanted) -> bool {
+fn nothing(wanted: &ExpectedValue) -> bool {
     wanted.0.as_object().is_some_and(serde_json::Map::is_empty)
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::kinds::{Kind, definition, kinds, property, referred};
+use super::kinds::{RecordKind, definition, kinds, property, referred};
 
 /// The keys that name kinds of records.
 const TAGS: &[&str] = &["directive", "event", "role"];
@@ -27,7 +27,7 @@ fn about(name: &str, tags: &'static [&'static str]) -> String {
     if let Some((_, text, example)) = OWN.iter().find(|(own, ..)| *own == name) {
         return format!("{text} Example: `{example}`");
     }
-    let mut told: Vec<(&str, Vec<&Kind>)> = Vec::new();
+    let mut told: Vec<(&str, Vec<&RecordKind>)> = Vec::new();
     let mut example = None;
     for kind in kinds(tags) {
         let Some((schema, _)) = kind.schema(name) else { continue };

@@ -2,14 +2,15 @@
 
 use schemars::{Schema, SchemaGenerator};
 
+use crate::policy::NamedText;
 use crate::policy::PolicyFile;
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::yaml::Node;
-use crate::policy::{Code, Diagnostic, Sources, Span, Text};
+use crate::policy::decode::{Decode, NodeReader};
+use crate::text::yaml::YamlNode;
+use crate::text::{Code, Diagnostic, Sources, Span};
 
 /// A policy written inside a test file: a text of its own in which every byte keeps its line and column.
 #[derive(Clone, Debug)]
-pub(crate) struct Inline {
+pub(crate) struct InlinePolicy {
     /// The policy, after as many blank columns as there are before it in the test file.
     text: String,
     /// How many lines of the text come before the first one it has in the test file.
@@ -18,11 +19,11 @@ pub(crate) struct Inline {
     start: Span,
 }
 
-impl Inline {
+impl InlinePolicy {
     /// The policy as a part of its file.
-    pub(crate) fn of(&self, file: &str, sources: &Sources) -> Text {
+    pub(crate) fn of(&self, file: &str, sources: &Sources) -> NamedText {
         let line = sources.place_of(self.start).line.saturating_sub(1);
-        Text {
+        NamedText {
             name: file.to_owned(),
             bytes: self.text.as_bytes().into(),
             before: line.saturating_sub(self.added),
@@ -30,10 +31,10 @@ impl Inline {
     }
 }
 
-impl Decode for Inline {
+impl Decode for InlinePolicy {
     const NAME: Option<&'static str> = Some("InlinePolicy");
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let entries = reader.mapping(node)?;
         let Some((first, _)) = entries.first() else {
             reader.report(
@@ -93,14 +94,14 @@ mod tests {
 
     record! {
         /// A file.
-        struct File {
+        struct InlineFile {
             /// A policy.
-            inline: Inline,
+            inline: InlinePolicy,
         }
     }
 
     fn place(text: &str) -> String {
-        let file = decode::read::<File>("a.test.yaml", text.as_bytes()).unwrap();
+        let file = decode::read::<InlineFile>("a.test.yaml", text.as_bytes()).unwrap();
         let text = file.value.inline.of("a.test.yaml", file.sources());
         let mut open = |_: &str, path: &str| Err(path.to_owned());
         let policy = Loader::new().load_texts(&mut open, &[text]).unwrap();

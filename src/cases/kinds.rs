@@ -7,42 +7,43 @@ use serde_json::Value;
 
 /// The JSON Schema of the lines of a session's log, in which all records are.
 static ROOT: LazyLock<Value> = LazyLock::new(crate::engine::Record::json_schema);
-static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| SORTS.iter().flat_map(Sort::kinds).collect());
+static KINDS: LazyLock<Vec<RecordKind>> =
+    LazyLock::new(|| SORTS.iter().flat_map(RecordSort::kinds).collect());
 
 /// Records within records go no deeper.
 const DEEPEST: usize = 8;
 
 /// A sort of record: the key that names its kind, where the schema has the kinds, and where what all of them have.
-struct Sort {
+struct RecordSort {
     tag: &'static str,
     kinds: &'static [&'static str],
     common: Option<&'static str>,
 }
 
-const SORTS: [Sort; 3] = [
-    Sort { tag: "directive", kinds: &["Work", "Note"], common: Some("Directive") },
-    Sort { tag: "event", kinds: &["Envelope"], common: Some("Envelope") },
-    Sort { tag: "role", kinds: &["Message"], common: None },
+const SORTS: [RecordSort; 3] = [
+    RecordSort { tag: "directive", kinds: &["Work", "Note"], common: Some("Directive") },
+    RecordSort { tag: "event", kinds: &["Envelope"], common: Some("Envelope") },
+    RecordSort { tag: "role", kinds: &["Message"], common: None },
 ];
 
 /// The fields of a record, and the records within them. Without fields it may be anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shape(Vec<(&'static str, Self)>);
+pub(crate) struct RecordShape(Vec<(&'static str, Self)>);
 
 /// A kind of record: the key that names the kind, its name, and its fields.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct RecordKind {
     pub(crate) tag: &'static str,
     pub(crate) name: &'static str,
     /// The schema of its own fields.
     form: &'static Value,
     /// The schema of the fields that all of its sort have.
     common: Option<&'static Value>,
-    fields: Shape,
+    fields: RecordShape,
 }
 
 /// The kinds of these sorts, each told by the key that names its kinds.
-pub(crate) fn kinds(tags: &'static [&'static str]) -> impl Iterator<Item = &'static Kind> {
+pub(crate) fn kinds(tags: &'static [&'static str]) -> impl Iterator<Item = &'static RecordKind> {
     tags.iter().flat_map(|tag| KINDS.iter().filter(move |kind| kind.tag == *tag))
 }
 
@@ -57,27 +58,27 @@ pub(crate) fn referred(schema: &'static Value) -> Option<(&'static str, &'static
     Some((name, definition(name)?))
 }
 
-impl Sort {
-    fn kinds(&self) -> Vec<Kind> {
+impl RecordSort {
+    fn kinds(&self) -> Vec<RecordKind> {
         let common = self.common.and_then(definition);
         let forms = self.kinds.iter().filter_map(|name| definition(name)?.get("oneOf")?.as_array());
         let kind = |form: &'static Value| {
             let name = form.get("properties")?.get(self.tag)?.get("const")?.as_str()?;
-            let mut fields = Shape::of(form, 0);
+            let mut fields = RecordShape::of(form, 0);
             fields.0.retain(|(field, _)| *field != self.tag);
-            let own = common.map(|common| Shape::of_own(common, 0)).unwrap_or_default();
+            let own = common.map(|common| RecordShape::of_own(common, 0)).unwrap_or_default();
             fields.add(own);
             if common.is_some() {
                 // Test files have it from the start.
-                fields.add(Shape(vec![("at", Shape::default())]));
+                fields.add(RecordShape(vec![("at", RecordShape::default())]));
             }
-            Some(Kind { tag: self.tag, name, form, common, fields })
+            Some(RecordKind { tag: self.tag, name, form, common, fields })
         };
         forms.flatten().filter_map(kind).collect()
     }
 }
 
-impl Shape {
+impl RecordShape {
     /// The fields of a schema, references followed, of all its forms.
     fn of(schema: &'static Value, depth: usize) -> Self {
         let mut fields = Self::default();
@@ -129,10 +130,10 @@ impl Shape {
     }
 }
 
-impl Kind {
+impl RecordKind {
     /// The field of that name: its own, the key that names the kind, or one that all of its sort have.
-    pub(crate) fn field(&self, name: &str) -> Option<&Shape> {
-        static WORD: Shape = Shape(Vec::new());
+    pub(crate) fn field(&self, name: &str) -> Option<&RecordShape> {
+        static WORD: RecordShape = RecordShape(Vec::new());
         if name == self.tag { Some(&WORD) } else { self.fields.field(name) }
     }
 

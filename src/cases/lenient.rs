@@ -2,18 +2,18 @@
 
 use schemars::{Schema, SchemaGenerator};
 
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::yaml::Node;
+use crate::policy::decode::{Decode, NodeReader};
+use crate::text::yaml::YamlNode;
 
 /// A part of a document that is `None` if it cannot be read, so that the rest is still looked at. What is wrong with
 /// it has been reported, and the document cannot be used.
 #[derive(Clone, Debug)]
-pub(crate) struct Lenient<T>(pub(crate) Option<T>);
+pub(crate) struct LenientPart<T>(pub(crate) Option<T>);
 
-impl<T: Decode> Decode for Lenient<T> {
+impl<T: Decode> Decode for LenientPart<T> {
     const NAME: Option<&'static str> = T::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         Some(Self(T::decode(node, reader)))
     }
 

@@ -10,7 +10,7 @@ use crate::session::{Message, ToolCall};
 union! {
     /// A message of the conversation.
     pub(crate) enum MessageCase by role {
-        /// Instructions that stand above the conversation.
+        /// Instructions that precede the conversation.
         System = "system" {
             /// The text.
             /// Example: `You look up prices.`

@@ -1,6 +1,6 @@
 //! Cases that say how a policy behaves, played in virtual time: `unfazed test` for people, this module for code.
 //!
-//! A [`Suite`] is read from a test file. Each of its [`Case`]s is played by the interpreter itself, with tools and
+//! A [`TestSuite`] is read from a test file. Each of its [`TestCase`]s is played by the interpreter itself, with tools and
 //! models that do what the case says; nothing sleeps, and nothing but the files is read.
 
 #![cfg_attr(
@@ -31,21 +31,24 @@ mod staging;
 mod suite;
 mod timeline;
 mod tokens;
+mod virtual_run;
 mod why;
 
-pub(crate) use answered::Answered;
-pub use compare::{Mismatch, Row};
-pub use coverage::{Coverage, Leaf};
+pub(crate) use answered::TimedAnswer;
+pub use compare::{ExpectationMismatch, MismatchRow};
+pub use coverage::{CoveredValue, PolicyCoverage};
 pub(crate) use document::START;
 pub(crate) use longest::{is_answer, longest};
 pub(crate) use outcome::{OutcomeRule, of_class, outcomes};
-pub use proves::{Claim, Elsewhere, Source, Unmet, UnmetClaim};
-pub(crate) use record::Record;
-pub(crate) use run::{PlannedCall, Plot, Setup, run as play};
-pub use suite::{Case, Loader, Suite, Verdict};
-pub use timeline::Line;
+pub use proves::{ExternalProof, ProofSource, ProvedClaim, UnmetClaim, UnprovedClaim};
+pub(crate) use record::CaseRecord;
+pub(crate) use run::{CasePlot, CaseSetup, PlannedCall, run as play};
+pub use staging::SuiteLoader;
+pub use suite::{CaseVerdict, TestCase, TestSuite};
+pub use timeline::TimelineLine;
 pub(crate) use timeline::timeline;
-pub(crate) use tokens::Tokens;
+pub(crate) use tokens::CaseTokens;
+pub(crate) use virtual_run::VirtualRun;
 
 /// The JSON Schema (2020-12) of test files.
 pub fn json_schema() -> serde_json::Value {

@@ -5,10 +5,11 @@ use core::num::NonZeroU32;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::engine::{EffectState, Failure, Hint, ToolOutcome};
-use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, record};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, ErrorClass, Span, parse_duration};
+use crate::engine::{EffectState, Failure, ToolOutcome, WaitHint};
+use crate::policy::ErrorClass;
+use crate::policy::decode::{Decode, NodeReader, SchemaOf, Spanned, choice_of, record};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, Span, parse_duration};
 use crate::time::Nanos;
 
 /// How often one outcome may be repeated; a run that is longer than this does not end.
@@ -69,15 +70,15 @@ choice_of! {
         Started = "started",
         /// It certainly did what it was asked.
         Committed = "committed",
-        /// It may have acted; nobody knows.
+        /// It may have had side effects; that is unknown.
         Unknown = "unknown",
     }
 }
 
 impl Decode for OutcomeRule {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(text) => match short(text) {
+            YamlData::Text(text) => match short(text) {
                 Ok(rule) => Some(rule),
                 Err(problem) => {
                     reader.report(Diagnostic::error(Code::BAD_VALUE, node.span, problem).help(
@@ -86,18 +87,18 @@ impl Decode for OutcomeRule {
                     None
                 }
             },
-            Data::Number(number) => {
+            YamlData::Number(number) => {
                 let status = number.as_u64().and_then(|status| u16::try_from(status).ok());
                 failing(status.unwrap_or_default(), node.span, reader)
                     .map(|status| Self::once(of_status(status)))
             }
-            Data::Map(_) => WrittenOutcome::decode(node, reader)?.rule(node.span, reader),
+            YamlData::Map(_) => WrittenOutcome::decode(node, reader)?.rule(node.span, reader),
             _ => reader.wrong_type(node, "an outcome such as `ok`, `rate_limit x9` or `{error: timeout}`"),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let written = generator.subschema_for::<Described<WrittenOutcome>>();
+        let written = generator.subschema_for::<SchemaOf<WrittenOutcome>>();
         json_schema!({"anyOf": [
             {
                 "type": "string",
@@ -118,7 +119,7 @@ impl OutcomeRule {
 }
 
 impl WrittenOutcome {
-    fn rule(self, span: Span, reader: &mut Reader<'_>) -> Option<OutcomeRule> {
+    fn rule(self, span: Span, reader: &mut NodeReader<'_>) -> Option<OutcomeRule> {
         let said = [
             self.ok.as_ref().map(|ok| ok.span),
             self.error.as_ref().map(|error| error.span),
@@ -163,7 +164,7 @@ impl WrittenOutcome {
                     failure.message = message;
                 }
                 if let Some(wait) = self.retry_after {
-                    failure.retry_after = Hint::Wait(wait);
+                    failure.retry_after = WaitHint::Wait(wait);
                 }
                 if let Some(known) = self.effect {
                     *effect = known;
@@ -210,7 +211,7 @@ fn short(text: &str) -> Result<OutcomeRule, String> {
                 } else {
                     wait.into()
                 };
-                failure.retry_after = Hint::Wait(parse_duration(&wait).map_err(|error| error.message)?);
+                failure.retry_after = WaitHint::Wait(parse_duration(&wait).map_err(|error| error.message)?);
             }
             ("takes", _) => {
                 let time = words.next().ok_or("`takes` needs a duration")?;
@@ -250,7 +251,7 @@ pub(crate) fn of_class(class: ErrorClass) -> ToolOutcome {
 }
 
 /// The status, if it is that of a failure.
-fn failing(status: u16, span: Span, reader: &mut Reader<'_>) -> Option<u16> {
+fn failing(status: u16, span: Span, reader: &mut NodeReader<'_>) -> Option<u16> {
     if matches!(status, 300..=599) {
         return Some(status);
     }
@@ -293,12 +294,12 @@ mod tests {
         let (times, takes, failure, effect) = failed("rate_limit retry-after 3 takes 2s unknown x9");
         assert_eq!((times, takes, effect), (9, Some(Nanos::from_secs(2)), EffectState::Unknown));
         assert_eq!(failure.class, Some(ErrorClass::RateLimit));
-        assert_eq!(failure.retry_after, Hint::Wait(Nanos::from_secs(3)));
+        assert_eq!(failure.retry_after, WaitHint::Wait(Nanos::from_secs(3)));
         let (_, _, failure, _) = failed("429 retry-after 1m30s");
         assert_eq!((failure.status, failure.class), (Some(429), None));
-        assert_eq!(failure.retry_after, Hint::Wait(Nanos::from_secs(90)));
+        assert_eq!(failure.retry_after, WaitHint::Wait(Nanos::from_secs(90)));
         let (_, _, failure, _) = failed("429 retry-after 10.001");
-        assert_eq!(failure.retry_after, Hint::Wait(Nanos::from_millis(10_001)));
+        assert_eq!(failure.retry_after, WaitHint::Wait(Nanos::from_millis(10_001)));
         assert_eq!(short("ok x2").unwrap().times, 2);
     }
 

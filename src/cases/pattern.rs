@@ -1,4 +1,4 @@
-//! Records of which only some fields are told: what a test file expects of events, directives and messages.
+//! Records with only some fields given: what a test file expects of events, directives and messages.
 
 use core::marker::PhantomData;
 
@@ -7,14 +7,15 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use super::forms::fault;
-use super::kinds::{Kind, Shape, kinds};
-use crate::policy::decode::{Decode, Reader, list};
-use crate::policy::yaml::{Data, Key, Node};
-use crate::policy::{Code, Diagnostic, ErrorClass, Span, parse_duration};
+use super::forms::{fault, is_of_text};
+use super::kinds::{RecordKind, RecordShape, kinds};
+use crate::policy::ErrorClass;
+use crate::policy::decode::{Decode, NodeReader, list};
+use crate::text::yaml::{YamlData, YamlKey, YamlNode};
+use crate::text::{Code, Diagnostic, Span, parse_duration};
 
 /// The fields a record may have.
-pub(crate) trait Fields {
+pub(crate) trait RecordFields {
     /// The name of the schema.
     const SCHEMA: &'static str;
     /// Their names, where there is only one kind.
@@ -27,12 +28,12 @@ pub(crate) trait Fields {
 
 /// A value that is expected, as far as it matters.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted(pub(crate) Value);
+pub(crate) struct ExpectedValue(pub(crate) Value);
 
-/// A record of which only some fields are told.
+/// A record with only some fields given.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern<F> {
-    /// The fields that are told, and what they are to be.
+pub(crate) struct RecordPattern<F> {
+    /// The fields that are given, with their expected values.
     pub(crate) value: Value,
     /// Where it is written.
     pub(crate) span: Span,
@@ -45,7 +46,7 @@ macro_rules! fields {
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum $name {}
 
-        impl Fields for $name {
+        impl RecordFields for $name {
             const SCHEMA: &'static str = $schema;
             const NAMES: &'static [&'static str] = &[$($field),+];
             $(const WORD: &'static str = $word;)?
@@ -59,7 +60,7 @@ macro_rules! records {
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum $name {}
 
-        impl Fields for $name {
+        impl RecordFields for $name {
             const SCHEMA: &'static str = $schema;
             const TAGS: &'static [&'static str] = &[$($tag),+];
             $(const WORD: &'static str = $word;)?
@@ -92,12 +93,12 @@ records! {
     HappeningFields as "HappeningPattern" = ["directive", "event"], "directive";
 }
 
-impl<F: Fields> Decode for Pattern<F> {
+impl<F: RecordFields> Decode for RecordPattern<F> {
     const NAME: Option<&'static str> = Some(F::SCHEMA);
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let value = match &node.data {
-            Data::Text(word) if !F::WORD.is_empty() => {
+            YamlData::Text(word) if !F::WORD.is_empty() => {
                 let tag = match kinds(F::TAGS).find(|kind| *kind.name == **word) {
                     Some(kind) => kind.tag,
                     None if F::TAGS.is_empty() => F::WORD,
@@ -105,7 +106,7 @@ impl<F: Fields> Decode for Pattern<F> {
                 };
                 Value::Object(Map::from_iter([(tag.to_owned(), word.to_string().into())]))
             }
-            Data::Map(entries) => {
+            YamlData::Map(entries) => {
                 let mut fine = !entries.is_empty();
                 if entries.is_empty() {
                     let problem = Diagnostic::error(Code::MISSING_FIELD, node.span, "this expects nothing");
@@ -119,7 +120,7 @@ impl<F: Fields> Decode for Pattern<F> {
                     }
                     fine &= a_class(key, value, reader);
                     let named = names::<F>(&key.name);
-                    if let (false, Data::Text(word)) = (named.is_empty(), &value.data)
+                    if let (false, YamlData::Text(word)) = (named.is_empty(), &value.data)
                         && !named.contains(&&**word)
                     {
                         fine = reader.bad_choice::<()>(value.span, word, &named).is_some();
@@ -152,8 +153,8 @@ impl<F: Fields> Decode for Pattern<F> {
     }
 }
 
-impl Decode for Wanted {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for ExpectedValue {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         sound(node, reader).then(|| Self(node.to_json()))
     }
 
@@ -166,23 +167,23 @@ impl Decode for Wanted {
 fn possible(
     tags: &'static [&'static str],
     span: Span,
-    entries: &[(Key, Node)],
-    reader: &mut Reader<'_>,
+    entries: &[(YamlKey, YamlNode)],
+    reader: &mut NodeReader<'_>,
 ) -> bool {
     if tags.is_empty() {
         return true;
     }
     let all = || kinds(tags);
-    let told = |kind: &&Kind| {
+    let told = |kind: &&RecordKind| {
         entries.iter().any(|(key, value)| {
-            *key.name == *kind.tag && matches!(&value.data, Data::Text(word) if **word == *kind.name)
+            *key.name == *kind.tag && matches!(&value.data, YamlData::Text(word) if **word == *kind.name)
         })
     };
     if let Some(kind) = all().find(told) {
         let known = entries.iter().fold(true, |fine, (key, value)| fine & field_of(kind, key, value, reader));
         return known && may_be(&[kind], entries, reader);
     }
-    let fit: Vec<&Kind> =
+    let fit: Vec<&RecordKind> =
         all().filter(|kind| entries.iter().all(|(key, _)| kind.field(&key.name).is_some())).collect();
     let Some((kind, others)) = fit.split_first() else {
         let fields: Vec<&str> = entries.iter().map(|(key, _)| &*key.name).collect();
@@ -193,7 +194,7 @@ fn possible(
     // Of several kinds that fit, what is within a field is known only where they agree.
     let agreed = |name: &str| {
         let inner = kind.field(name)?;
-        let same = |other: &&Kind| other.field(name) == Some(inner);
+        let same = |other: &&RecordKind| other.field(name) == Some(inner);
         others.iter().all(same).then_some(inner)
     };
     let known = entries.iter().fold(true, |fine, (key, value)| {
@@ -203,8 +204,8 @@ fn possible(
 }
 
 /// Whether the fields of one of these kinds may be what is expected of them.
-fn may_be(kinds: &[&Kind], entries: &[(Key, Node)], reader: &mut Reader<'_>) -> bool {
-    let fault_of = |kind: &&Kind| entries.iter().find_map(|(key, value)| fault(kind, key, value));
+fn may_be(kinds: &[&RecordKind], entries: &[(YamlKey, YamlNode)], reader: &mut NodeReader<'_>) -> bool {
+    let fault_of = |kind: &&RecordKind| entries.iter().find_map(|(key, value)| fault(kind, key, value));
     let mut faults = Vec::new();
     for kind in kinds {
         match fault_of(kind) {
@@ -218,7 +219,7 @@ fn may_be(kinds: &[&Kind], entries: &[(Key, Node)], reader: &mut Reader<'_>) -> 
 }
 
 /// Whether records of a kind have a field, and what is within it.
-fn field_of(kind: &Kind, key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
+fn field_of(kind: &RecordKind, key: &YamlKey, value: &YamlNode, reader: &mut NodeReader<'_>) -> bool {
     if let Some(inner) = kind.field(&key.name) {
         return within(inner, value, reader);
     }
@@ -229,11 +230,11 @@ fn field_of(kind: &Kind, key: &Key, value: &Node, reader: &mut Reader<'_>) -> bo
 }
 
 /// Whether the fields of a record within a record exist.
-fn within(shape: &Shape, node: &Node, reader: &mut Reader<'_>) -> bool {
+fn within(shape: &RecordShape, node: &YamlNode, reader: &mut NodeReader<'_>) -> bool {
     match &node.data {
         _ if shape.is_any() => true,
-        Data::List(items) => items.iter().fold(true, |fine, item| fine & within(shape, item, reader)),
-        Data::Map(entries) => entries.iter().fold(true, |fine, (key, value)| {
+        YamlData::List(items) => items.iter().fold(true, |fine, item| fine & within(shape, item, reader)),
+        YamlData::Map(entries) => entries.iter().fold(true, |fine, (key, value)| {
             let Some(inner) = shape.field(&key.name) else {
                 reader.unknown_field(key, &shape.names(), entries);
                 return false;
@@ -245,21 +246,21 @@ fn within(shape: &Shape, node: &Node, reader: &mut Reader<'_>) -> bool {
 }
 
 /// Whether what stands for texts can be met, and can be missed.
-fn sound(node: &Node, reader: &mut Reader<'_>) -> bool {
+fn sound(node: &YamlNode, reader: &mut NodeReader<'_>) -> bool {
     match &node.data {
-        Data::List(items) => items.iter().fold(true, |fine, item| fine & sound(item, reader)),
-        Data::Map(entries) if is_of_text(entries) => {
+        YamlData::List(items) => items.iter().fold(true, |fine, item| fine & sound(item, reader)),
+        YamlData::Map(entries) if is_of_text(entries) => {
             entries.iter().fold(true, |fine, (key, value)| fine & of_any_text(key, value, reader))
         }
-        Data::Map(entries) => entries.iter().fold(true, |fine, (_, value)| fine & sound(value, reader)),
+        YamlData::Map(entries) => entries.iter().fold(true, |fine, (_, value)| fine & sound(value, reader)),
         _ => true,
     }
 }
 
 /// Whether the class that is expected exists.
-fn a_class(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
+fn a_class(key: &YamlKey, value: &YamlNode, reader: &mut NodeReader<'_>) -> bool {
     match &value.data {
-        Data::Text(name) if *key.name == *"error_type" && ErrorClass::from_name(name).is_none() => {
+        YamlData::Text(name) if *key.name == *"error_type" && ErrorClass::from_name(name).is_none() => {
             let names: Vec<&str> = ErrorClass::ALL.iter().map(|class| class.name()).collect();
             reader.bad_choice::<()>(value.span, name, &names).is_some()
         }
@@ -267,13 +268,9 @@ fn a_class(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
     }
 }
 
-pub(crate) fn is_of_text(entries: &[(Key, Node)]) -> bool {
-    !entries.is_empty() && entries.iter().all(|(key, _)| matches!(&*key.name, "contains" | "matches"))
-}
-
 /// Reports `contains` and `matches` that hold for any text, or for none.
-fn of_any_text(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
-    let Data::Text(text) = &value.data else { return true };
+fn of_any_text(key: &YamlKey, value: &YamlNode, reader: &mut NodeReader<'_>) -> bool {
+    let YamlData::Text(text) = &value.data else { return true };
     if text.is_empty() {
         let message = format!("any text {} this, so it expects nothing", key.name);
         let problem = Diagnostic::error(Code::MISSING_FIELD, value.span, message);
@@ -293,14 +290,14 @@ fn of_any_text(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
 }
 
 /// The names of the kinds that this key tells; of all kinds for an empty key.
-fn names<F: Fields>(tag: &str) -> Vec<&'static str> {
+fn names<F: RecordFields>(tag: &str) -> Vec<&'static str> {
     kinds(F::TAGS).filter(|kind| tag.is_empty() || kind.tag == tag).map(|kind| kind.name).collect()
 }
 
 /// The names of the fields that such a record may have.
-fn field_names<F: Fields>() -> Vec<&'static str> {
+fn field_names<F: RecordFields>() -> Vec<&'static str> {
     let mut known: Vec<&str> = F::NAMES.iter().chain(F::TAGS).copied().collect();
-    for name in kinds(F::TAGS).flat_map(Kind::names) {
+    for name in kinds(F::TAGS).flat_map(RecordKind::names) {
         if !known.contains(&name) {
             known.push(name);
         }
@@ -308,7 +305,7 @@ fn field_names<F: Fields>() -> Vec<&'static str> {
     known
 }
 
-/// Whether `found` is what is expected: mappings may have more fields, unless none is told; everything else is the same.
+/// Whether `found` is what is expected: mappings may have more fields, unless none is expected; everything else is the same.
 ///
 /// `{contains: TEXT}` and `{matches: REGEX}` stand for texts, and durations for numbers of nanoseconds.
 pub(crate) fn matches(expected: &Value, found: &Value) -> bool {

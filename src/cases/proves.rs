@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::policy::Place;
-use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, choice_of, record};
-use crate::policy::yaml::Node;
-use crate::policy::{Code, Diagnostic, Span};
+use crate::policy::decode::{Decode, NodeReader, OneOrMany, Spanned, choice_of, record};
+use crate::text::Place;
+use crate::text::yaml::YamlNode;
+use crate::text::{Code, Diagnostic, Span};
 
 /// The longest statement, in characters.
 const LONGEST: usize = 300;
@@ -16,7 +16,7 @@ const ID: &str = "^[a-z0-9][a-z0-9-]*$";
 
 /// A statement of a document that is shown to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ProvedClaim {
     /// The id of the document.
     pub document: String,
     /// The statement.
@@ -27,9 +27,9 @@ pub struct Claim {
 
 /// A statement that a test of a program shows, because no case can.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct ExternalProof {
     /// The statement.
-    pub claim: Claim,
+    pub claim: ProvedClaim,
     /// The file that has the test, as it was opened.
     pub file: String,
     /// The name of the test.
@@ -38,7 +38,7 @@ pub struct Elsewhere {
 
 /// A document whose statements are proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct ProofSource {
     /// Its id.
     pub document: String,
     /// What it is.
@@ -53,7 +53,7 @@ record! {
         /// The document.
         pub(crate) document: DocumentId,
         /// The statement.
-        pub(crate) statement: Spanned<Line>,
+        pub(crate) statement: Spanned<FittingWords>,
         /// The file that has the test; the path starts at this file's folder.
         /// Example: `../kill.rs`
         pub(crate) file: Spanned<String>,
@@ -69,17 +69,17 @@ record! {
         /// The document.
         pub(crate) document: DocumentId,
         /// The statement, as the document means it.
-        pub(crate) statement: Spanned<Line>,
+        pub(crate) statement: Spanned<FittingWords>,
         /// Whether no policy can say it, or what is there does otherwise.
-        pub(crate) result: Unmet,
+        pub(crate) result: UnprovedClaim,
         /// Why.
-        pub(crate) because: Line,
+        pub(crate) because: FittingWords,
     }
 }
 
 /// How a statement of a document is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unmet {
+pub enum UnprovedClaim {
     /// What is there does otherwise.
     DoesNotHold,
     /// No policy can say it.
@@ -88,7 +88,7 @@ pub enum Unmet {
 
 choice_of! {
     /// How a statement of a document is not met.
-    Unmet {
+    UnprovedClaim {
         /// What is there does otherwise.
         DoesNotHold = "does_not_hold",
         /// No policy can say it.
@@ -100,9 +100,9 @@ choice_of! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmetClaim {
     /// The statement.
-    pub claim: Claim,
+    pub claim: ProvedClaim,
     /// How it is not met.
-    pub result: Unmet,
+    pub result: UnprovedClaim,
     /// Why.
     pub because: String,
 }
@@ -113,18 +113,18 @@ pub(crate) struct DocumentId(pub(crate) String);
 
 /// Some words that fit on a line.
 #[derive(Clone, Debug)]
-pub(crate) struct Line(pub(crate) String);
+pub(crate) struct FittingWords(pub(crate) String);
 
 /// A statement, or several.
 #[derive(Clone, Debug)]
-pub(crate) struct Statements(pub(crate) Vec<Spanned<Line>>);
+pub(crate) struct StatementList(pub(crate) Vec<Spanned<FittingWords>>);
 
 /// Something for each of some documents, with the places of their ids.
 #[derive(Clone, Debug)]
 pub(crate) struct ByDocument<T>(pub(crate) Vec<(Spanned<String>, T)>);
 
 impl DocumentId {
-    fn check(id: &str, span: Span, reader: &mut Reader<'_>) -> Option<()> {
+    fn check(id: &str, span: Span, reader: &mut NodeReader<'_>) -> Option<()> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if id.chars().all(fits) && !id.starts_with('-') && !id.is_empty() {
             return Some(());
@@ -136,7 +136,7 @@ impl DocumentId {
 }
 
 impl Decode for DocumentId {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let id = String::decode(node, reader)?;
         Self::check(&id, node.span, reader).map(|()| Self(id))
     }
@@ -146,8 +146,8 @@ impl Decode for DocumentId {
     }
 }
 
-impl Decode for Line {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for FittingWords {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let text = String::decode(node, reader)?;
         let text = text.trim();
         let problem = |code, message: String| Diagnostic::error(code, node.span, message);
@@ -173,9 +173,9 @@ impl Decode for Line {
     }
 }
 
-impl Decode for Statements {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let statements = <OneOrMany<Spanned<Line>>>::decode(node, reader)?.0;
+impl Decode for StatementList {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let statements = <OneOrMany<Spanned<FittingWords>>>::decode(node, reader)?.0;
         if statements.is_empty() {
             let problem = Diagnostic::error(Code::MISSING_FIELD, node.span, "there are no statements");
             reader.report(problem.help("write one, or remove the document"));
@@ -189,13 +189,13 @@ impl Decode for Statements {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let line = Line::schema(generator);
+        let line = FittingWords::schema(generator);
         json_schema!({"anyOf": [line, {"type": "array", "items": line, "minItems": 1}]})
     }
 }
 
 impl<T: Decode> Decode for ByDocument<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let entries = reader.mapping(node)?;
         if entries.is_empty() {
             let problem = Diagnostic::error(Code::MISSING_FIELD, node.span, "this names no document");

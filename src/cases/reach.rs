@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::expect::ExpectRule;
-use super::pattern::{Fields, Pattern};
-use super::run::{Plot, Setup};
-use crate::policy::{Code, Diagnostic, Span, closest};
+use super::pattern::{RecordFields, RecordPattern};
+use super::run::{CasePlot, CaseSetup};
+use crate::text::{Code, Diagnostic, Span, closest};
 
 /// Directives and events that take a model.
 const OF_A_MODEL: &[&str] = &[
@@ -34,11 +34,11 @@ const OF_NO_CASE: &[&str] = &[
 ];
 
 /// An expectation, and where it is written.
-type Expected<'a> = (&'a Value, Span);
+type PlacedExpectation<'a> = (&'a Value, Span);
 
 /// What is expected or ruled out although it can never come.
-pub(super) fn impossible(expect: &ExpectRule, setup: &Setup) -> Vec<Diagnostic> {
-    let calls = matches!(setup.plot, Plot::Calls(_));
+pub(super) fn impossible(expect: &ExpectRule, setup: &CaseSetup) -> Vec<Diagnostic> {
+    let calls = matches!(setup.plot, CasePlot::Calls(_));
     let mut problems = Vec::new();
     for (value, span) in all(expect) {
         let word = ["directive", "event"].into_iter().find_map(|tag| value.get(tag)?.as_str());
@@ -66,8 +66,10 @@ pub(super) fn impossible(expect: &ExpectRule, setup: &Setup) -> Vec<Diagnostic> 
     problems
 }
 
-fn all(expect: &ExpectRule) -> impl Iterator<Item = Expected<'_>> {
-    fn each<F: Fields>(list: Option<&[Pattern<F>]>) -> impl Iterator<Item = Expected<'_>> {
+fn all(expect: &ExpectRule) -> impl Iterator<Item = PlacedExpectation<'_>> {
+    fn each<F: RecordFields>(
+        list: Option<&[RecordPattern<F>]>,
+    ) -> impl Iterator<Item = PlacedExpectation<'_>> {
         list.into_iter().flatten().map(|pattern| (&pattern.value, pattern.span))
     }
     each(expect.never.as_ref().map(|list| list.value.0.as_slice()))
@@ -83,7 +85,7 @@ fn named(value: &Value) -> Option<&str> {
     tool.or_else(|| subject.or_else(exhausted)?.strip_prefix("tool "))
 }
 
-fn no_tool(name: &str, span: Span, setup: &Setup) -> Option<Diagnostic> {
+fn no_tool(name: &str, span: Span, setup: &CaseSetup) -> Option<Diagnostic> {
     let report = setup.policy.output().map(|output| output.tool.value.as_str());
     let known: Vec<&str> = setup.tools.names().chain(report).collect();
     // Of what has no tool the name is empty.

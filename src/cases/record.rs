@@ -5,18 +5,19 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::engine::{
-    Because, Directive, Envelope, Event, ModelReply, Note, Order, Outcome, State, ToolOutcome, Work,
+    DecisionReason, Directive, DirectiveKind, Envelope, Event, ModelReply, Note, Outcome, State, ToolOutcome,
+    Work,
 };
 use crate::session::{Message, StopReason};
 use crate::time::{Instant, Nanos};
 
 /// What happened in a case.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct CaseRecord {
     start: Instant,
     /// Events and directives, in order.
-    pub(crate) moments: Vec<Moment>,
-    pub(crate) because: Vec<Because>,
+    pub(crate) moments: Vec<RecordedMoment>,
+    pub(crate) because: Vec<DecisionReason>,
     pub(crate) delays: Vec<Nanos>,
     pub(crate) waits: Vec<Value>,
     pub(crate) calls: Vec<Value>,
@@ -26,9 +27,9 @@ pub(crate) struct Record {
     pub(crate) messages: Vec<Message>,
     pub(crate) state: State,
     pub(crate) elapsed: Nanos,
-    pub(crate) ending: Ending,
+    pub(crate) ending: CaseEnding,
     /// What the case itself lacks, or says without a use.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<CaseProblem>,
     /// What was scripted and never came to be: outcomes, replies, decisions.
     pub(crate) unused: Vec<String>,
     /// The tools that calls were proposed of.
@@ -39,7 +40,7 @@ pub(crate) struct Record {
 
 /// What is wrong with the case itself.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct CaseProblem {
     /// What it takes.
     pub(crate) expected: &'static str,
     /// What is not so.
@@ -48,7 +49,7 @@ pub(crate) struct Problem {
 
 /// One event or directive.
 #[derive(Debug)]
-pub(crate) struct Moment {
+pub(crate) struct RecordedMoment {
     /// From the start.
     pub(crate) at: Nanos,
     /// Whether it is a directive.
@@ -59,13 +60,13 @@ pub(crate) struct Moment {
 
 /// How it ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending {
+pub(crate) struct CaseEnding {
     pub(crate) status: &'static str,
     pub(crate) reason: Option<String>,
     pub(crate) output: Option<Value>,
 }
 
-impl Record {
+impl CaseRecord {
     pub(crate) fn new(start: Instant) -> Self {
         Self {
             start,
@@ -80,7 +81,7 @@ impl Record {
             messages: Vec::new(),
             state: State::new(),
             elapsed: Nanos::ZERO,
-            ending: Ending { status: "unfinished", reason: None, output: None },
+            ending: CaseEnding { status: "unfinished", reason: None, output: None },
             problems: Vec::new(),
             unused: Vec::new(),
             tools: BTreeSet::new(),
@@ -88,19 +89,23 @@ impl Record {
         }
     }
 
-    /// The case cannot go on.
+    /// The case cannot continue.
     pub(crate) fn problem(&mut self, found: String) {
-        self.problems.push(Problem { expected: "it can be played to its end", found });
+        self.problems.push(CaseProblem { expected: "it can be played to its end", found });
     }
 
     /// The case says what never comes to be.
     pub(crate) fn unreached(&mut self, found: String) {
-        self.problems.push(Problem { expected: "it gets there", found });
+        self.problems.push(CaseProblem { expected: "it gets there", found });
     }
 
     pub(crate) fn resumed(&mut self, seq: u64) {
         let at = self.moments.last().map_or(Nanos::ZERO, |moment| moment.at);
-        self.moments.push(Moment { at, directive: false, json: json!({"event": "resumed", "seq": seq}) });
+        self.moments.push(RecordedMoment {
+            at,
+            directive: false,
+            json: json!({"event": "resumed", "seq": seq}),
+        });
     }
 
     pub(crate) fn event(&mut self, envelope: &Envelope) {
@@ -116,18 +121,18 @@ impl Record {
             _ => {}
         }
         let json = serde_json::to_value(envelope).unwrap_or_default();
-        self.moments.push(Moment { at, directive: false, json });
+        self.moments.push(RecordedMoment { at, directive: false, json });
     }
 
     pub(crate) fn directive(&mut self, now: Instant, directive: &Directive) {
         let at = now.since(self.start);
         self.because.extend(directive.because.iter().cloned());
         match &directive.order {
-            Order::Work(work) => self.work(at, work),
-            Order::Note(note) => self.note(note),
+            DirectiveKind::Work(work) => self.work(at, work),
+            DirectiveKind::Note(note) => self.note(note),
         }
         let json = serde_json::to_value(directive).unwrap_or_default();
-        self.moments.push(Moment { at, directive: true, json });
+        self.moments.push(RecordedMoment { at, directive: true, json });
     }
 
     fn work(&mut self, at: Nanos, work: &Work) {
@@ -154,7 +159,7 @@ impl Record {
     }
 
     fn note(&mut self, note: &Note) {
-        let said = |status, reason: Option<String>| Ending { status, reason, output: None };
+        let said = |status, reason: Option<String>| CaseEnding { status, reason, output: None };
         match note {
             Note::Feedback { feedback } => {
                 self.feedback.push(serde_json::to_value(feedback).unwrap_or_default());
@@ -177,10 +182,10 @@ impl Record {
             Note::Finish { outcome } => {
                 self.ending = match outcome {
                     Outcome::Reported { output } => {
-                        Ending { status: "reported", reason: None, output: Some(output.clone()) }
+                        CaseEnding { status: "reported", reason: None, output: Some(output.clone()) }
                     }
                     Outcome::Answered { text } => {
-                        Ending { status: "answered", reason: None, output: Some(text.as_str().into()) }
+                        CaseEnding { status: "answered", reason: None, output: Some(text.as_str().into()) }
                     }
                     Outcome::Failed { exhausted, .. } => {
                         // The reason that was given when the attempts ended says more than that they did.
@@ -205,7 +210,7 @@ impl Record {
         self.elapsed = elapsed;
     }
 
-    /// What the model was told, by others than itself.
+    /// What the model learns, by others than itself.
     pub(crate) fn told(&self) -> Vec<&str> {
         let told = self.messages.iter().filter(|message| !matches!(message, Message::Assistant { .. }));
         told.map(Message::text).collect()

@@ -5,36 +5,41 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::answered::Answered;
+use super::answered::TimedAnswer;
 use super::longest::{is_answer, longest};
 use super::outcome::OutcomeRule;
-use super::record::Record;
-use super::tokens::{Counter, Tokens};
-use crate::context::{Checked, Ledger, reduce, repair, tool_tokens};
+use super::record::CaseRecord;
+use super::tokens::{CaseCounter, CaseTokens};
+use super::virtual_run::VirtualRun;
+use crate::context::{CheckedHistory, TokenLedger, reduce, repair, tool_tokens};
 use crate::engine::{
-    self, Ask, CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter,
-    KnownWindow, ModelReply, Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State,
-    Summarize, ToolFacts, ToolOutcome, TurnMeasure, WindowSource, Work,
+    ApprovalAnswer, AskPerson, CallModel, ConsultPlanner, DirectiveKind, Directives, DriveMode, EffectState,
+    Event, Failure, Interpreter, KnownWindow, ModelReply, Note, PlannerDecision, ProposedCall, ResultSpill,
+    RunFacts, RunStarted, RunTool, SummarizeMessages, ToolCatalogue, ToolFacts, ToolOutcome, TurnMeasure,
+    WindowSource, Work,
 };
 use crate::host::known_window;
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
-use crate::policy::{CallOverride, ErrorClass, MalformedCalls, Policy, Scope};
-use crate::session::{HistoryRepair, Message, Reduction, ToolCall, splice};
+use crate::policy::{CallOverride, ErrorClass, LayerKind, MalformedCalls, Policy};
+use crate::session::{Message, ToolCall, splice};
 use crate::time::{Instant, Nanos};
 
 /// More events than any case needs; beyond, the run is taken to have no end.
 const MOST_EVENTS: u64 = 50_000;
 
+/// When a call of a model ends, and how.
+type ModelEnd = (Nanos, Result<ModelReply, Failure>);
+
 /// Everything a case needs to be played.
 #[derive(Clone, Debug)]
-pub(crate) struct Setup {
+pub(crate) struct CaseSetup {
     pub(crate) policy: Policy,
-    pub(crate) tools: Catalogue,
+    pub(crate) tools: ToolCatalogue,
     pub(crate) outcomes: BTreeMap<String, Arc<[OutcomeRule]>>,
     /// The tools whose outcomes the case itself says; those of the file are for all its cases.
     pub(crate) own: HashSet<String>,
-    pub(crate) plot: Plot,
+    pub(crate) plot: CasePlot,
     pub(crate) models: Vec<String>,
     pub(crate) windows: BTreeMap<String, KnownWindow>,
     pub(crate) system: String,
@@ -42,20 +47,20 @@ pub(crate) struct Setup {
     pub(crate) task: String,
     pub(crate) order: Vec<u32>,
     pub(crate) layers: HashMap<String, CallOverride>,
-    pub(crate) decisions: Vec<Decision>,
-    pub(crate) answers: Vec<Answered>,
+    pub(crate) decisions: Vec<PlannerDecision>,
+    pub(crate) answers: Vec<TimedAnswer>,
     pub(crate) cancel: Option<Nanos>,
     pub(crate) stop: Option<Nanos>,
     pub(crate) resume_at: Vec<u64>,
     pub(crate) start: Instant,
     pub(crate) deadline: Option<Nanos>,
     pub(crate) seed: u64,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: CaseTokens,
 }
 
 /// What happens to the agent.
 #[derive(Clone, Debug)]
-pub(crate) enum Plot {
+pub(crate) enum CasePlot {
     /// Calls of tools, one after the other.
     Calls(Vec<PlannedCall>),
     /// A run with a scripted model.
@@ -74,22 +79,22 @@ pub(crate) struct PlannedCall {
 }
 
 /// Plays a case to its end.
-pub(crate) fn run(setup: &Setup) -> Record {
-    let mut stage = Stage::new(setup);
+pub(crate) fn run(setup: &CaseSetup) -> CaseRecord {
+    let mut stage = CaseStage::new(setup);
     match &setup.plot {
-        Plot::Run(_) | Plot::Turn(_) => {
-            stage.start(Drive::Turns);
+        CasePlot::Run(_) | CasePlot::Turn(_) => {
+            stage.start(DriveMode::Turns);
             stage.play();
         }
-        Plot::Calls(calls) => {
-            stage.start(Drive::Calls);
+        CasePlot::Calls(calls) => {
+            stage.start(DriveMode::Calls);
             for (index, call) in calls.iter().enumerate() {
-                if stage.state.is_over() {
+                if stage.run.state.is_over() {
                     break;
                 }
                 stage.pass(call.after);
                 if let Some(outcomes) = &call.outcomes {
-                    let before = stage.outcomes.insert(call.tool.clone(), Queue::of(outcomes, true));
+                    let before = stage.outcomes.insert(call.tool.clone(), OutcomeQueue::of(outcomes, true));
                     stage.left(&call.tool, before.as_ref());
                 }
                 let proposal = ToolCall {
@@ -104,58 +109,36 @@ pub(crate) fn run(setup: &Setup) -> Record {
         }
     }
     stage.leftovers();
-    stage.record.end(stage.state, stage.messages, stage.now.since(setup.start));
+    stage.record.end(stage.run.state, stage.messages, stage.now.since(setup.start));
     stage.record
 }
 
-/// A case under way.
-struct Stage<'a> {
-    setup: &'a Setup,
-    policy: Policy,
+/// A case in flight.
+struct CaseStage<'a> {
+    setup: &'a CaseSetup,
     interpreter: Interpreter,
-    state: State,
+    run: VirtualRun,
     now: Instant,
     messages: Vec<Message>,
-    counter: Counter,
-    ledger: Ledger,
+    counter: CaseCounter,
+    ledger: TokenLedger,
     script: Option<ScriptState>,
-    turn: Option<Queue>,
-    outcomes: BTreeMap<String, Queue>,
-    decisions: VecDeque<Decision>,
-    answers: VecDeque<Answered>,
-    /// The places of the calls under way in their reply, from 1.
+    turn: Option<OutcomeQueue>,
+    outcomes: BTreeMap<String, OutcomeQueue>,
+    decisions: VecDeque<PlannerDecision>,
+    answers: VecDeque<TimedAnswer>,
+    /// The places of the calls in flight in their reply, from 1.
     places: HashMap<String, u32>,
-    work: Vec<Pending>,
-    issued: u64,
     cancelled: bool,
     asked_to_stop: bool,
     /// The numbers of `order` and of `resume_at` that came to be.
     ordered: BTreeSet<u32>,
     resumed: BTreeSet<u64>,
-    record: Record,
-}
-
-/// Work under way, and how it will be answered.
-struct Pending {
-    due: Instant,
-    rank: (usize, u64),
-    work: Work,
-    answer: Answer,
-}
-
-enum Answer {
-    Prepared(TurnMeasure),
-    Repaired(HistoryRepair),
-    Reduced(Box<Reduction>),
-    Model(Box<Result<ModelReply, Failure>>),
-    Tool(ToolOutcome),
-    Fired,
-    Decided(Decision),
-    Answered(engine::Answer),
+    record: CaseRecord,
 }
 
 /// Outcomes that are used up one after the other.
-struct Queue {
+struct OutcomeQueue {
     rules: Arc<[OutcomeRule]>,
     at: usize,
     used: u32,
@@ -163,7 +146,7 @@ struct Queue {
     own: bool,
 }
 
-impl Queue {
+impl OutcomeQueue {
     fn of(rules: &Arc<[OutcomeRule]>, own: bool) -> Self {
         Self { rules: Arc::clone(rules), at: 0, used: 0, own }
     }
@@ -185,28 +168,27 @@ impl Queue {
     }
 }
 
-impl<'a> Stage<'a> {
-    fn new(setup: &'a Setup) -> Self {
+impl<'a> CaseStage<'a> {
+    fn new(setup: &'a CaseSetup) -> Self {
         let (script, turn) = match &setup.plot {
-            Plot::Run(script) => (Some(ScriptState::new(Arc::clone(script))), None),
-            Plot::Turn(rules) => (None, Some(Queue::of(rules, false))),
-            Plot::Calls(_) => (None, None),
+            CasePlot::Run(script) => (Some(ScriptState::new(Arc::clone(script))), None),
+            CasePlot::Turn(rules) => (None, Some(OutcomeQueue::of(rules, false))),
+            CasePlot::Calls(_) => (None, None),
         };
         let queue = |(tool, rules): (&String, &Arc<[OutcomeRule]>)| {
-            (tool.clone(), Queue::of(rules, setup.own.contains(tool)))
+            (tool.clone(), OutcomeQueue::of(rules, setup.own.contains(tool)))
         };
         let interpreter = Interpreter::new(setup.policy.clone(), setup.tools.clone());
         let offered = offered(&interpreter);
         let first = setup.models.first().map_or("", String::as_str);
-        let counter = Counter::new(setup.tokens, &setup.policy.model(first).tokens, first);
+        let counter = CaseCounter::new(setup.tokens, &setup.policy.model(first).tokens, first);
         let declared = || tool_tokens(&counter, &offered.iter().collect::<Vec<_>>());
-        let mut ledger = Ledger::default();
+        let mut ledger = TokenLedger::default();
         ledger.set_tools(setup.tokens.tools.unwrap_or_else(declared));
         Self {
             setup,
-            policy: setup.policy.clone(),
             interpreter,
-            state: State::new(),
+            run: VirtualRun::default(),
             now: setup.start,
             messages: Vec::new(),
             counter,
@@ -217,21 +199,19 @@ impl<'a> Stage<'a> {
             decisions: setup.decisions.iter().copied().collect(),
             answers: setup.answers.iter().copied().collect(),
             places: HashMap::new(),
-            work: Vec::new(),
-            issued: 0,
             cancelled: false,
             asked_to_stop: false,
             ordered: BTreeSet::new(),
             resumed: BTreeSet::new(),
-            record: Record::new(setup.start),
+            record: CaseRecord::new(setup.start),
         }
     }
 
-    fn start(&mut self, drive: Drive) {
+    fn start(&mut self, drive: DriveMode) {
         let tools = self.setup.tools.iter().map(ToolFacts::from).collect();
         self.tell(Event::RunStarted(RunStarted {
             run: "case".to_owned(),
-            policy: self.policy.digest().to_owned(),
+            policy: self.setup.policy.digest().to_owned(),
             seed: self.setup.seed,
             drive,
             system: self.setup.system.clone(),
@@ -250,10 +230,11 @@ impl<'a> Stage<'a> {
     /// policy assumes is left aside, for the models of most cases are made up.
     fn windows(&self) -> BTreeMap<String, KnownWindow> {
         let own = |model: &String| {
-            let policy = self.policy.model(model);
+            let policy = self.setup.policy.model(model);
             let known = || known_window(&policy, None, None, model);
             let is_said = |known: &KnownWindow| {
-                known.source != WindowSource::Assumed || policy.assumed_window.origin.scope != Scope::Builtin
+                known.source != WindowSource::Assumed
+                    || policy.assumed_window.origin.scope != LayerKind::Builtin
             };
             let said = self.setup.windows.get(model).copied();
             Some((model.clone(), said.or_else(|| known().filter(is_said))?))
@@ -263,22 +244,19 @@ impl<'a> Stage<'a> {
 
     /// Ends one piece of work after the other, until there is none.
     fn play(&mut self) {
-        while !self.state.is_over() {
-            let next = self.work.iter().enumerate().min_by_key(|(_, pending)| (pending.due, pending.rank));
-            let Some((index, due)) = next.map(|(index, pending)| (index, pending.due)) else { break };
+        while !self.run.state.is_over()
+            && let Some(due) = self.run.due()
+        {
             if self.stop_before(due) || self.cancel_before(due) {
                 continue;
             }
-            if self.state.seq >= MOST_EVENTS {
-                self.record
-                    .problem(format!("the run has no end: it was given up after {MOST_EVENTS} events"));
-                return;
+            if self.run.state.seq >= MOST_EVENTS {
+                let found = format!("the run has no end: it was given up after {MOST_EVENTS} events");
+                return self.record.problem(found);
             }
-            let Pending { due, work, answer, .. } = self.work.swap_remove(index);
             self.now = self.now.max(due);
-            match answered(work, answer) {
-                Some(event) => self.tell(event),
-                None => self.record.problem("work and its answer do not fit".to_owned()),
+            if let Some(event) = self.run.next() {
+                self.tell(event);
             }
         }
     }
@@ -288,12 +266,12 @@ impl<'a> Stage<'a> {
         let Some(at) = self.reached(self.setup.cancel.filter(|_| !self.cancelled), due) else { return false };
         self.cancelled = true;
         self.now = self.now.max(at);
-        self.work.clear();
+        self.run.cancel();
         self.tell(Event::Cancelled { reason: "stopped by the user".to_owned() });
         true
     }
 
-    /// Asks the run to end if that is due at or before `due`. What is under way goes on.
+    /// Asks the run to end if that is due at or before `due`. What is in flight continues.
     fn stop_before(&mut self, due: Instant) -> bool {
         let Some(at) = self.reached(self.setup.stop.filter(|_| !self.asked_to_stop), due) else {
             return false;
@@ -318,162 +296,159 @@ impl<'a> Stage<'a> {
 
     /// Tells the interpreter one event and sets going what it asks for.
     fn tell(&mut self, event: Event) {
-        if self.state.is_over() {
+        if self.run.state.is_over() {
             return;
         }
-        if let Event::ModelResponded { reply, .. } = &event {
-            self.seat(&reply.calls);
+        if let Event::ModelResponded { reply: ModelReply { calls, .. }, .. }
+        | Event::ToolsProposed { calls, .. } = &event
+        {
+            let places = calls.iter().zip(1..);
+            self.places = places.map(|(proposal, place)| (proposal.call.id.clone(), place)).collect();
         }
-        if let Event::ToolsProposed { calls, .. } = &event {
-            self.seat(calls);
-        }
-        let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.now, event };
+        let envelope = self.run.envelope(self.now, event);
         self.record.event(&envelope);
-        let Directives(list) = self.interpreter.step(&mut self.state, envelope);
+        let Directives(list) = self.run.step(&self.interpreter, envelope);
         for directive in list {
             self.record.directive(self.now, &directive);
             match directive.order {
-                Order::Note(Note::Append { message }) => self.append(message),
-                Order::Note(Note::Splice { splices }) => {
+                DirectiveKind::Note(Note::Append { message }) => {
+                    self.ledger.append(&self.counter, &message);
+                    self.messages.push(message);
+                }
+                DirectiveKind::Note(Note::Splice { splices }) => {
                     splice(&mut self.messages, &splices);
                     self.ledger.splice(&self.counter, &splices);
                 }
-                Order::Note(Note::Dropped { work }) => self.work.retain(|pending| pending.work.id() != work),
-                Order::Note(_) => {}
-                Order::Work(work) => self.begin(work),
+                DirectiveKind::Note(Note::Dropped { work }) => self.run.withdraw(work),
+                DirectiveKind::Note(_) => {}
+                DirectiveKind::Work(work) => self.begin(work),
             }
         }
-        if self.setup.resume_at.contains(&self.state.seq) && !self.state.is_over() {
+        if self.setup.resume_at.contains(&self.run.state.seq) && !self.run.state.is_over() {
             self.resume();
         }
-    }
-
-    fn seat(&mut self, calls: &[Proposal]) {
-        self.places =
-            calls.iter().zip(1..).map(|(proposal, place)| (proposal.call.id.clone(), place)).collect();
-    }
-
-    fn append(&mut self, message: Message) {
-        self.ledger.append(&self.counter, &message);
-        self.messages.push(message);
     }
 
     /// The conversation before a turn. What the interpreter makes is valid, so only what the case brings is looked at.
     fn measured(&self) -> TurnMeasure {
         let brought = !self.setup.history.is_empty();
-        let drops = self.policy.turn().malformed_calls.value == MalformedCalls::Drop;
-        self.ledger.measure(if brought { Checked::default().faults(&self.messages, drops) } else { 0 })
+        let drops = self.setup.policy.turn().malformed_calls.value == MalformedCalls::Drop;
+        self.ledger.measure(if brought { CheckedHistory::default().faults(&self.messages, drops) } else { 0 })
     }
 
-    fn reduced(&self, plan: &ReducePlan) -> Reduction {
-        reduce(&self.policy, plan, &self.messages, self.ledger.weights(), &self.counter)
-    }
-
-    fn planned(&self, call: ToolCall) -> Proposal {
+    fn planned(&self, call: ToolCall) -> ProposedCall {
         let policy = self.setup.layers.get(&call.name).cloned();
-        Proposal { call, policy }
+        ProposedCall { policy, ..call.into() }
     }
 
     fn begin(&mut self, work: Work) {
-        let begun = match &work {
-            Work::PrepareTurn(_) => Some((Nanos::ZERO, Answer::Prepared(self.measured()))),
-            Work::RepairHistory(work) => Some((
-                Nanos::ZERO,
-                Answer::Repaired(repair(&self.messages, work.orphan_calls, work.malformed_calls)),
-            )),
-            Work::ReduceContext(work) => {
-                Some((Nanos::ZERO, Answer::Reduced(Box::new(self.reduced(&work.plan)))))
-            }
-            Work::Summarize(work) => self.summarize(work),
-            Work::CallModel(call) => self.call_model(call),
-            Work::RunTool(run) => self.run_tool(run),
-            Work::Wait(wait) => Some((wait.delay, Answer::Fired)),
-            Work::Ask(ask) => self.ask(ask),
-            Work::Consult(consult) => {
-                let decision = self.decisions.pop_front();
-                if decision.is_none() {
-                    let action = &consult.exhausted.action;
-                    self.record.problem(format!(
-                        "the planner is asked about {action}, but the case has no decision left for it; \
-                         add one to `planner.decisions`"
-                    ));
-                }
-                decision.map(|decision| (Nanos::ZERO, Answer::Decided(decision)))
-            }
-        };
-        let Some((takes, answer)) = begun else { return };
-        self.issued = self.issued.saturating_add(1);
+        // A host that resumes after a restart reads the work that was open.
+        if !self.setup.resume_at.is_empty() && again(&work).ok().as_ref() != Some(&work) {
+            self.record.problem("the work that was read back is not the one that was written".to_owned());
+        }
         let place = match &work {
             Work::RunTool(run) => self.places.get(&run.call).copied().unwrap_or_default(),
             _ => 0,
         };
+        let Some((takes, event)) = self.work(work) else { return };
         let order = self.setup.order.iter().position(|listed| *listed == place && place > 0);
         self.ordered.extend(order.map(|_| place));
         // What is not in the list comes after all that is, as it was begun.
-        let rank = (order.unwrap_or(if place > 0 { usize::MAX } else { 0 }), self.issued);
-        self.work.push(Pending { due: self.now.saturating_add(takes), rank, work, answer });
+        let rank = order.unwrap_or(if place > 0 { usize::MAX } else { 0 });
+        self.run.begin(self.now.saturating_add(takes), rank, event);
     }
 
-    fn call_model(&mut self, call: &CallModel) -> Option<(Nanos, Answer)> {
+    fn work(&mut self, work: Work) -> Option<(Nanos, Event)> {
+        let at_once = match work {
+            Work::PrepareTurn(turn) => turn.prepared(self.measured()),
+            Work::RepairHistory(work) => {
+                let repair = repair(&self.messages, work.orphan_calls, work.malformed_calls);
+                work.repaired(repair)
+            }
+            Work::ReduceContext(work) => {
+                let weights = self.ledger.weights();
+                let reduction =
+                    reduce(&self.setup.policy, &work.plan, &self.messages, weights, &self.counter);
+                work.reduced(reduction)
+            }
+            Work::Summarize(work) => {
+                let (takes, result) = self.summarize(&work)?;
+                let event = match result {
+                    Ok(reply) => work.responded(reply),
+                    Err(failure) => work.failed(failure),
+                };
+                return Some((takes, event));
+            }
+            Work::CallModel(call) => {
+                let (takes, result) = self.call_model(&call)?;
+                let event = match result {
+                    Ok(reply) => call.responded(reply),
+                    Err(failure) => call.failed(failure),
+                };
+                return Some((takes, event));
+            }
+            Work::RunTool(run) => {
+                let (takes, outcome) = self.run_tool(&run)?;
+                let handle = run.spill.as_ref().filter(|spill| spills(&outcome, spill));
+                let facts =
+                    RunFacts { handle: handle.map(|spill| spill.handle.clone()), ..RunFacts::default() };
+                return Some((takes, run.finished_with(outcome, facts)));
+            }
+            Work::Wait(wait) => return Some((wait.delay, wait.fired())),
+            Work::Ask(ask) => {
+                let (takes, answer) = self.ask(&ask)?;
+                return Some((takes, ask.answered(answer)));
+            }
+            Work::Consult(consult) => {
+                let decision = self.consult(&consult)?;
+                consult.decided(decision)
+            }
+        };
+        Some((Nanos::ZERO, at_once))
+    }
+
+    fn call_model(&mut self, call: &CallModel) -> Option<ModelEnd> {
         if let Some(queue) = &mut self.turn {
             let (outcome, takes) = queue.next()?;
-            let report = self.policy.output().map(|output| output.tool.value.as_str());
-            let (takes, result) = turned(call, report, outcome, takes);
-            return Some((takes, Answer::Model(Box::new(result))));
+            let report = self.setup.policy.output().map(|output| output.tool.value.as_str());
+            return Some(turned(call, report, outcome, takes));
         }
         let Some(script) = &mut self.script else {
             self.record.problem("a model is called, but the case has no `replies`".to_owned());
             return None;
         };
-        let played = match Message::of_guidance(&call.guidance) {
-            None => play(script, &call.target, &self.messages),
-            Some(told) => {
-                self.messages.push(told);
-                let played = play(script, &call.target, &self.messages);
-                self.messages.pop();
-                played
-            }
-        };
-        let Some((takes, mut result)) = played.ends(call.timeout, call.timeouts) else {
-            self.record.problem("the model never answers, and nothing ends the call".to_owned());
-            return None;
-        };
+        let told = Message::of_guidance(&call.guidance);
+        let guided = told.is_some();
+        self.messages.extend(told);
+        let played = play(script, &call.target, &self.messages);
+        if guided {
+            self.messages.pop();
+        }
+        let (takes, mut result) = self.checked(played.ends(call.timeout, call.timeouts))?;
         if let Ok(reply) = &mut result {
             for proposal in &mut reply.calls {
                 proposal.policy = self.setup.layers.get(&proposal.call.name).cloned();
             }
         }
-        Some((takes, Answer::Model(Box::new(result))))
+        Some((takes, result))
     }
 
-    /// Who does not answer is waited for as long as the policy says.
-    fn ask(&mut self, ask: &Ask) -> Option<(Nanos, Answer)> {
-        let Some(Answered { answer, takes }) = self.answers.pop_front() else {
-            self.record.problem(format!(
-                "a person is asked about `{}`, but the case has no answer left for it; add one to `answers`",
-                ask.tool
-            ));
-            return None;
-        };
-        let longest = ask.timeout.filter(|timeout| *timeout <= takes || answer == engine::Answer::None);
-        Some(match longest {
-            Some(timeout) => (timeout, Answer::Answered(engine::Answer::None)),
-            None => (takes, Answer::Answered(answer)),
-        })
-    }
-
-    fn summarize(&mut self, work: &Summarize) -> Option<(Nanos, Answer)> {
+    fn summarize(&mut self, work: &SummarizeMessages) -> Option<ModelEnd> {
         let script = self.script.as_mut()?;
         let played = play(script, &work.target, &[Message::user(work.prompt.clone())]);
-        let ended = played.ends(work.timeout, work.timeouts);
+        self.checked(played.ends(work.timeout, work.timeouts))
+    }
+
+    /// Every call has to end.
+    fn checked(&mut self, ended: Option<ModelEnd>) -> Option<ModelEnd> {
         if ended.is_none() {
             self.record.problem("the model never answers, and nothing ends the call".to_owned());
         }
-        ended.map(|(takes, result)| (takes, Answer::Model(Box::new(result))))
+        ended
     }
 
-    fn run_tool(&mut self, run: &RunTool) -> Option<(Nanos, Answer)> {
-        let Some((outcome, takes)) = self.outcomes.get_mut(&run.tool).and_then(Queue::next) else {
+    fn run_tool(&mut self, run: &RunTool) -> Option<(Nanos, ToolOutcome)> {
+        let Some((outcome, takes)) = self.outcomes.get_mut(&run.tool).and_then(OutcomeQueue::next) else {
             self.record.problem(format!(
                 "`{}` runs (call {}, attempt {}), but the case has no outcome left for it; add one to `outcomes`",
                 run.tool, run.call, run.attempt
@@ -484,31 +459,49 @@ impl<'a> Stage<'a> {
         if late {
             let message = format!("`{}` gave no answer within {end}", run.tool);
             let failure = Failure::of(ErrorClass::Timeout, message);
-            let effect = engine::EffectState::Unknown;
-            return Some((end, Answer::Tool(ToolOutcome::Failed { failure, effect })));
+            return Some((end, ToolOutcome::Failed { failure, effect: EffectState::Unknown }));
         }
-        Some((end, Answer::Tool(outcome)))
+        Some((end, outcome))
     }
 
-    /// Writes everything down and reads it back, as after a restart.
+    /// Who does not answer is waited for as long as the policy says.
+    fn ask(&mut self, ask: &AskPerson) -> Option<(Nanos, ApprovalAnswer)> {
+        let Some(TimedAnswer { answer, takes }) = self.answers.pop_front() else {
+            self.record.problem(format!(
+                "a person is asked about `{}`, but the case has no answer left for it; add one to `answers`",
+                ask.tool
+            ));
+            return None;
+        };
+        let longest = ask.timeout.filter(|timeout| *timeout <= takes || answer == ApprovalAnswer::None);
+        Some(longest.map_or((takes, answer), |timeout| (timeout, ApprovalAnswer::None)))
+    }
+
+    fn consult(&mut self, consult: &ConsultPlanner) -> Option<PlannerDecision> {
+        let decision = self.decisions.pop_front();
+        if decision.is_none() {
+            let action = &consult.exhausted.action;
+            self.record.problem(format!(
+                "the planner is asked about {action}, but the case has no decision left for it; \
+                 add one to `planner.decisions`"
+            ));
+        }
+        decision
+    }
+
+    /// Writes the state down and reads it back, as after a restart.
     fn resume(&mut self) {
-        let before = self.state.digest();
-        match again(&self.state) {
-            Ok(state) => self.state = state,
+        let before = self.run.state.digest();
+        match again(&self.run.state) {
+            Ok(state) => self.run.state = state,
             Err(error) => return self.record.problem(format!("the state cannot be read back: {error}")),
         }
-        if self.state.digest() != before {
+        if self.run.state.digest() != before {
             self.record.problem("the state that was read back is not the one that was written".to_owned());
         }
-        for pending in &mut self.work {
-            match again(&pending.work) {
-                Ok(work) => pending.work = work,
-                Err(error) => return self.record.problem(format!("work cannot be read back: {error}")),
-            }
-        }
-        self.interpreter = Interpreter::new(self.policy.clone(), self.setup.tools.clone());
-        self.resumed.insert(self.state.seq);
-        self.record.resumed(self.state.seq);
+        self.interpreter = Interpreter::new(self.setup.policy.clone(), self.setup.tools.clone());
+        self.resumed.insert(self.run.state.seq);
+        self.record.resumed(self.run.state.seq);
     }
 
     /// Writes down what the case says and what never came to be.
@@ -537,7 +530,7 @@ impl<'a> Stage<'a> {
             }
         }
         for seq in self.setup.resume_at.iter().filter(|seq| !self.resumed.contains(seq)) {
-            let last = self.state.seq;
+            let last = self.run.state.seq;
             let why =
                 if *seq == last { "that ends the run".into() } else { format!("the last is event {last}") };
             self.record.unreached(format!("`resume_at` names event {seq}, but {why}"));
@@ -548,39 +541,14 @@ impl<'a> Stage<'a> {
     }
 
     /// Writes down the outcomes of a tool that the case says, and that no run came to.
-    fn left(&mut self, tool: &str, queue: Option<&Queue>) {
-        let unused = queue.filter(|queue| queue.own).into_iter().flat_map(Queue::unused);
+    fn left(&mut self, tool: &str, queue: Option<&OutcomeQueue>) {
+        let unused = queue.filter(|queue| queue.own).into_iter().flat_map(OutcomeQueue::unused);
         self.record.unused.extend(unused.map(|number| format!("outcome {number} of `{tool}`")));
     }
 }
 
 fn again<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> Result<T, serde_json::Error> {
     serde_json::from_slice(&serde_json::to_vec(value)?)
-}
-
-fn answered(work: Work, answer: Answer) -> Option<Event> {
-    Some(match (work, answer) {
-        (Work::PrepareTurn(turn), Answer::Prepared(measure)) => turn.prepared(measure),
-        (Work::RepairHistory(work), Answer::Repaired(repair)) => work.repaired(repair),
-        (Work::ReduceContext(work), Answer::Reduced(reduction)) => work.reduced(*reduction),
-        (Work::Summarize(work), Answer::Model(result)) => match *result {
-            Ok(reply) => work.responded(reply),
-            Err(failure) => work.failed(failure),
-        },
-        (Work::CallModel(call), Answer::Model(result)) => match *result {
-            Ok(reply) => call.responded(reply),
-            Err(failure) => call.failed(failure),
-        },
-        (Work::RunTool(run), Answer::Tool(outcome)) => {
-            let handle = run.spill.as_ref().filter(|spill| spills(&outcome, spill));
-            let facts = RunFacts { handle: handle.map(|spill| spill.handle.clone()), ..RunFacts::default() };
-            run.finished_with(outcome, facts)
-        }
-        (Work::Wait(wait), Answer::Fired) => wait.fired(),
-        (Work::Consult(consult), Answer::Decided(decision)) => consult.decided(decision),
-        (Work::Ask(ask), Answer::Answered(answer)) => ask.answered(answer),
-        _ => return None,
-    })
 }
 
 /// When a call of a model ends that is to end like that, and how. A good answer delivers the report if one is due.
@@ -628,7 +596,7 @@ fn said(report: Option<&str>, data: &Value) -> ModelReply {
 }
 
 /// Whether a host would keep that.
-fn spills(outcome: &ToolOutcome, spill: &Spill) -> bool {
+fn spills(outcome: &ToolOutcome, spill: &ResultSpill) -> bool {
     match outcome {
         ToolOutcome::Ok { data: Value::String(text) } => !spill.over.holds(text),
         ToolOutcome::Ok { data } => !spill.over.holds(&data.to_string()),

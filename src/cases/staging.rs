@@ -13,21 +13,34 @@ use super::claims;
 use super::document::{CallCase, CaseRule, TestFile, ToolCase};
 use super::message::MessageCase;
 use super::outcome::OutcomeRule;
-use super::proves::Elsewhere;
+use super::proves::ExternalProof;
 use super::reach;
-use super::run::{self, PlannedCall, Plot, Setup};
-use super::suite::{Case, Loader, Suite};
-use crate::engine::{Catalogue, KnownWindow, ToolSpec, WindowSource};
+use super::run::{self, CasePlot, CaseSetup, PlannedCall};
+use super::suite::{TestCase, TestSuite};
+use crate::analysis::{KnownNames, NameCompleteness};
+use crate::engine::{KnownWindow, ToolCatalogue, ToolSpec, WindowSource};
 use crate::host::scripted::Script;
 use crate::policy::decode::{self, Spanned};
-use crate::policy::{
-    self, Code, Completeness, Diagnostic, Findings, KnownNames, Policy, Report, Sources, Span, Text,
-};
+use crate::policy::{self, Findings, NamedText, Policy};
+use crate::text::{Code, Diagnostic, Report, Sources, Span};
 use crate::time::Nanos;
 
+/// Reads the files that test files name. Each policy is loaded once, however many cases it is for.
+pub struct SuiteLoader<'a> {
+    open: Box<FileOpener<'a>>,
+    policies: HashMap<PolicyKey, Policy>,
+}
+
+/// Opens a file: the test file that names it, and its path as it is written there. What it is to be called, and its
+/// bytes; or why it cannot be read.
+type FileOpener<'a> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'a;
+
+/// The files of a policy, and the profile that is chosen.
+type PolicyKey = (Vec<NamedText>, Option<String>);
+
 /// A test file that is being read.
-pub(super) struct Staging<'a, 'b> {
-    loader: &'a mut Loader<'b>,
+pub(super) struct StagedFile<'a, 'b> {
+    loader: &'a mut SuiteLoader<'b>,
     name: &'a str,
     sources: &'a Sources,
     findings: &'a mut Findings,
@@ -35,11 +48,39 @@ pub(super) struct Staging<'a, 'b> {
 }
 
 /// The files of a policy, lowest first.
-type Files = Vec<Text>;
+type PolicyFileList = Vec<NamedText>;
 
-impl<'a, 'b> Staging<'a, 'b> {
+impl<'a> SuiteLoader<'a> {
+    /// A loader that opens files by `open`.
+    pub fn new(open: impl FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'a) -> Self {
+        Self { open: Box::new(open), policies: HashMap::new() }
+    }
+
+    /// Reads a test file and everything it names.
+    ///
+    /// # Errors
+    /// Every mistake in it, and in the policies it names.
+    pub fn read(&mut self, name: &str, bytes: &[u8]) -> Result<TestSuite, Vec<Report>> {
+        let (mut sources, mut findings) = (Sources::new(), Findings::default());
+        let file = decode::read_into::<TestFile>(&mut sources, &mut findings, name, bytes);
+        let mut staging = StagedFile::new(self, name, &sources, &mut findings);
+        let suite = file.map(|(_, file)| staging.suite(&file));
+        let mut reports = staging.reports();
+        if findings.has_errors() {
+            reports.insert(0, findings.into_report(sources));
+        }
+        match suite {
+            Some(suite) if reports.is_empty() => Ok(suite),
+            _ => Err(reports),
+        }
+    }
+}
+
+crate::debug_parts!(|this: SuiteLoader<'_>| policies: this.policies.len());
+
+impl<'a, 'b> StagedFile<'a, 'b> {
     pub(super) fn new(
-        loader: &'a mut Loader<'b>,
+        loader: &'a mut SuiteLoader<'b>,
         name: &'a str,
         sources: &'a Sources,
         findings: &'a mut Findings,
@@ -53,7 +94,7 @@ impl<'a, 'b> Staging<'a, 'b> {
     }
 
     /// The cases that can be played; what is wrong with the others is written down.
-    pub(super) fn suite(&mut self, file: &TestFile) -> Suite {
+    pub(super) fn suite(&mut self, file: &TestFile) -> TestSuite {
         // There is nothing else it could be.
         let decode::VersionOne = file.version;
         let files = self.files(file);
@@ -75,7 +116,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             }
             let plot = self.plot(rule, *span);
             self.numbers(rule);
-            // A policy that is broken for all cases is told once.
+            // A policy that is broken for all cases is reported once.
             let (Some(files), Some(common)) = (&files, &policy) else { continue };
             let own = rule.inline.as_ref().map(|inline| inline.of(self.name, self.sources));
             let policy = if own.is_none() && rule.profile.is_none() {
@@ -92,7 +133,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             for problem in reach::impossible(expect, &setup) {
                 self.findings.push(problem);
             }
-            cases.push(Case {
+            cases.push(TestCase {
                 file: self.name.into(),
                 name: rule.name.value.clone(),
                 given: rule.given.clone(),
@@ -102,7 +143,7 @@ impl<'a, 'b> Staging<'a, 'b> {
                 expect: Arc::new(expect.clone()),
             });
         }
-        Suite {
+        TestSuite {
             name: self.name.to_owned(),
             about: file.about.clone(),
             documents: claims::documents(&file.documents, self.sources),
@@ -114,8 +155,8 @@ impl<'a, 'b> Staging<'a, 'b> {
     }
 
     /// Reports a run that is bounded by money with a model whose price nobody says.
-    fn priced(&mut self, setup: &Setup, rule: &CaseRule) {
-        let Plot::Run(_) = setup.plot else { return };
+    fn priced(&mut self, setup: &CaseSetup, rule: &CaseRule) {
+        let CasePlot::Run(_) = setup.plot else { return };
         let models = setup.models.iter().map(|model| (model.as_str(), None));
         let Err(error) = setup.policy.prices(models) else { return };
         let model = error.model;
@@ -131,26 +172,26 @@ impl<'a, 'b> Staging<'a, 'b> {
     }
 
     /// The statements that tests elsewhere show; a test that is not there is written down.
-    fn elsewhere(&mut self, file: &TestFile) -> Vec<Elsewhere> {
+    fn elsewhere(&mut self, file: &TestFile) -> Vec<ExternalProof> {
         let mut found = Vec::new();
-        for rule in &file.elsewhere {
+        for rule in &file.tested_elsewhere {
             let Some((name, bytes)) = self.open(&rule.file) else { continue };
             if let Some(problem) = claims::missing(&rule.test, &name, &bytes) {
                 self.findings.push(problem);
             }
             let claim = claims::of_test(rule, self.sources);
-            found.push(Elsewhere { claim, file: name, test: rule.test.value.clone() });
+            found.push(ExternalProof { claim, file: name, test: rule.test.value.clone() });
         }
         found
     }
 
     /// The files of the policy of all cases; `None`: not all of them are there.
-    fn files(&mut self, file: &TestFile) -> Option<Files> {
+    fn files(&mut self, file: &TestFile) -> Option<PolicyFileList> {
         let paths = file.policy.0.as_ref()?;
         let opened: Vec<_> = paths.0.iter().map(|path| self.open(path)).collect();
-        let text = |(name, bytes): (String, Vec<u8>)| Text { name, bytes: bytes.into(), before: 0 };
+        let text = |(name, bytes): (String, Vec<u8>)| NamedText { name, bytes: bytes.into(), before: 0 };
         let complete = opened.iter().all(Option::is_some);
-        let mut files: Files = opened.into_iter().flatten().map(text).collect();
+        let mut files: PolicyFileList = opened.into_iter().flatten().map(text).collect();
         if !complete {
             // The layers that are there may hold only together with those that are not.
             let report = policy::Loader::new().incomplete().load_texts(&mut *self.loader.open, &files).err();
@@ -171,7 +212,7 @@ impl<'a, 'b> Staging<'a, 'b> {
         }
     }
 
-    fn policy(&mut self, files: Files, profile: Option<&Spanned<String>>) -> Option<Policy> {
+    fn policy(&mut self, files: PolicyFileList, profile: Option<&Spanned<String>>) -> Option<Policy> {
         let key = (files, profile.map(|name| name.value.clone()));
         if let Some(policy) = self.loader.policies.get(&key) {
             return Some(policy.clone());
@@ -197,7 +238,7 @@ impl<'a, 'b> Staging<'a, 'b> {
     }
 
     /// If a policy cannot be loaded because it does not have that profile: that, with the place that asks for it.
-    fn no_profile(&mut self, files: &[Text], name: &Spanned<String>) -> Option<Diagnostic> {
+    fn no_profile(&mut self, files: &[NamedText], name: &Spanned<String>) -> Option<Diagnostic> {
         let policy = policy::Loader::new().load_texts(&mut *self.loader.open, files).ok()?;
         let known: Vec<&str> = policy.profiles().iter().map(String::as_str).collect();
         if known.contains(&name.value.as_str()) {
@@ -205,7 +246,7 @@ impl<'a, 'b> Staging<'a, 'b> {
         }
         let message = format!("there is no profile `{}`", name.value);
         let problem = Diagnostic::error(Code::UNKNOWN_NAME, name.span, message);
-        Some(match policy::closest(&name.value, known.iter().copied()) {
+        Some(match crate::text::did_you_mean(&name.value, known.iter().copied()) {
             Some(meant) => problem.meant(name.span, &name.value, meant, known.iter().copied()),
             None if known.is_empty() => problem.help("the policy declares no `profiles`"),
             None => problem.help(format!("there are {}", decode::list(&known))),
@@ -233,10 +274,10 @@ impl<'a, 'b> Staging<'a, 'b> {
     fn setup(
         rule: &CaseRule,
         common: &IndexMap<String, ToolCase>,
-        catalogue: &Catalogue,
+        catalogue: &ToolCatalogue,
         policy: Policy,
-        plot: Plot,
-    ) -> Option<Setup> {
+        plot: CasePlot,
+    ) -> Option<CaseSetup> {
         let mut tools = common.clone();
         for (name, own) in &rule.tools {
             let tool = tools.entry(name.clone()).or_default();
@@ -246,7 +287,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             tool.outcomes = own.outcomes.clone().or(tool.outcomes.take());
         }
         let mut declared = rule.tools.is_empty();
-        if let Plot::Calls(calls) = &plot {
+        if let CasePlot::Calls(calls) = &plot {
             for call in calls {
                 declared &= tools.contains_key(&call.tool);
                 tools.entry(call.tool.clone()).or_default();
@@ -256,7 +297,7 @@ impl<'a, 'b> Staging<'a, 'b> {
         let outcomes =
             tools.iter().filter_map(|(name, tool)| Some((name.clone(), shared(tool.outcomes.as_ref())?)));
         let own = rule.tools.iter().filter(|(_, tool)| tool.outcomes.is_some());
-        Some(Setup {
+        Some(CaseSetup {
             policy,
             tools: catalogue,
             outcomes: outcomes.collect(),
@@ -287,7 +328,7 @@ impl<'a, 'b> Staging<'a, 'b> {
     }
 
     /// What happens in a case: exactly one of its four forms.
-    fn plot(&mut self, rule: &CaseRule, span: Span) -> Option<Plot> {
+    fn plot(&mut self, rule: &CaseRule, span: Span) -> Option<CasePlot> {
         let forms = [
             rule.tool.as_ref().map(|tool| tool.span),
             rule.calls.as_ref().map(|calls| calls.span),
@@ -318,14 +359,14 @@ impl<'a, 'b> Staging<'a, 'b> {
                 outcomes: rule.outcomes.clone(),
                 after: Nanos::ZERO,
             };
-            return Some(Plot::Calls(vec![planned(&call)]));
+            return Some(CasePlot::Calls(vec![planned(&call)]));
         }
         if let Some(calls) = &rule.calls {
             if calls.value.is_empty() {
                 let problem = Diagnostic::error(Code::MISSING_FIELD, calls.span, "the case calls nothing");
                 self.findings.push(problem);
             }
-            return Some(Plot::Calls(calls.value.iter().map(|call| planned(&call.value)).collect()));
+            return Some(CasePlot::Calls(calls.value.iter().map(|call| planned(&call.value)).collect()));
         }
         if let Some(replies) = &rule.replies {
             let mut problems = Vec::new();
@@ -342,11 +383,11 @@ impl<'a, 'b> Staging<'a, 'b> {
                     "the model has no replies",
                 ));
             }
-            return Some(Plot::Run(Arc::new(Script::new(self.name, entries))));
+            return Some(CasePlot::Run(Arc::new(Script::new(self.name, entries))));
         }
         let (name, bytes) = self.open(rule.script.as_ref()?)?;
         match Script::from_yaml(&name, &bytes) {
-            Ok(script) => Some(Plot::Run(Arc::new(script))),
+            Ok(script) => Some(CasePlot::Run(Arc::new(script))),
             Err(report) => {
                 self.reports.push(report);
                 None
@@ -374,7 +415,7 @@ fn unknown_tools(file: &TestFile, policies: Vec<Policy>) -> Vec<Report> {
             owner: "test file",
             tools: Some(known.iter().cloned().chain(readers).chain(report).collect()),
             models: None,
-            completeness: Completeness::Few,
+            completeness: NameCompleteness::Few,
             shared: Vec::new(),
             unasked: Vec::new(),
         };
@@ -396,9 +437,9 @@ fn shared(outcomes: Option<&Spanned<Vec<OutcomeRule>>>) -> Option<Arc<[OutcomeRu
     outcomes.map(|outcomes| outcomes.value.as_slice().into())
 }
 
-fn gather(tools: &IndexMap<String, ToolCase>) -> Option<Catalogue> {
-    // What is wrong with a schema was told where it was read, and the keys of a mapping are not there twice.
-    Catalogue::new(tools.iter().map(|(name, rule)| spec(name, rule))).ok()
+fn gather(tools: &IndexMap<String, ToolCase>) -> Option<ToolCatalogue> {
+    // What is wrong with a schema was reported where it was read, and the keys of a mapping are not there twice.
+    ToolCatalogue::new(tools.iter().map(|(name, rule)| spec(name, rule))).ok()
 }
 
 fn spec(name: &str, rule: &ToolCase) -> ToolSpec {

@@ -1,98 +1,49 @@
 //! A test file, read and ready to be played.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::compare::{Mismatch, compare};
-use super::coverage::Coverage;
-use super::document::TestFile;
+use super::compare::{ExpectationMismatch, compare};
+use super::coverage::PolicyCoverage;
 use super::expect::ExpectRule;
-use super::proves::{Claim, Elsewhere, Source, UnmetClaim};
-use super::run::{self, Setup};
-use super::staging::Staging;
-use super::timeline::{Line, timeline};
-use crate::policy::decode;
-use crate::policy::{Findings, Place, Policy, Report, Sources, Text};
-
-/// Reads the files that test files name. Each policy is loaded once, however many cases it is for.
-pub struct Loader<'a> {
-    pub(super) open: Box<Open<'a>>,
-    pub(super) policies: HashMap<PolicyKey, Policy>,
-}
-
-/// Opens a file: the test file that names it, and its path as it is written there. What it is to be called, and its
-/// bytes; or why it cannot be read.
-pub(super) type Open<'a> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'a;
-
-/// The files of a policy, and the profile that is chosen.
-pub(super) type PolicyKey = (Vec<Text>, Option<String>);
+use super::proves::{ExternalProof, ProofSource, ProvedClaim, UnmetClaim};
+use super::run::{self, CaseSetup};
+use super::timeline::{TimelineLine, timeline};
+use crate::text::{Place, Report};
 
 /// The cases of one test file.
 #[derive(Clone, Debug)]
-pub struct Suite {
+pub struct TestSuite {
     pub(super) name: String,
     pub(super) about: Option<String>,
-    pub(super) documents: Vec<Source>,
-    pub(super) elsewhere: Vec<Elsewhere>,
+    pub(super) documents: Vec<ProofSource>,
+    pub(super) elsewhere: Vec<ExternalProof>,
     pub(super) unmet: Vec<UnmetClaim>,
-    pub(super) cases: Vec<Case>,
+    pub(super) cases: Vec<TestCase>,
     pub(super) warnings: Vec<Report>,
 }
 
 /// One case.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct TestCase {
     pub(super) file: Arc<str>,
     pub(super) name: String,
     pub(super) given: Option<String>,
-    pub(super) proves: Vec<Claim>,
+    pub(super) proves: Vec<ProvedClaim>,
     pub(super) place: Place,
-    pub(super) setup: Arc<Setup>,
+    pub(super) setup: Arc<CaseSetup>,
     pub(super) expect: Arc<ExpectRule>,
 }
 
 /// What became of a case.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct CaseVerdict {
     /// Every expectation that was not met; empty: the case passes.
-    pub mismatches: Vec<Mismatch>,
+    pub mismatches: Vec<ExpectationMismatch>,
     /// What happened; only of a case that does not pass.
-    pub timeline: Vec<Line>,
+    pub timeline: Vec<TimelineLine>,
 }
 
-impl<'a> Loader<'a> {
-    /// A loader that opens files by `open`.
-    pub fn new(open: impl FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'a) -> Self {
-        Self { open: Box::new(open), policies: HashMap::new() }
-    }
-
-    /// Reads a test file and everything it names.
-    ///
-    /// # Errors
-    /// Every mistake in it, and in the policies it names.
-    pub fn read(&mut self, name: &str, bytes: &[u8]) -> Result<Suite, Vec<Report>> {
-        let (mut sources, mut findings) = (Sources::new(), Findings::default());
-        let file = decode::read_into::<TestFile>(&mut sources, &mut findings, name, bytes);
-        let mut staging = Staging::new(self, name, &sources, &mut findings);
-        let suite = file.map(|(_, file)| staging.suite(&file));
-        let mut reports = staging.reports();
-        if findings.has_errors() {
-            reports.insert(0, findings.into_report(sources));
-        }
-        match suite {
-            Some(suite) if reports.is_empty() => Ok(suite),
-            _ => Err(reports),
-        }
-    }
-}
-
-impl core::fmt::Debug for Loader<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Loader").field("policies", &self.policies.len()).finish_non_exhaustive()
-    }
-}
-
-impl Suite {
+impl TestSuite {
     /// The test file, as it was named.
     pub fn name(&self) -> &str {
         &self.name
@@ -104,12 +55,12 @@ impl Suite {
     }
 
     /// The documents it describes.
-    pub fn documents(&self) -> &[Source] {
+    pub fn documents(&self) -> &[ProofSource] {
         &self.documents
     }
 
     /// The statements that are shown by tests outside of it.
-    pub fn elsewhere(&self) -> &[Elsewhere] {
+    pub fn elsewhere(&self) -> &[ExternalProof] {
         &self.elsewhere
     }
 
@@ -124,24 +75,24 @@ impl Suite {
     }
 
     /// Its cases, in order.
-    pub fn cases(&self) -> &[Case] {
+    pub fn cases(&self) -> &[TestCase] {
         &self.cases
     }
 }
 
-impl Case {
+impl TestCase {
     /// What it shows.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The situation in words, if it is told.
+    /// The situation in words, if there is one.
     pub fn given(&self) -> Option<&str> {
         self.given.as_deref()
     }
 
     /// The statements it proves.
-    pub fn proves(&self) -> &[Claim] {
+    pub fn proves(&self) -> &[ProvedClaim] {
         &self.proves
     }
 
@@ -151,34 +102,34 @@ impl Case {
     }
 
     /// Plays it. The same case always has the same verdict.
-    pub fn run(&self) -> Verdict {
+    pub fn run(&self) -> CaseVerdict {
         self.run_with(None)
     }
 
     /// Plays it and counts what it covers.
-    pub fn run_counted(&self, coverage: &mut Coverage) -> Verdict {
+    pub fn run_counted(&self, coverage: &mut PolicyCoverage) -> CaseVerdict {
         self.run_with(Some(coverage))
     }
 
-    fn run_with(&self, coverage: Option<&mut Coverage>) -> Verdict {
+    fn run_with(&self, coverage: Option<&mut PolicyCoverage>) -> CaseVerdict {
         let record = run::run(&self.setup);
         if let Some(coverage) = coverage {
             coverage.add(&self.file, &self.setup, &record);
         }
         let mismatches = compare(&self.expect, &record);
         let timeline = if mismatches.is_empty() { Vec::new() } else { timeline(&record) };
-        Verdict { mismatches, timeline }
+        CaseVerdict { mismatches, timeline }
     }
 }
 
-impl Verdict {
+impl CaseVerdict {
     /// Whether all that was expected came.
     pub const fn passed(&self) -> bool {
         self.mismatches.is_empty()
     }
 }
 
-impl Mismatch {
+impl ExpectationMismatch {
     /// The bytes of the test file that would have to be written anew for it to hold, and their new text; only of
     /// numbers and lists that are exact.
     pub fn update(&self) -> Option<(core::ops::Range<usize>, &str)> {

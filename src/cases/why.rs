@@ -1,18 +1,19 @@
 //! Which rule of which place decided.
 
-use crate::engine::Because;
-use crate::policy::{Place, Scope};
+use crate::engine::DecisionReason;
+use crate::policy::LayerKind;
+use crate::text::Place;
 
 /// A place and layer as test files expect them: `tool`, `base.yaml:8`, `limit@base.yaml:2:24`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Expected {
-    layer: Option<Scope>,
+pub(crate) struct ExpectedPlace {
+    layer: Option<LayerKind>,
     file: Option<String>,
     line: Option<u32>,
     column: Option<u32>,
 }
 
-impl Expected {
+impl ExpectedPlace {
     /// Reads it.
     ///
     /// # Errors
@@ -54,7 +55,7 @@ impl Expected {
     }
 
     /// Whether a reason is the one that is expected. A file may be named by the end of its path.
-    pub(crate) fn holds(&self, because: &Because) -> bool {
+    pub(crate) fn holds(&self, because: &DecisionReason) -> bool {
         let Place { file, line, column } = &because.place;
         self.layer.is_none_or(|layer| layer == because.layer)
             && self.file.as_ref().is_none_or(|expected| same_file(expected, file))
@@ -69,7 +70,7 @@ pub(crate) fn same_rule(expected: &str, rule: &str) -> bool {
 }
 
 /// A reason as a test file would write it.
-pub(crate) fn shown(because: &Because) -> String {
+pub(crate) fn shown(because: &DecisionReason) -> String {
     format!("{}@{}", name(because.layer), because.place)
 }
 
@@ -79,30 +80,30 @@ fn same_file(expected: &str, file: &str) -> bool {
     file == expected || file.strip_suffix(expected).is_some_and(|before| before.ends_with(['/', '\\']))
 }
 
-fn scope(name: &str) -> Option<Scope> {
+fn scope(name: &str) -> Option<LayerKind> {
     Some(match name {
-        "builtin" | "built-in" => Scope::Builtin,
-        "global" => Scope::Global,
-        "profile" | "profiles" => Scope::Profile,
-        "tool" | "tools" => Scope::Tool,
-        "model" | "models" => Scope::Model,
-        "call" | "calls" => Scope::Call,
-        "planner" => Scope::Planner,
-        "limit" | "limits" => Scope::Limit,
+        "builtin" | "built-in" => LayerKind::Builtin,
+        "global" => LayerKind::Global,
+        "profile" | "profiles" => LayerKind::Profile,
+        "tool" | "tools" => LayerKind::Tool,
+        "model" | "models" => LayerKind::Model,
+        "call" | "calls" => LayerKind::Call,
+        "planner" => LayerKind::Planner,
+        "limit" | "limits" => LayerKind::Limit,
         _ => return None,
     })
 }
 
-const fn name(scope: Scope) -> &'static str {
+const fn name(scope: LayerKind) -> &'static str {
     match scope {
-        Scope::Builtin => "builtin",
-        Scope::Global => "global",
-        Scope::Profile => "profile",
-        Scope::Tool => "tool",
-        Scope::Model => "model",
-        Scope::Call => "call",
-        Scope::Planner => "planner",
-        Scope::Limit => "limit",
+        LayerKind::Builtin => "builtin",
+        LayerKind::Global => "global",
+        LayerKind::Profile => "profile",
+        LayerKind::Tool => "tool",
+        LayerKind::Model => "model",
+        LayerKind::Call => "call",
+        LayerKind::Planner => "planner",
+        LayerKind::Limit => "limit",
     }
 }
 
@@ -112,14 +113,14 @@ mod tests {
 
     fn holds(expected: &str) -> bool {
         let place = Place { file: "team/base.yaml".into(), line: 8, column: 21 };
-        let because = Because {
+        let because = DecisionReason {
             rule: "retry.max_attempts".into(),
             value: "3".into(),
-            layer: Scope::Limit,
+            layer: LayerKind::Limit,
             place,
             facts: Vec::new(),
         };
-        Expected::parse(expected).unwrap().holds(&because)
+        ExpectedPlace::parse(expected).unwrap().holds(&because)
     }
 
     #[test]
@@ -141,9 +142,9 @@ mod tests {
 
     #[test]
     fn a_name_that_is_neither_file_nor_layer_is_refused() {
-        assert!(Expected::parse("limt").unwrap_err().contains("neither a file nor a layer"));
-        assert!(Expected::parse("limt@base.yaml").unwrap_err().contains("not a layer"));
-        assert!(Expected::parse("limit@").is_err());
+        assert!(ExpectedPlace::parse("limt").unwrap_err().contains("neither a file nor a layer"));
+        assert!(ExpectedPlace::parse("limt@base.yaml").unwrap_err().contains("not a layer"));
+        assert!(ExpectedPlace::parse("limit@").is_err());
     }
 
     #[test]

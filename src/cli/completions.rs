@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use super::exit::{Exit, Failed};
+use super::exit::{CommandFailure, ExitStatus};
 
 /// Prints the completions of a shell
 #[derive(clap::Args)]
@@ -10,15 +10,15 @@ use super::exit::{Exit, Failed};
   unfazed completions bash > ~/.local/share/bash-completion/completions/unfazed
   unfazed completions zsh > ~/.zfunc/_unfazed
   unfazed completions fish > ~/.config/fish/completions/unfazed.fish")]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &CompletionsArgs, mut command: clap::Command) -> Result<ExitStatus, CommandFailure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "unfazed", &mut text);
     super::out::raw(&String::from_utf8_lossy(&text))?;
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
-use unfazed::policy::{Comparison, Names, Policy};
+use unfazed::analysis::{ComparedNames, PolicyComparison};
+use unfazed::policy::Policy;
 
-use super::exit::{Exit, Failed};
-use super::format::Format;
-use super::settings::Settings;
+use super::exit::{CommandFailure, ExitStatus};
+use super::format::OutputFormat;
+use super::settings::CliSettings;
 use super::{named, out, policies};
 
 const BOLD: Style = Style::new().bold();
@@ -22,7 +23,7 @@ const CHANGED: Style = AnsiColor::Cyan.on_default();
   unfazed diff old.yaml new.yaml
   unfazed diff old.yaml new.yaml --tool http_post --exit-code
   unfazed diff agent.yaml new-agent.yaml --format json")]
-pub(crate) struct Args {
+pub(crate) struct DiffArgs {
     /// The policy as it was, with the files it extends; or an agent file, whose policies are taken.
     #[arg(value_name = "OLD")]
     old: PathBuf,
@@ -43,31 +44,31 @@ pub(crate) struct Args {
     exit_code: bool,
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
 }
 
-pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &DiffArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
     let chosen = args.profile.as_deref().or(settings.profile.as_deref());
     let loader = named::chosen(args.profile.as_deref(), settings);
-    let json = args.format == Format::Json;
+    let json = args.format == OutputFormat::Json;
     if args.tools.iter().chain(&args.models).any(String::is_empty) {
-        return Err(Failed::Usage("a name is empty; no tool and no model has such a name".into()));
+        return Err(CommandFailure::Usage("a name is empty; no tool and no model has such a name".into()));
     }
-    let mut names = Names { tools: args.tools.clone(), models: args.models.clone() };
+    let mut names = ComparedNames { tools: args.tools.clone(), models: args.models.clone() };
     let mut load = |path: &PathBuf| {
         let (policy, agent) = policies::load_for(std::slice::from_ref(path), &loader, json)?;
         if let Some(agent) = agent {
             names.tools.extend(agent.tools.keys().cloned());
             names.models.extend(agent.models.keys().cloned());
         }
-        Ok::<_, Failed>(policy)
+        Ok::<_, CommandFailure>(policy)
     };
     let (old, new) = (load(&args.old)?, load(&args.new)?);
     let found = old.diff(&new, &names);
     let profiles = if chosen.is_none() { of_profiles(args, &old, &new, &names, &found)? } else { Vec::new() };
     match args.format {
-        Format::Human => out::styled(&coloured(&human(&found, &profiles)))?,
-        Format::Json => {
+        OutputFormat::Human => out::styled(&coloured(&human(&found, &profiles)))?,
+        OutputFormat::Json => {
             let mut json = found.to_json();
             if let (Some(fields), false) = (json.as_object_mut(), profiles.is_empty()) {
                 let each = profiles.iter().map(|(name, found)| (name.clone(), found.to_json()));
@@ -77,18 +78,18 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         }
     }
     let same = found.is_empty() && profiles.iter().all(|(_, found)| found.is_empty());
-    Ok(if args.exit_code && !same { Exit::Problem } else { Exit::Clean })
+    Ok(if args.exit_code && !same { ExitStatus::Problem } else { ExitStatus::Clean })
 }
 
-/// What each profile of either side does differently, besides what is told without one. A side that does not have it
+/// What each profile of either side does differently, besides what is reported without one. A side that does not have it
 /// is taken without a profile.
 fn of_profiles(
-    args: &Args,
+    args: &DiffArgs,
     old: &Policy,
     new: &Policy,
-    names: &Names,
-    plain: &Comparison,
-) -> Result<Vec<(String, Comparison)>, Failed> {
+    names: &ComparedNames,
+    plain: &PolicyComparison,
+) -> Result<Vec<(String, PolicyComparison)>, CommandFailure> {
     let added = new.profiles().iter().filter(|name| !old.profiles().contains(name));
     let mut all = Vec::new();
     for name in old.profiles().iter().chain(added) {
@@ -96,12 +97,12 @@ fn of_profiles(
             if !policy.profiles().contains(name) {
                 return Ok(policy.clone());
             }
-            let json = args.format == Format::Json;
+            let json = args.format == OutputFormat::Json;
             let loaded = policies::load_for(std::slice::from_ref(path), &named::loader(Some(name)), json);
             loaded.map(|(policy, _)| policy)
         };
         let (old, new) = (with(old, &args.old)?, with(new, &args.new)?);
-        all.push((name.clone(), old.diff(&new, names).besides(plain)));
+        all.push((name.clone(), old.diff(&new, names).without(plain)));
     }
     Ok(all)
 }
@@ -126,7 +127,7 @@ fn coloured(text: &str) -> String {
 }
 
 /// Without profiles the differences alone; otherwise each part with what it is about.
-fn human(found: &Comparison, profiles: &[(String, Comparison)]) -> String {
+fn human(found: &PolicyComparison, profiles: &[(String, PolicyComparison)]) -> String {
     let differ: Vec<_> = profiles.iter().filter(|(_, found)| !found.is_empty()).collect();
     let mut text = if differ.is_empty() { String::new() } else { "without a profile\n\n".to_owned() };
     text.push_str(&found.human());

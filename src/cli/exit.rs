@@ -1,15 +1,10 @@
 //! How a command ends.
 
-use std::fmt::Display;
 use std::process::ExitCode;
-
-use anstyle::{AnsiColor, Style};
-
-const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum ExitStatus {
     /// All is well.
     Clean,
     /// A problem in the user's files, or a run that failed.
@@ -26,7 +21,7 @@ pub(crate) enum Exit {
     Retries,
     /// A run failed: the conversation or a reply is too large for the model.
     TokenLimit,
-    /// A run failed: there is no report after the last turn.
+    /// A run failed: there is no report after the final turn.
     MaxTurns,
     /// A run failed: it has no time left.
     Deadline,
@@ -38,7 +33,7 @@ pub(crate) enum Exit {
 
 /// A command that could not do its work.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failed {
+pub(crate) enum CommandFailure {
     /// An input or output that cannot be used.
     #[error("{what}: {}", unfazed::host::file_error(source))]
     Io {
@@ -61,49 +56,35 @@ pub(crate) enum Failed {
     Cancelled,
 }
 
-impl Failed {
+impl CommandFailure {
     pub(crate) fn io(what: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { what: what.into(), source }
     }
 
-    pub(crate) fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> ExitStatus {
         match self {
-            Self::Io { .. } | Self::Usage(_) => Exit::Usage,
-            Self::Report(_) | Self::Stopped(_) => Exit::Problem,
-            Self::Cancelled => Exit::Cancelled,
+            Self::Io { .. } | Self::Usage(_) => ExitStatus::Usage,
+            Self::Report(_) | Self::Stopped(_) => ExitStatus::Problem,
+            Self::Cancelled => ExitStatus::Cancelled,
         }
     }
 }
 
-/// Prints an error and ends with `exit`. What has been printed already is not printed again.
-pub(crate) fn complain(error: &dyn Display, exit: Exit) -> ExitCode {
-    tell(error);
-    exit.into()
-}
-
-/// Prints an error, unless it was printed already.
-pub(crate) fn tell(error: &dyn Display) {
-    let text = error.to_string();
-    if !text.is_empty() {
-        super::out::say(&format!("{BAD}error{BAD:#}: {text}\n"));
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(exit: ExitStatus) -> Self {
         Self::from(match exit {
-            Exit::Clean => 0,
-            Exit::Problem => 1,
-            Exit::Usage => 2,
-            Exit::Nothing => 3,
-            Exit::Auth => 10,
-            Exit::Quota => 11,
-            Exit::Retries => 12,
-            Exit::TokenLimit => 13,
-            Exit::MaxTurns => 14,
-            Exit::Deadline => 15,
-            Exit::Budget => 16,
-            Exit::Cancelled => 130,
+            ExitStatus::Clean => 0,
+            ExitStatus::Problem => 1,
+            ExitStatus::Usage => 2,
+            ExitStatus::Nothing => 3,
+            ExitStatus::Auth => 10,
+            ExitStatus::Quota => 11,
+            ExitStatus::Retries => 12,
+            ExitStatus::TokenLimit => 13,
+            ExitStatus::MaxTurns => 14,
+            ExitStatus::Deadline => 15,
+            ExitStatus::Budget => 16,
+            ExitStatus::Cancelled => 130,
         })
     }
 }

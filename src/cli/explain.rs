@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use unfazed::analysis;
-use unfazed::engine::{Catalogue, ToolSpec};
-use unfazed::host::agent_file::{AgentFile, ToolEntry};
-use unfazed::host::builtin;
-use unfazed::policy::{CallFile, Explanation, Names, Policy};
+use unfazed::analysis::{CallFile, ComparedNames, PolicyExplanation};
+use unfazed::engine::ToolCatalogue;
+use unfazed::host::agent_file::AgentFile;
+use unfazed::policy::Policy;
 
-use super::exit::{Exit, Failed};
-use super::settings::Settings;
+use super::exit::{CommandFailure, ExitStatus};
+use super::settings::CliSettings;
 use super::{files, named, out, policies};
 
 const BOLD: Style = Style::new().bold();
@@ -39,7 +39,7 @@ const USAGE: &str = "unfazed explain [OPTIONS] <NAME> [POLICY]...
   unfazed explain --bounds agent.yaml
   unfazed explain --output policy.yaml --format json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct Args {
+pub(crate) struct ExplainArgs {
     /// The tool, or with --model the model; left out with --output, --turn, --history, --context,
     /// --bounds.
     #[arg(value_name = "NAME")]
@@ -84,15 +84,15 @@ pub(crate) struct Args {
     profile: Option<String>,
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: ExplainFormat,
     // Its heading holds for all that follows.
     #[command(flatten)]
-    failure: failure::Asked,
+    failure: failure::FailureQuery,
 }
 
 /// How an explanation is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ExplainFormat {
     /// For people.
     #[default]
     Human,
@@ -102,7 +102,7 @@ enum Format {
     Yaml,
 }
 
-pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &ExplainArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
     let mut paths = args.policy.clone();
     let mut name = args.name.clone();
     if args.output || args.turn || args.history || args.context || args.bounds {
@@ -112,19 +112,21 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
             "`{file}` is a file, not a name; name the tool first: `unfazed explain TOOL {file}`, \
              or use --model, --output, --turn, --history, --context, --bounds"
         );
-        return Err(Failed::Usage(message));
+        return Err(CommandFailure::Usage(message));
     }
     if name.as_deref() == Some("") {
-        return Err(Failed::Usage("NAME is empty; no tool and no model has such a name".into()));
+        return Err(CommandFailure::Usage("NAME is empty; no tool and no model has such a name".into()));
     }
     if paths.is_empty() {
         paths.clone_from(&settings.policy);
     }
-    if args.format == Format::Yaml && (args.bounds || args.failure.is_asked()) {
-        return Err(Failed::Usage("only values are printed as a policy; use --format human or json".into()));
+    if args.format == ExplainFormat::Yaml && (args.bounds || args.failure.is_asked()) {
+        return Err(CommandFailure::Usage(
+            "only values are printed as a policy; use --format human or json".into(),
+        ));
     }
     let loader = named::chosen(args.profile.as_deref(), settings);
-    let (policy, agent) = policies::load_for(&paths, &loader, args.format == Format::Json)?;
+    let (policy, agent) = policies::load_for(&paths, &loader, args.format == ExplainFormat::Json)?;
     if args.bounds {
         return bounds(args, &policy, agent.as_ref());
     }
@@ -132,13 +134,13 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let explanation = policy.with_budgets(explanation);
     if let Some(answer) = args.failure.answer(&policy, &explanation)? {
         return match args.format {
-            Format::Json => out::raw(&format!("{:#}\n", answer.to_json())),
-            Format::Human | Format::Yaml => out::styled(&coloured(&answer.human())),
+            ExplainFormat::Json => out::raw(&format!("{:#}\n", answer.to_json())),
+            ExplainFormat::Human | ExplainFormat::Yaml => out::styled(&coloured(&answer.human())),
         }
-        .map(|()| Exit::Clean);
+        .map(|()| ExitStatus::Clean);
     }
     if let Some(key) = &args.key {
-        let part = explanation.only(key).map_err(|error| Failed::Usage(error.to_string()))?;
+        let part = explanation.only(key).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         return print(args, &part, None);
     }
     // What a run may cost is a matter of the tool, not of one call.
@@ -158,20 +160,20 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 
 /// Explains what was asked for.
 fn explain(
-    args: &Args,
+    args: &ExplainArgs,
     policy: &Policy,
     agent: Option<&AgentFile>,
     name: Option<&str>,
-) -> Result<Explanation, Failed> {
+) -> Result<PolicyExplanation, CommandFailure> {
     Ok(match name {
-        None if args.output => policy
-            .explain_output()
-            .ok_or_else(|| Failed::Stopped("the policy asks for no report: it has no `output:`".into()))?,
+        None if args.output => policy.explain_output().ok_or_else(|| {
+            CommandFailure::Stopped("the policy asks for no report: it has no `output:`".into())
+        })?,
         None if args.turn => analysis::explain_turn(policy),
         None if args.history => analysis::explain_history(policy),
         None if args.context => analysis::explain_context(policy),
         None => {
-            return Err(Failed::Usage(
+            return Err(CommandFailure::Usage(
                 "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn, --history, --context, --bounds"
                     .into(),
             ));
@@ -187,7 +189,9 @@ fn explain(
                 Some(path) => {
                     let call = CallFile::read(&path.display().to_string(), &files::read(path)?);
                     let call = call
-                        .map_err(|report| policies::reported_as(&[report], args.format == Format::Json))?
+                        .map_err(|report| {
+                            policies::reported_as(&[report], args.format == ExplainFormat::Json)
+                        })?
                         .value;
                     analysis::explain_call(
                         policy,
@@ -203,45 +207,34 @@ fn explain(
 }
 
 /// The tools whose arguments an agent file describes.
-fn catalogue(agent: Option<&AgentFile>) -> Catalogue {
-    let described = |(name, entry): (&String, &ToolEntry)| match entry {
-        ToolEntry::Process { description, parameters, effect, .. } => Some(ToolSpec {
-            name: name.clone(),
-            description: description.clone(),
-            parameters: parameters.value.0.clone(),
-            effect: *effect,
-        }),
-        ToolEntry::Builtin { name: which } => {
-            let which = which.as_ref().map_or(name, |which| &which.value);
-            builtin(which).map(|tool| ToolSpec { name: name.clone(), ..tool.spec().clone() })
-        }
-    };
-    let tools = agent.into_iter().flat_map(|agent| &agent.tools).filter_map(described);
-    Catalogue::new(tools).unwrap_or_default()
+fn catalogue(agent: Option<&AgentFile>) -> ToolCatalogue {
+    let tools = agent.into_iter().flat_map(|agent| &agent.tools);
+    let tools = tools.filter_map(|(name, entry)| entry.spec(name));
+    ToolCatalogue::new(tools).unwrap_or_default()
 }
 
 /// Prints an explanation, and what can be said of a whole run: a line, and for machines.
 fn print(
-    args: &Args,
-    explanation: &Explanation,
+    args: &ExplainArgs,
+    explanation: &PolicyExplanation,
     bounds: Option<(String, serde_json::Value)>,
-) -> Result<Exit, Failed> {
+) -> Result<ExitStatus, CommandFailure> {
     let (line, bounds) = bounds.unzip();
     match args.format {
-        Format::Human if args.all || args.key.is_some() => {
+        ExplainFormat::Human if args.all || args.key.is_some() => {
             out::styled(&coloured(&format!("{}{}", explanation.human(), line.unwrap_or_default())))?;
         }
-        Format::Human => out::styled(&coloured(&explanation.brief()))?,
-        Format::Json => {
+        ExplainFormat::Human => out::styled(&coloured(&explanation.brief()))?,
+        ExplainFormat::Json => {
             let mut json = explanation.to_json();
             if let (Some(bounds), Some(object)) = (bounds, json.as_object_mut()) {
                 object.insert("bounds".into(), bounds);
             }
             out::raw(&format!("{json:#}\n"))?;
         }
-        Format::Yaml => out::raw(&explanation.to_yaml())?,
+        ExplainFormat::Yaml => out::raw(&explanation.to_yaml())?,
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// With the values that won and those that lost told apart.
@@ -265,18 +258,22 @@ fn coloured(text: &str) -> String {
     lines.concat()
 }
 
-fn bounds(args: &Args, policy: &Policy, agent: Option<&AgentFile>) -> Result<Exit, Failed> {
+fn bounds(
+    args: &ExplainArgs,
+    policy: &Policy,
+    agent: Option<&AgentFile>,
+) -> Result<ExitStatus, CommandFailure> {
     let bounds = policy.bounds(&names(agent), args.inner);
     match args.format {
-        Format::Json => out::raw(&format!("{:#}\n", bounds.to_json()))?,
-        Format::Human | Format::Yaml => out::styled(&coloured(&bounds.human()))?,
+        ExplainFormat::Json => out::raw(&format!("{:#}\n", bounds.to_json()))?,
+        ExplainFormat::Human | ExplainFormat::Yaml => out::styled(&coloured(&bounds.human()))?,
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// The tools and models of an agent.
-fn names(agent: Option<&AgentFile>) -> Names {
-    agent.map_or_else(Names::default, |agent| Names {
+fn names(agent: Option<&AgentFile>) -> ComparedNames {
+    agent.map_or_else(ComparedNames::default, |agent| ComparedNames {
         tools: agent.tools.keys().cloned().collect(),
         models: agent.models.keys().cloned().collect(),
     })

@@ -1,44 +1,32 @@
 //! Reading what the user names on the command line.
 
-use std::fs::FileType;
-use std::io::{Error, ErrorKind, Read};
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::exit::Failed;
+use super::exit::CommandFailure;
 
 /// The largest file that is read at all; loaders have their own, smaller limits and name them.
 const MOST: u64 = 64 << 20;
 
 /// Reads a file whole.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failed> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CommandFailure> {
     bytes(path).map_err(|error| {
         let near = unfazed::host::similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound);
         match near {
-            Some(near) => Failed::Usage(format!(
+            Some(near) => CommandFailure::Usage(format!(
                 "cannot read {}: {}; did you mean {}?",
                 path.display(),
                 unfazed::host::file_error(&error),
                 near.display()
             )),
-            None => Failed::io(format!("cannot read {}", path.display()), error),
+            None => CommandFailure::io(format!("cannot read {}", path.display()), error),
         }
     })
 }
 
 /// Reads a file whole. Whatever is no file may never end, or never begin; it is not even opened.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    bytes_up_to(path, MOST)
-}
-
-/// The same, of no more than so many bytes.
-pub(crate) fn bytes_up_to(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
-    let kind = std::fs::metadata(path)?.file_type();
-    if !kind.is_file() {
-        return Err(Error::other(format!("it is {}; only regular files are read", describe(kind))));
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    unfazed::host::read_file(path, MOST)
 }
 
 /// Whether a name that may be something else is meant to be that of a file.
@@ -50,7 +38,7 @@ pub(crate) fn is_meant(name: &str) -> bool {
 
 /// The files named by `paths`: a folder stands for all `.yaml` and `.yml` files below it, in order of name. With
 /// what could not be looked into.
-pub(crate) fn expand(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Failed>) {
+pub(crate) fn expand(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<CommandFailure>) {
     let (mut files, mut failed) = (Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
@@ -67,12 +55,13 @@ pub(crate) fn one(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
-fn walk(dir: &Path, files: &mut Vec<PathBuf>, failed: &mut Vec<Failed>) {
+fn walk(dir: &Path, files: &mut Vec<PathBuf>, failed: &mut Vec<CommandFailure>) {
     let entries = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = match entries {
         Ok(entries) => entries,
         Err(error) => {
-            return failed.push(Failed::io(format!("cannot read the folder {}", dir.display()), error));
+            return failed
+                .push(CommandFailure::io(format!("cannot read the folder {}", dir.display()), error));
         }
     };
     let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
@@ -89,21 +78,4 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>, failed: &mut Vec<Failed>) {
             files.push(path);
         }
     }
-}
-
-fn describe(kind: FileType) -> &'static str {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        if kind.is_fifo() {
-            return "a named pipe";
-        }
-        if kind.is_char_device() || kind.is_block_device() {
-            return "a device";
-        }
-        if kind.is_socket() {
-            return "a socket";
-        }
-    }
-    if kind.is_dir() { "a folder" } else { "no regular file" }
 }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// How it is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum OutputFormat {
     /// For people.
     #[default]
     Human,

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use super::exit::{Exit, Failed};
+use super::exit::{CommandFailure, ExitStatus};
 
 /// A set of files that one command makes.
-pub(super) trait Generated: ValueEnum + 'static {
+pub(super) trait GeneratedFiles: ValueEnum + 'static {
     /// The command that makes them.
     const COMMAND: &str;
 
@@ -15,12 +15,12 @@ pub(super) trait Generated: ValueEnum + 'static {
     fn file(&self) -> &'static str;
 
     /// What stands in it.
-    fn text(&self) -> Result<String, Failed>;
+    fn text(&self) -> Result<String, CommandFailure>;
 }
 
 /// Which of the files, and what is done with them.
 #[derive(clap::Args)]
-pub(super) struct Which<G: Generated + Clone + Send + Sync> {
+pub(super) struct FileSelection<G: GeneratedFiles + Clone + Send + Sync> {
     /// Which one to print.
     #[arg(value_enum, required_unless_present_any = ["write", "check"])]
     name: Option<G>,
@@ -32,34 +32,34 @@ pub(super) struct Which<G: Generated + Clone + Send + Sync> {
     check: Option<PathBuf>,
 }
 
-impl<G: Generated + Clone + Send + Sync> Which<G> {
-    pub(super) fn run(&self) -> Result<Exit, Failed> {
+impl<G: GeneratedFiles + Clone + Send + Sync> FileSelection<G> {
+    pub(super) fn run(&self) -> Result<ExitStatus, CommandFailure> {
         if let Some(dir) = &self.write {
             write::<G>(dir)
         } else if let Some(dir) = &self.check {
             check::<G>(dir)
         } else if let Some(name) = &self.name {
             super::out::raw(&name.text()?)?;
-            Ok(Exit::Clean)
+            Ok(ExitStatus::Clean)
         } else {
-            Ok(Exit::Clean)
+            Ok(ExitStatus::Clean)
         }
     }
 }
 
-fn write<G: Generated>(dir: &Path) -> Result<Exit, Failed> {
+fn write<G: GeneratedFiles>(dir: &Path) -> Result<ExitStatus, CommandFailure> {
     std::fs::create_dir_all(dir)
-        .map_err(|error| Failed::io(format!("cannot make {}", dir.display()), error))?;
+        .map_err(|error| CommandFailure::io(format!("cannot make {}", dir.display()), error))?;
     for file in G::value_variants() {
         let path = dir.join(file.file());
         let what = format!("cannot write {}", path.display());
-        std::fs::write(&path, file.text()?).map_err(|error| Failed::io(what, error))?;
+        std::fs::write(&path, file.text()?).map_err(|error| CommandFailure::io(what, error))?;
         super::out::styled(&format!("wrote {}\n", path.display()))?;
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
-fn check<G: Generated>(dir: &Path) -> Result<Exit, Failed> {
+fn check<G: GeneratedFiles>(dir: &Path) -> Result<ExitStatus, CommandFailure> {
     let mut stale = Vec::new();
     for file in G::value_variants() {
         let path = dir.join(file.file());
@@ -68,8 +68,8 @@ fn check<G: Generated>(dir: &Path) -> Result<Exit, Failed> {
         }
     }
     if stale.is_empty() {
-        return Ok(Exit::Clean);
+        return Ok(ExitStatus::Clean);
     }
     let write = format!("{} --write {}", G::COMMAND, dir.display());
-    Err(Failed::Report(format!("stale: {}; write them anew with `{write}`", stale.join(", "))))
+    Err(CommandFailure::Report(format!("stale: {}; write them anew with `{write}`", stale.join(", "))))
 }

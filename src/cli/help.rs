@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Command, CommandFactory};
 
-use super::Cli;
+use super::CommandLine;
 use super::out;
 use super::text::wrap;
 
@@ -20,7 +20,7 @@ const WIDEST: usize = 100;
 
 /// The command line, with a help that groups the commands.
 pub(super) fn command() -> Command {
-    let command = Cli::command();
+    let command = CommandLine::command();
     let groups = groups(&command, out::width().map_or(WIDEST, |width| width.min(WIDEST)));
     let header = *command.get_styles().get_header();
     command.help_template(format!(
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn every_command_stands_in_one_group_and_init_is_the_first() {
-        let command = Cli::command();
+        let command = CommandLine::command();
         let real: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
         let named: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         assert_eq!(named.iter().copied().collect::<BTreeSet<_>>(), real);
@@ -67,7 +67,7 @@ mod tests {
     fn the_help_names_every_command_with_what_it_does() {
         let help = command().render_help().to_string();
         assert!(help.contains("Write policies:\n  init         Writes a commented policy"), "{help}");
-        for command in Cli::command().get_subcommands() {
+        for command in CommandLine::command().get_subcommands() {
             let about = command.get_about().unwrap().to_string();
             let begins: String = about.chars().take(30).collect();
             assert!(help.contains(&begins), "{begins}");
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_list_of_commands_fits_a_narrow_terminal() {
-        let text = anstream::adapter::strip_str(&groups(&Cli::command(), 50)).to_string();
+        let text = anstream::adapter::strip_str(&groups(&CommandLine::command(), 50)).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 50), "{text}");
         assert!(text.contains("\n               "), "{text}");
     }

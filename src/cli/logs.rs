@@ -4,11 +4,11 @@ use anstream::{AutoStream, ColorChoice};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::exit::Failed;
-use super::settings::Settings;
+use super::exit::CommandFailure;
+use super::settings::CliSettings;
 
 /// Starts logging as the settings say; without a filter nothing is logged.
-pub(crate) fn start(settings: &Settings) -> Result<(), Failed> {
+pub(crate) fn start(settings: &CliSettings) -> Result<(), CommandFailure> {
     if settings.log.is_empty() {
         return Ok(());
     }
@@ -16,7 +16,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Failed> {
         let filter = &settings.log;
         let write =
             "write a level (error, warn, info, debug, trace, off), or more of them: `warn,unfazed=debug`";
-        Failed::Usage(format!("the log filter `{filter}` is none: {why}; {write}"))
+        CommandFailure::Usage(format!("the log filter `{filter}` is none: {why}; {write}"))
     };
     // What asks for spans is left to the parser.
     if !settings.log.contains('[')

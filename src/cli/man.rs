@@ -4,30 +4,31 @@ use std::path::{Path, PathBuf};
 
 use clap_mangen::Man;
 
-use super::exit::{Exit, Failed};
+use super::exit::{CommandFailure, ExitStatus};
 
 /// Writes the manual pages into a folder, one of the program and one of each command
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed man ~/.local/share/man/man1
   unfazed man . && man ./unfazed-check.1")]
-pub(crate) struct Args {
+pub(crate) struct ManArgs {
     /// The folder. It is made if it is not there; pages that are there are written anew.
     dir: PathBuf,
 }
 
-pub(crate) fn run(args: &Args, command: clap::Command) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &ManArgs, command: clap::Command) -> Result<ExitStatus, CommandFailure> {
     let dir = args.dir.display();
-    std::fs::create_dir_all(&args.dir).map_err(|error| Failed::io(format!("cannot make {dir}"), error))?;
+    std::fs::create_dir_all(&args.dir)
+        .map_err(|error| CommandFailure::io(format!("cannot make {dir}"), error))?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut written = Vec::new();
     write(&command, &args.dir, &mut written)
-        .map_err(|error| Failed::io(format!("cannot write the pages into {dir}"), error))?;
+        .map_err(|error| CommandFailure::io(format!("cannot write the pages into {dir}"), error))?;
     for path in &written {
         super::out::styled(&format!("wrote {}\n", path.display()))?;
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// The page of a command, and those of the commands below it.

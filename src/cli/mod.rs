@@ -31,44 +31,45 @@ mod status;
 mod table;
 mod test;
 mod text;
+mod timeline;
 mod tools;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use exit::Exit;
+use exit::ExitStatus;
 
 /// Keeps LLM agents going when tool calls and model turns go wrong: check YAML policies, see what they decide, run
 /// agents under them.
 #[derive(Parser)]
 #[command(name = "unfazed", version, max_term_width = 100, after_help = AFTER_HELP)]
-struct Cli {
+struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
     #[command(flatten)]
-    settings: settings::Flags,
+    settings: settings::GlobalFlags,
 }
 
 /// In the order of the help.
 #[derive(Subcommand)]
-enum Command {
-    Init(init::Args),
-    Check(check::Args),
-    Test(test::Args),
-    Explain(explain::Args),
-    Rule(rule::Args),
-    Run(run::Args),
-    Sessions(sessions::Args),
-    Context(context::Args),
-    Tools(tools::Args),
-    Diff(diff::Args),
-    Simulate(simulate::Args),
-    Replay(replay::Args),
-    Schema(schema::Args),
-    Reference(reference::Args),
-    Completions(completions::Args),
-    Man(man::Args),
+enum CliCommand {
+    Init(init::InitArgs),
+    Check(check::CheckArgs),
+    Test(test::TestArgs),
+    Explain(explain::ExplainArgs),
+    Rule(rule::RuleArgs),
+    Run(run::RunArgs),
+    Sessions(sessions::SessionsArgs),
+    Context(context::ContextArgs),
+    Tools(tools::ToolsArgs),
+    Diff(diff::DiffArgs),
+    Simulate(simulate::SimulateArgs),
+    Replay(replay::ReplayArgs),
+    Schema(schema::SchemaArgs),
+    Reference(reference::ReferenceArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 const AFTER_HELP: &str = "Examples:
@@ -92,51 +93,51 @@ Exit codes:
 
 /// Runs the command that was asked for.
 pub(crate) fn main() -> ExitCode {
-    let asked = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let asked = help::command().try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
     let cli = match asked {
         Ok(cli) => cli,
         Err(asked) if !asked.use_stderr() => {
             let printed = out::styled(&asked.render().ansi().to_string());
             return printed
-                .map_or_else(|error| exit::complain(&error, error.exit()), |()| Exit::Clean.into());
+                .map_or_else(|error| out::complain(&error, error.exit()), |()| ExitStatus::Clean.into());
         }
         Err(error) => {
             out::say(&error.render().ansi().to_string());
-            return Exit::Usage.into();
+            return ExitStatus::Usage.into();
         }
     };
     let settings = match cli.settings.resolve() {
         Ok(settings) => settings,
-        Err(error) => return exit::complain(&error, Exit::Usage),
+        Err(error) => return out::complain(&error, ExitStatus::Usage),
     };
     settings.color.apply();
     let result = match cli.command {
-        Command::Check(args) => check::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Context(args) => context::run(&args, &settings),
-        Command::Diff(args) => diff::run(&args, &settings),
-        Command::Explain(args) => explain::run(&args, &settings),
-        Command::Init(args) => init::run(&args),
-        Command::Man(args) => man::run(&args, Cli::command()),
-        Command::Reference(args) => reference::run(&args),
-        Command::Replay(args) => replay::run(&args, &settings),
-        Command::Rule(args) => rule::run(&args),
-        Command::Run(args) => run::run(&args, &settings),
-        Command::Schema(args) => schema::run(&args),
-        Command::Sessions(args) => sessions::run(&args, &settings),
-        Command::Simulate(args) => simulate::run(&args, &settings),
-        Command::Test(args) => test::run(&args),
-        Command::Tools(args) => tools::run(&args, &settings),
+        CliCommand::Check(args) => check::run(&args),
+        CliCommand::Completions(args) => completions::run(&args, CommandLine::command()),
+        CliCommand::Context(args) => context::run(&args, &settings),
+        CliCommand::Diff(args) => diff::run(&args, &settings),
+        CliCommand::Explain(args) => explain::run(&args, &settings),
+        CliCommand::Init(args) => init::run(&args),
+        CliCommand::Man(args) => man::run(&args, CommandLine::command()),
+        CliCommand::Reference(args) => reference::run(&args),
+        CliCommand::Replay(args) => replay::run(&args, &settings),
+        CliCommand::Rule(args) => rule::run(&args),
+        CliCommand::Run(args) => run::run(&args, &settings),
+        CliCommand::Schema(args) => schema::run(&args),
+        CliCommand::Sessions(args) => sessions::run(&args, &settings),
+        CliCommand::Simulate(args) => simulate::run(&args, &settings),
+        CliCommand::Test(args) => test::run(&args),
+        CliCommand::Tools(args) => tools::run(&args, &settings),
     };
     match result {
         Ok(exit) => exit.into(),
-        Err(exit::Failed::Cancelled) => {
+        Err(exit::CommandFailure::Cancelled) => {
             out::say("Cancelled\n");
-            Exit::Cancelled.into()
+            ExitStatus::Cancelled.into()
         }
         Err(error) => {
             let exit = error.exit();
-            exit::complain(&error, exit)
+            out::complain(&error, exit)
         }
     }
 }

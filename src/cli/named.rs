@@ -1,23 +1,15 @@
-//! An agent file with the policies and scripts it names, every mistake in all of them at its place.
+//! What a file that somebody names is, and which profile of its policy is chosen.
 
 use std::collections::{HashMap, HashSet};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use indexmap::IndexMap;
-use unfazed::context::ModelCatalogue;
 use unfazed::host::PolicyFiles;
-use unfazed::host::agent_file::{AgentFile, ModelEntry};
-use unfazed::host::scripted::Script;
-use unfazed::policy::decode::{Document, Spanned};
-use unfazed::policy::yaml::{self, Data, Node};
-use unfazed::policy::{
-    Code, Diagnostic, Findings, Loader, Policy, Price, Report, SourceId, Sources, Span, did_you_mean,
-};
+use unfazed::policy::Loader;
+use unfazed::text::yaml::{YamlData, YamlNode};
+use unfazed::text::{Problems, Report, SourceId, Sources, Span, did_you_mean, yaml};
 
-use super::exit::Failed;
-use super::files;
-use super::settings::Settings;
+use super::exit::CommandFailure;
+use super::settings::CliSettings;
 
 /// The setting that chooses a profile where no flag does.
 const SETTING: &str = "UNFAZED_PROFILE, or `profile` in the settings file,";
@@ -27,7 +19,7 @@ const POLICY: &str = "a policy";
 
 /// What a file is, by its top-level keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// A policy, or nothing known.
     Policy,
     /// An agent file.
@@ -44,30 +36,6 @@ pub(crate) enum Kind {
     Scenario,
 }
 
-/// An agent file and what it names, without mistakes.
-pub(crate) struct Named {
-    pub(crate) file: Document<AgentFile>,
-    pub(crate) policy: Policy,
-    /// The scripts by the names of their models.
-    pub(crate) scripts: IndexMap<String, Script>,
-    /// The user's file of models.
-    pub(crate) models: Option<ModelCatalogue>,
-}
-
-impl Named {
-    /// The files that the agent file at `path` names.
-    pub(crate) fn paths(&self, path: &Path) -> Vec<PathBuf> {
-        let file = &self.file.value;
-        let scripts = file.models.values().filter_map(|entry| match entry {
-            ModelEntry::Scripted { script, .. } => Some(script),
-            ModelEntry::OpenAi { .. } | ModelEntry::Anthropic { .. } => None,
-        });
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let named = file.policy.0.iter().chain(scripts).chain(&file.model_windows);
-        named.map(|named| folder.join(&named.value)).collect()
-    }
-}
-
 /// Whether the file is a policy without mistakes.
 pub(crate) fn is_policy(path: &Path, bytes: &[u8]) -> bool {
     other_kind(path, bytes) == Some(POLICY)
@@ -76,78 +44,78 @@ pub(crate) fn is_policy(path: &Path, bytes: &[u8]) -> bool {
 /// What the file certainly is, in words, if it is no agent file.
 pub(crate) fn other_kind(path: &Path, bytes: &[u8]) -> Option<&'static str> {
     match kind(bytes) {
-        Kind::Agent => None,
-        Kind::Policy => {
+        FileKind::Agent => None,
+        FileKind::Policy => {
             let source = (path.display().to_string(), bytes.to_vec());
             let loaded = PolicyFiles::new().load_named(&Loader::new(), vec![source]);
             loaded.is_ok().then_some(POLICY)
         }
-        Kind::Script => Some("a script of a model"),
-        Kind::Test => Some("a file of cases"),
-        Kind::Call => Some("a call of a tool"),
-        Kind::Models => Some("a file of models"),
-        Kind::Scenario => Some("a scenario"),
+        FileKind::Script => Some("a script of a model"),
+        FileKind::Test => Some("a file of cases"),
+        FileKind::Call => Some("a call of a tool"),
+        FileKind::Models => Some("a file of models"),
+        FileKind::Scenario => Some("a scenario"),
     }
 }
 
 /// Says so if the file is something else than the agent file that a command takes.
-pub(crate) fn is_agent(path: &Path, bytes: &[u8], command: &str) -> Result<(), Failed> {
+pub(crate) fn is_agent(path: &Path, bytes: &[u8], command: &str) -> Result<(), CommandFailure> {
     let Some(what) = other_kind(path, bytes) else { return Ok(()) };
     let file = path.display();
     let wants = match what {
         POLICY => "an agent file, which names it under `policy`",
         _ => "an agent file",
     };
-    Err(Failed::Usage(format!("{file} is {what}; `unfazed {command}` takes {wants}")))
+    Err(CommandFailure::Usage(format!("{file} is {what}; `unfazed {command}` takes {wants}")))
 }
 
 /// What the file is. A test file has cases; a script has replies; a scenario has agents; a call has arguments or a planner; a
 /// catalogue has a list of models; an agent has a task, a policy, models with an `api` or tools with a `kind`.
-pub(crate) fn kind(bytes: &[u8]) -> Kind {
+pub(crate) fn kind(bytes: &[u8]) -> FileKind {
     if !may_tell(bytes) {
-        return Kind::Policy;
+        return FileKind::Policy;
     }
-    let load = |bytes: &[u8]| yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes).1;
-    let Some(root) = beginning(bytes).and_then(load).or_else(|| load(bytes)) else { return Kind::Policy };
+    let load = |bytes: &[u8]| yaml::load(&mut Sources::new(), &mut Problems::default(), "", bytes).1;
+    let Some(root) = beginning(bytes).and_then(load).or_else(|| load(bytes)) else { return FileKind::Policy };
     let any = |key: &str, field: &str| match root.get(key).map(|node| &node.data) {
-        Some(Data::Map(entries)) => entries.iter().any(|(_, entry)| entry.get(field).is_some()),
-        Some(Data::List(entries)) => entries.iter().any(|entry| entry.get(field).is_some()),
+        Some(YamlData::Map(entries)) => entries.iter().any(|(_, entry)| entry.get(field).is_some()),
+        Some(YamlData::List(entries)) => entries.iter().any(|entry| entry.get(field).is_some()),
         _ => false,
     };
-    let names = |node: &Node| matches!(&node.data, Data::List(rows) if rows.iter().any(|row| row.get("names").is_some()));
-    let has = |key: &str| Node::get(&root, key).is_some();
+    let names = |node: &YamlNode| matches!(&node.data, YamlData::List(rows) if rows.iter().any(|row| row.get("names").is_some()));
+    let has = |key: &str| YamlNode::get(&root, key).is_some();
     if has("cases") {
-        Kind::Test
+        FileKind::Test
     } else if has("replies") {
-        Kind::Script
+        FileKind::Script
     } else if any("models", "api") || any("tools", "kind") || has("task") || has("system") {
-        Kind::Agent
+        FileKind::Agent
     } else if has("agents") {
-        Kind::Scenario
+        FileKind::Scenario
     } else if has("policy") {
-        Kind::Agent
+        FileKind::Agent
     } else if has("arguments") || has("planner") {
-        Kind::Call
-    } else if Node::get(&root, "models").is_some_and(names) {
-        Kind::Models
+        FileKind::Call
+    } else if YamlNode::get(&root, "models").is_some_and(names) {
+        FileKind::Models
     } else {
-        misspelt(&root).unwrap_or(Kind::Policy)
+        misspelt(&root).unwrap_or(FileKind::Policy)
     }
 }
 
 /// What a file is if the key that tells it is misspelt, and no key is a policy's alone.
-fn misspelt(root: &Node) -> Option<Kind> {
-    const TELLING: [(&str, Kind); 5] = [
-        ("cases", Kind::Test),
-        ("replies", Kind::Script),
-        ("agents", Kind::Scenario),
-        ("arguments", Kind::Call),
-        ("planner", Kind::Call),
+fn misspelt(root: &YamlNode) -> Option<FileKind> {
+    const TELLING: [(&str, FileKind); 5] = [
+        ("cases", FileKind::Test),
+        ("replies", FileKind::Script),
+        ("agents", FileKind::Scenario),
+        ("arguments", FileKind::Call),
+        ("planner", FileKind::Call),
     ];
     const POLICY: [&str; 10] = [
         "extends", "profiles", "limits", "retry", "turn", "output", "history", "context", "session", "errors",
     ];
-    let Data::Map(entries) = &root.data else { return None };
+    let YamlData::Map(entries) = &root.data else { return None };
     let mut kind = None;
     for (key, _) in entries.iter().take(TELLING.len().saturating_add(POLICY.len())) {
         if POLICY.contains(&&*key.name) {
@@ -194,149 +162,11 @@ pub(crate) fn loader(profile: Option<&str>) -> Loader {
 }
 
 /// Loads policies with the profile that the command line chooses, or else the settings.
-pub(crate) fn chosen(flag: Option<&str>, settings: &Settings) -> Loader {
+pub(crate) fn chosen(flag: Option<&str>, settings: &CliSettings) -> Loader {
     match (flag, settings.profile.as_deref()) {
         (Some(name), _) => loader(Some(name)).profile_from("`--profile`"),
         (None, Some(name)) => loader(Some(name)).profile_from(SETTING),
         (None, None) => loader(None),
-    }
-}
-
-/// Reads an agent file and everything it names. Warnings come along with what was read.
-pub(crate) fn read(path: &Path, bytes: &[u8], loader: &Loader) -> (Option<Named>, Vec<Report>) {
-    let (file, report) = AgentFile::read_rest(&path.display().to_string(), bytes);
-    let mut reports: Vec<Report> = report.into_iter().collect();
-    let Some(file) = file else { return (None, reports) };
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let mut missing = Vec::new();
-    let policy = policy(&file.value, folder, loader, &mut missing, &mut reports);
-    let mut scripts = IndexMap::new();
-    for (name, entry) in &file.value.models {
-        if let ModelEntry::Scripted { script, .. } = entry
-            && let Some((path, bytes)) = follow(folder, script, "script", &mut missing)
-        {
-            match Script::from_yaml(&path, &bytes) {
-                Ok(script) => drop(scripts.insert(name.clone(), script)),
-                Err(report) => reports.push(report),
-            }
-        }
-    }
-    let models =
-        file.value.model_windows.as_ref().and_then(|named| models(folder, named, &mut missing, &mut reports));
-    if let Some(output) = policy.as_ref().and_then(Policy::output) {
-        let name = &output.tool.value;
-        if file.value.tools.contains_key(name) {
-            let message = format!("`{name}` is also the tool the policy takes the final report by");
-            let place = policy.as_ref().map(|policy| policy.place(output.tool.origin));
-            let problem =
-                Diagnostic::error(Code::CONTRADICTION, AgentFile::key(&file, &["tools", name]), message);
-            let other = place.map(|place| format!("give one of them another name; the report's: {place}"));
-            missing.push(problem.help_if(other));
-        }
-    }
-    if let Some(policy) = &policy {
-        unpriced(&file, policy, models.as_ref(), &mut missing);
-    }
-    if !missing.is_empty() {
-        reports.insert(0, file.report(missing));
-    }
-    let usable = !reports.iter().any(Report::has_errors);
-    (policy.filter(|_| usable).map(|policy| Named { file, policy, scripts, models }), reports)
-}
-
-/// What the tokens of a model of the agent cost, as its file says, or the file of models that it names.
-pub(crate) fn price(entry: &ModelEntry, name: &str, models: Option<&ModelCatalogue>) -> Option<Price> {
-    let facts = entry.facts(name);
-    facts.price.or_else(|| models?.price(&facts.model))
-}
-
-/// Reports the models whose price nobody says, if the policy bounds what a run may cost.
-fn unpriced(
-    file: &Document<AgentFile>,
-    policy: &Policy,
-    models: Option<&ModelCatalogue>,
-    missing: &mut Vec<Diagnostic>,
-) {
-    for (name, entry) in &file.value.models {
-        let Err(error) = policy.prices([(name.as_str(), price(entry, name, models))]) else { continue };
-        let message = format!(
-            "the price of the model `{name}` is unknown, and `limits.run.cost` bounds what a run may spend"
-        );
-        let problem = Diagnostic::error(Code::NO_PRICE, AgentFile::key(file, &["models", name]), message);
-        missing.push(problem.help(format!(
-            "write `price: {{input: 2.50, output: 10}}` here, in US dollars per million tokens; the budget is at {}",
-            error.place
-        )));
-    }
-}
-
-fn policy(
-    file: &AgentFile,
-    folder: &Path,
-    loader: &Loader,
-    missing: &mut Vec<Diagnostic>,
-    reports: &mut Vec<Report>,
-) -> Option<Policy> {
-    let sources: Vec<_> =
-        file.policy.0.iter().filter_map(|path| follow(folder, path, "policy", missing)).collect();
-    // The layers that are there may hold only together with those that are not.
-    let complete = sources.len() == file.policy.0.len();
-    let loader = if complete { loader.clone() } else { loader.clone().incomplete() };
-    match PolicyFiles::new().load_named(&loader, sources) {
-        Ok(policy) => {
-            reports.extend(policy.warnings().cloned());
-            Some(policy)
-        }
-        Err(report) => {
-            reports.extend(Some(report).filter(|report| !report.is_empty()));
-            None
-        }
-    }
-}
-
-/// The file of models that is named there, or a problem at that place.
-fn models(
-    folder: &Path,
-    named: &Spanned<String>,
-    missing: &mut Vec<Diagnostic>,
-    reports: &mut Vec<Report>,
-) -> Option<ModelCatalogue> {
-    let (path, bytes) = follow(folder, named, "file of models", missing)?;
-    if Path::new(&path).extension().is_some_and(|end| end == "yaml" || end == "yml") {
-        return ModelCatalogue::read(&path, &bytes).map_err(|report| reports.push(report)).ok();
-    }
-    match ModelCatalogue::litellm(&bytes) {
-        Ok(models) => Some(models),
-        Err(error) => {
-            let message = format!("cannot use {path}: {error}");
-            missing.push(Diagnostic::error(Code::BAD_VALUE, named.span, message));
-            None
-        }
-    }
-}
-
-/// The file that is named there, or a problem at that place.
-fn follow(
-    folder: &Path,
-    named: &Spanned<String>,
-    what: &str,
-    missing: &mut Vec<Diagnostic>,
-) -> Option<(String, Vec<u8>)> {
-    let path = folder.join(&named.value);
-    match files::bytes(&path) {
-        Ok(bytes) => Some((path.display().to_string(), bytes)),
-        Err(error) => {
-            let why = unfazed::host::file_error(&error);
-            let message = format!("cannot read the {what} {}: {why}", path.display());
-            let problem = Diagnostic::error(Code::UNKNOWN_NAME, named.span, message);
-            let near = unfazed::host::similar_file(&path).filter(|_| error.kind() == ErrorKind::NotFound);
-            let near = near.and_then(|near| Some(near.strip_prefix(folder).ok()?.display().to_string()));
-            missing.push(match near {
-                Some(near) => problem.label(format!("did you mean `{near}`?")),
-                None => problem.help("paths start at the folder of this file"),
-            });
-            None
-        }
     }
 }
 
@@ -346,11 +176,11 @@ pub(crate) fn once(reports: Vec<Report>) -> Vec<Report> {
     let mut once = Vec::new();
     for report in reports {
         if report.more() > report.all().len().saturating_sub(report.diagnostics().len()) {
-            // Some are counted only; nobody knows which.
+            // Some are counted only; it is unknown which.
             once.push(report);
             continue;
         }
-        let mut findings = Findings::default();
+        let mut findings = Problems::default();
         let mut any = false;
         let mut paths: HashMap<SourceId, PathBuf> = HashMap::new();
         for problem in report.all() {
@@ -378,18 +208,18 @@ mod tests {
     #[test]
     fn a_file_is_known_by_its_keys() {
         for (text, expected) in [
-            ("version: 1\nreplies: []\n", Kind::Script),
-            ("{version: 1, models: {m: {api: scripted, script: s}}}", Kind::Agent),
-            ("version: 1\n\"models\":\n  m: {api: openai}\n", Kind::Agent),
-            ("version: 1\ntools: {t: {kind: builtin}}\n", Kind::Agent),
-            ("version: 1\nmodels: {m: {retry: {max_attempts: 2}}}\n", Kind::Policy),
-            ("version: 1\nturn:\n  text: |\n    task: do it\n", Kind::Policy),
-            ("arguments: {item: 42}\n", Kind::Call),
-            ("planner: {retry: {max_attempts: 1}}\n", Kind::Call),
-            ("version: 1\nmodels: [{names: [m], window: 9}]\n", Kind::Models),
-            ("version: 1\nagents: 5\nduration: 1m\nplanner: fail\nmodels: {m: {}}\n", Kind::Scenario),
-            ("version: 1\nmodels: [m]\n", Kind::Policy),
-            ("", Kind::Policy),
+            ("version: 1\nreplies: []\n", FileKind::Script),
+            ("{version: 1, models: {m: {api: scripted, script: s}}}", FileKind::Agent),
+            ("version: 1\n\"models\":\n  m: {api: openai}\n", FileKind::Agent),
+            ("version: 1\ntools: {t: {kind: builtin}}\n", FileKind::Agent),
+            ("version: 1\nmodels: {m: {retry: {max_attempts: 2}}}\n", FileKind::Policy),
+            ("version: 1\nturn:\n  text: |\n    task: do it\n", FileKind::Policy),
+            ("arguments: {item: 42}\n", FileKind::Call),
+            ("planner: {retry: {max_attempts: 1}}\n", FileKind::Call),
+            ("version: 1\nmodels: [{names: [m], window: 9}]\n", FileKind::Models),
+            ("version: 1\nagents: 5\nduration: 1m\nplanner: fail\nmodels: {m: {}}\n", FileKind::Scenario),
+            ("version: 1\nmodels: [m]\n", FileKind::Policy),
+            ("", FileKind::Policy),
         ] {
             assert_eq!(kind(text.as_bytes()), expected, "{text}");
         }
@@ -399,7 +229,8 @@ mod tests {
     fn a_long_line_is_read_only_if_a_word_in_it_may_tell() {
         let slices = (0..9_000).map(|i| format!("s{i}: {{}}, ")).collect::<Vec<_>>().concat();
         assert!(!may_tell(format!("{{version: 1, session: {{slices: {{{slices}}}}}}}").as_bytes()));
-        for (key, expected) in [("cases", Kind::Test), ("\"\\u0063ases\"", Kind::Test), ("task", Kind::Agent)]
+        for (key, expected) in
+            [("cases", FileKind::Test), ("\"\\u0063ases\"", FileKind::Test), ("task", FileKind::Agent)]
         {
             let text = format!("{{version: 1, session: {{slices: {{{slices}}}}}, {key}: []}}");
             assert_eq!(kind(text.as_bytes()), expected);
@@ -411,8 +242,8 @@ mod tests {
         let slices = "  s: {initial: 0}\n".repeat(20_000);
         let policy = format!("version: 1\nsession:\n slices:\n{slices}");
         assert!(beginning(policy.as_bytes()).is_some());
-        assert_eq!(kind(policy.as_bytes()), Kind::Policy);
-        for (more, expected) in [("cases: []\n", Kind::Test), ("task: do it\n", Kind::Agent)] {
+        assert_eq!(kind(policy.as_bytes()), FileKind::Policy);
+        for (more, expected) in [("cases: []\n", FileKind::Test), ("task: do it\n", FileKind::Agent)] {
             assert_eq!(kind(format!("{policy}{more}").as_bytes()), expected);
         }
     }

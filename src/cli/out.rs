@@ -1,16 +1,22 @@
 //! What commands print. A reader that is gone ends the output quietly; output that cannot be written is an error.
 
+use std::fmt::Display;
 use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
 
-use super::exit::Failed;
+use anstyle::{AnsiColor, Style};
+
+use super::exit::{CommandFailure, ExitStatus};
 use super::text::wrap;
 
 /// So many columns to the right of the beginning of a line stands the rest of it.
 const MORE: usize = 4;
 
+const BAD: Style = AnsiColor::Red.on_default().bold();
+
 /// Prints text with styles, which are left out where nobody could see them. A line that is wider than the terminal is
 /// wrapped, its rest a little to the right of its beginning.
-pub(crate) fn styled(text: &str) -> Result<(), Failed> {
+pub(crate) fn styled(text: &str) -> Result<(), CommandFailure> {
     print(&mut anstream::stdout().lock(), &fitting(text, width()))
 }
 
@@ -29,7 +35,7 @@ fn fitting(text: &str, width: Option<usize>) -> String {
 }
 
 /// Prints text as it is.
-pub(crate) fn raw(text: &str) -> Result<(), Failed> {
+pub(crate) fn raw(text: &str) -> Result<(), CommandFailure> {
     print(&mut std::io::stdout().lock(), text)
 }
 
@@ -59,9 +65,23 @@ fn terminal_width<T>(_terminal: T) -> Option<usize> {
     None
 }
 
-/// Says something on standard error, in lines that fit a terminal. If nobody listens, nobody can be told that either.
+/// Says something on standard error, in lines that fit a terminal. If nobody listens, that cannot be reported either.
 pub(crate) fn say(text: &str) {
     write_error(&fitting(text, width_of_errors()));
+}
+
+/// Prints an error and ends with `exit`. What has been printed already is not printed again.
+pub(crate) fn complain(error: &dyn Display, exit: ExitStatus) -> ExitCode {
+    tell(error);
+    exit.into()
+}
+
+/// Prints an error, unless it was printed already.
+pub(crate) fn tell(error: &dyn Display) {
+    let text = error.to_string();
+    if !text.is_empty() {
+        say(&format!("{BAD}error{BAD:#}: {text}\n"));
+    }
 }
 
 /// Says something on standard error as it is: what people copy.
@@ -74,10 +94,10 @@ fn write_error(text: &str) {
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-fn print(out: &mut impl Write, text: &str) -> Result<(), Failed> {
+fn print(out: &mut impl Write, text: &str) -> Result<(), CommandFailure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failed::io("cannot write to standard output", error))
+            Err(CommandFailure::io("cannot write to standard output", error))
         }
         _ => Ok(()),
     }

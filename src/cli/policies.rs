@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use unfazed::host::PolicyFiles;
-use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::{Diagnostic, Loader, Policy, Report, Said};
+use unfazed::host::agent_file::{AgentFile, NamedAgent};
+use unfazed::policy::{Loader, Policy};
+use unfazed::text::{Diagnostic, GivenHelps, Report};
 
-use super::exit::Failed;
-use super::named::{self, Kind};
+use super::exit::CommandFailure;
+use super::named::{self, FileKind};
 use super::{files, out};
 
 /// What the names of policies that ship with the product begin with.
@@ -16,7 +17,10 @@ const BUILTIN: &str = "builtin:";
 
 /// Loads policy files as layers of one policy, or prints what is wrong with them. An agent file stands for the
 /// policies it names; `builtin:default` and `builtin:presets/NAME` are what they are in `extends`.
-pub(crate) fn load(paths: &[PathBuf], loader: &Loader) -> Result<(Policy, Option<AgentFile>), Failed> {
+pub(crate) fn load(
+    paths: &[PathBuf],
+    loader: &Loader,
+) -> Result<(Policy, Option<AgentFile>), CommandFailure> {
     load_for(paths, loader, false)
 }
 
@@ -25,7 +29,7 @@ pub(crate) fn load_for(
     paths: &[PathBuf],
     loader: &Loader,
     json: bool,
-) -> Result<(Policy, Option<AgentFile>), Failed> {
+) -> Result<(Policy, Option<AgentFile>), CommandFailure> {
     // What ships with the product has no profiles.
     let plain = Loader::new();
     let loader =
@@ -44,17 +48,17 @@ pub(crate) fn load_for(
             }
             Err(error) => return Err(error),
         };
-        if named::kind(&bytes) != Kind::Agent {
+        if named::kind(&bytes) != FileKind::Agent {
             sources.push((path.display().to_string(), bytes));
             continue;
         }
         if paths.len() > 1 {
             let path = path.display();
-            return Err(Failed::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{path} is an agent file, which names its policies itself; give it alone, or policies alone"
             )));
         }
-        let (named, reports) = named::read(path, &bytes, loader);
+        let (named, reports) = NamedAgent::read(path, &bytes, loader);
         return match named {
             Some(named) => Ok((named.policy, Some(named.file.value))),
             None => Err(reported_as(&named::once(reports), json)),
@@ -67,27 +71,27 @@ pub(crate) fn load_for(
 }
 
 /// Prints reports on standard error; there is nothing to add.
-pub(crate) fn reported(reports: &[Report]) -> Failed {
-    let mut said = Said::default();
+pub(crate) fn reported(reports: &[Report]) -> CommandFailure {
+    let mut said = GivenHelps::default();
     for report in reports {
         out::say(&report.human_within(true, out::width_of_errors(), &mut said));
     }
-    Failed::Report(String::new())
+    CommandFailure::Report(String::new())
 }
 
 /// As [`reported`], or for machines: all reports as one document on standard output.
-pub(crate) fn reported_as(reports: &[Report], json: bool) -> Failed {
+pub(crate) fn reported_as(reports: &[Report], json: bool) -> CommandFailure {
     if !json {
         return reported(reports);
     }
     match out::raw(&format!("{}\n", document(reports, &[]))) {
-        Ok(()) => Failed::Report(String::new()),
+        Ok(()) => CommandFailure::Report(String::new()),
         Err(failed) => failed,
     }
 }
 
 /// Reports as one JSON document, with what could not be read.
-pub(crate) fn document(reports: &[Report], unread: &[Failed]) -> Value {
+pub(crate) fn document(reports: &[Report], unread: &[CommandFailure]) -> Value {
     let reports: Vec<Value> = reports.iter().map(Report::to_json).collect();
     let unread: Vec<Value> = unread.iter().map(|error| json!({"message": error.to_string()})).collect();
     json!({"version": 1, "reports": reports, "unread": unread})
@@ -99,7 +103,7 @@ fn builtin(path: &Path) -> Option<&str> {
 }
 
 /// The layer of such a policy: a file that does nothing else than extend it. The default is under every policy.
-fn shipped(name: &str) -> Result<Option<(String, Vec<u8>)>, Failed> {
+fn shipped(name: &str) -> Result<Option<(String, Vec<u8>)>, CommandFailure> {
     if name.strip_prefix(BUILTIN) == Some("default") {
         return Ok(None);
     }
@@ -107,7 +111,9 @@ fn shipped(name: &str) -> Result<Option<(String, Vec<u8>)>, Failed> {
     let file = (name.to_owned(), text.into_bytes());
     let mut nowhere = |_: &str, path: &str| Err(format!("there is no `{path}`"));
     let found = Loader::new().load_with(&mut nowhere, vec![file.clone()]);
-    found.map(|_| Some(file)).map_err(|report| Failed::Usage(said(name, report.diagnostics().first())))
+    found
+        .map(|_| Some(file))
+        .map_err(|report| CommandFailure::Usage(said(name, report.diagnostics().first())))
 }
 
 /// What is wrong with a name, in one line.

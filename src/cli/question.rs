@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use super::exit::Failed;
+use super::exit::CommandFailure;
 use super::out;
 
 /// Discards what the terminal holds of lines typed before a question: they are no answer to it.
@@ -19,17 +19,17 @@ pub(crate) fn discard_typed() {
 }
 
 /// Asks whether that is to be deleted. Without a terminal nobody can answer.
-pub(crate) fn deletes(what: &str, place: &str) -> Result<bool, Failed> {
+pub(crate) fn deletes(what: &str, place: &str) -> Result<bool, CommandFailure> {
     if !std::io::stdin().is_terminal() {
         let message = format!(
             "{what} in {place} would be deleted, and there is no terminal to ask on; --yes deletes them without a question"
         );
-        return Err(Failed::Usage(message));
+        return Err(CommandFailure::Usage(message));
     }
     discard_typed();
     out::say_raw(&format!("delete {what} in {place}? [y/N] "));
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failed::io("cannot read the answer", error))?;
+    read.map_err(|error| CommandFailure::io("cannot read the answer", error))?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

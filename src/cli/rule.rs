@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use unfazed::policy::did_you_mean;
+use unfazed::text::did_you_mean;
 
-use super::exit::{Exit, Failed};
+use super::exit::{CommandFailure, ExitStatus};
 use super::{out, pages};
 
 /// Explains a problem that check finds: what it means, an example, the repair; lists all of them without an ID
@@ -12,15 +12,15 @@ use super::{out, pages};
 #[command(after_help = "Examples:
   unfazed rule W0202
   unfazed rule")]
-pub(crate) struct Args {
+pub(crate) struct RuleArgs {
     /// The code of the problem: P0101, W0202.
     id: Option<String>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &RuleArgs) -> Result<ExitStatus, CommandFailure> {
     let Some(id) = &args.id else {
         out::styled(&list())?;
-        return Ok(Exit::Clean);
+        return Ok(ExitStatus::Clean);
     };
     let id = id.to_ascii_uppercase();
     let Some(page) = pages::find(&id) else {
@@ -29,10 +29,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "`unfazed rule` lists all".to_owned(),
         };
-        return Err(Failed::Usage(format!("there is no rule `{id}`; {meant}")));
+        return Err(CommandFailure::Usage(format!("there is no rule `{id}`; {meant}")));
     };
     out::styled(&format!("{}: {}\n\n{}\n", page.id, page.title, page.body))?;
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 fn list() -> String {

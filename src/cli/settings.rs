@@ -15,13 +15,13 @@ use super::files;
 
 /// Flags every command takes.
 #[derive(Args)]
-pub(crate) struct Flags {
+pub(crate) struct GlobalFlags {
     /// Settings file; `unfazed.toml` in the current folder if there is one.
     #[arg(long, global = true, value_name = "FILE", env = "UNFAZED_CONFIG")]
     config: Option<PathBuf>,
     /// When to use colour.
     #[arg(long, global = true, value_enum)]
-    color: Option<Color>,
+    color: Option<ColorChoice>,
     /// What to log on standard error: `warn`, `unfazed=debug`, …
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
@@ -30,12 +30,12 @@ pub(crate) struct Flags {
     log_json: bool,
 }
 
-/// The settings in force.
+/// The effective settings.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct CliSettings {
     /// When to use colour.
-    pub(crate) color: Color,
+    pub(crate) color: ColorChoice,
     /// What to log; empty: nothing.
     pub(crate) log: String,
     /// Whether logs are JSON lines.
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Color {
+pub(crate) enum ColorChoice {
     /// On terminals, unless `NO_COLOR` is set.
     #[default]
     Auto,
@@ -64,11 +64,11 @@ pub(crate) enum Color {
     Never,
 }
 
-impl Flags {
+impl GlobalFlags {
     /// The settings: defaults, file, environment, flags.
-    pub(crate) fn resolve(&self) -> Result<Settings, String> {
-        let defaults = Settings {
-            color: Color::Auto,
+    pub(crate) fn resolve(&self) -> Result<CliSettings, String> {
+        let defaults = CliSettings {
+            color: ColorChoice::Auto,
             log: String::new(),
             log_json: false,
             policy: Vec::new(),
@@ -100,11 +100,11 @@ impl Flags {
         if self.log_json {
             figment = figment.merge(Serialized::default("log_json", true));
         }
-        let settings: Settings = figment.extract().map_err(|errors| {
+        let settings: CliSettings = figment.extract().map_err(|errors| {
             errors.into_iter().map(|error| explain(&error)).collect::<Vec<_>>().join("\n")
         })?;
         let url = std::env::var("UNFAZED_SESSIONS_URL").ok().filter(|url| !url.is_empty());
-        Ok(Settings { sessions_url: url.map(SecretString::from), ..settings })
+        Ok(CliSettings { sessions_url: url.map(SecretString::from), ..settings })
     }
 }
 
@@ -116,7 +116,7 @@ fn environment(mut figment: Figment) -> Result<Figment, String> {
         value.map_err(|_| format!("{name} is not UTF-8 text"))
     };
     if let Some(color) = text("UNFAZED_COLOR")? {
-        let color = Color::from_str(&color, false).map_err(|_| {
+        let color = ColorChoice::from_str(&color, false).map_err(|_| {
             format!("UNFAZED_COLOR is `{color}`; set it to `auto`, `always` or `never`, or unset it")
         })?;
         figment = figment.merge(Serialized::default("color", color));
@@ -169,7 +169,7 @@ fn explain(error: &figment::Error) -> String {
     }
 }
 
-impl Color {
+impl ColorChoice {
     pub(crate) fn apply(self) {
         let choice = match self {
             Self::Auto => anstream::ColorChoice::Auto,

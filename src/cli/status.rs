@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use unfazed::policy::columns;
+use unfazed::text::columns;
 use unfazed::time::Nanos;
 
 use super::out;
@@ -17,30 +17,30 @@ const NARROW: usize = 60;
 /// How long something is typed no further before it is said for how long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What goes on, shown while it goes on. On anything but a terminal it shows nothing.
+/// What continues, shown while it continues. On anything but a terminal it shows nothing.
 #[derive(Clone)]
-pub(crate) struct Status {
-    shared: Option<Arc<Mutex<Shared>>>,
+pub(crate) struct StatusLine {
+    shared: Option<Arc<Mutex<SharedStatus>>>,
 }
 
-struct Shared {
+struct SharedStatus {
     terminal: Box<dyn Write + Send>,
     text: String,
     since: Instant,
-    time: Time,
+    time: ShownTime,
     /// The columns of the terminal now; `None`: unknown.
-    width: Width,
+    width: TerminalWidth,
     /// The columns of the line that is shown; 0: none is.
     shown: usize,
 }
 
 /// How many columns a terminal has now: its window may have been resized since the last line.
-type Width = fn() -> Option<usize>;
+type TerminalWidth = fn() -> Option<usize>;
 
-/// Which time is told.
+/// Which time is reported.
 #[derive(Clone, Copy)]
-enum Time {
-    /// For how long it goes on already.
+enum ShownTime {
+    /// For how long it continues already.
     Since,
     /// The same, but only of a pause.
     Pause,
@@ -50,7 +50,7 @@ enum Time {
     Never,
 }
 
-impl Status {
+impl StatusLine {
     /// Shows the line on standard error if that is a terminal; redraws it until the value is dropped everywhere.
     pub(crate) fn start() -> Self {
         if !std::io::stderr().is_terminal() {
@@ -84,9 +84,10 @@ impl Status {
     }
 
     /// Shows the line on that terminal of that width, whenever it is drawn.
-    pub(crate) fn on(terminal: impl Write + Send + 'static, width: Width) -> Self {
+    pub(crate) fn on(terminal: impl Write + Send + 'static, width: TerminalWidth) -> Self {
         let (terminal, text) = (Box::new(terminal), String::new());
-        let shared = Shared { terminal, text, since: Instant::now(), time: Time::Since, width, shown: 0 };
+        let shared =
+            SharedStatus { terminal, text, since: Instant::now(), time: ShownTime::Since, width, shown: 0 };
         Self { shared: Some(Arc::new(Mutex::new(shared))) }
     }
 
@@ -97,24 +98,24 @@ impl Status {
         }
     }
 
-    /// Says what goes on and for how long already.
+    /// Says what continues and for how long already.
     pub(crate) fn set(&self, text: String) {
-        self.replace(text, Time::Since);
+        self.replace(text, ShownTime::Since);
     }
 
-    /// Says what goes on, and no time.
+    /// Says what continues, and no time.
     pub(crate) fn say(&self, text: String) {
-        self.replace(text, Time::Never);
+        self.replace(text, ShownTime::Never);
     }
 
     /// Says what has been typed of a line so far.
     pub(crate) fn typed(&self, line: String) {
-        self.replace(line, Time::Pause);
+        self.replace(line, ShownTime::Pause);
     }
 
     /// Says what is waited for and how much longer.
     pub(crate) fn count_down(&self, text: String, delay: Nanos) {
-        self.replace(text, Time::Until(Instant::now() + delay.to_std()));
+        self.replace(text, ShownTime::Until(Instant::now() + delay.to_std()));
     }
 
     /// Takes the line away, so that something else can be printed.
@@ -126,7 +127,7 @@ impl Status {
         }
     }
 
-    fn replace(&self, text: String, time: Time) {
+    fn replace(&self, text: String, time: ShownTime) {
         if let Some(shared) = &self.shared {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.text = text;
@@ -136,18 +137,18 @@ impl Status {
     }
 }
 
-fn draw(shared: &mut Shared) {
+fn draw(shared: &mut SharedStatus) {
     if shared.text.is_empty() {
         return;
     }
     let since = shared.since.elapsed();
     let time = match shared.time {
-        Time::Until(until) => {
+        ShownTime::Until(until) => {
             format!("  {:.1}s left", until.saturating_duration_since(Instant::now()).as_secs_f64())
         }
-        Time::Pause if since < PAUSE => String::new(),
-        Time::Never => String::new(),
-        Time::Since | Time::Pause => format!("  {:.1}s", since.as_secs_f64()),
+        ShownTime::Pause if since < PAUSE => String::new(),
+        ShownTime::Never => String::new(),
+        ShownTime::Since | ShownTime::Pause => format!("  {:.1}s", since.as_secs_f64()),
     };
     // A line as wide as the terminal would wrap on some of them.
     let room = (shared.width)().map_or(usize::MAX, |width| width.saturating_sub(1));
@@ -159,11 +160,11 @@ fn draw(shared: &mut Shared) {
     shared.shown = columns(&text) + columns(&time);
 }
 
-fn erase(shared: &mut Shared) {
+fn erase(shared: &mut SharedStatus) {
     if shared.shown == 0 {
         return;
     }
-    // In a terminal that was made narrower since, the line takes several rows.
+    // In a terminal that was made more specific since, the line takes several rows.
     let rows = (shared.width)().map_or(1, |width| shared.shown.div_ceil(width.max(1)));
     let _ = match rows {
         0 | 1 => write!(shared.terminal, "\r\x1b[2K"),
@@ -179,9 +180,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Terminal(Arc<Mutex<Vec<u8>>>);
+    struct StatusTerminal(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Terminal {
+    impl Write for StatusTerminal {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -192,7 +193,7 @@ mod tests {
         }
     }
 
-    impl Terminal {
+    impl StatusTerminal {
         fn taken(&self) -> String {
             String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
         }
@@ -201,8 +202,8 @@ mod tests {
     #[test]
     fn the_line_fits_a_terminal_that_is_resized() {
         static COLUMNS: AtomicUsize = AtomicUsize::new(80);
-        let terminal = Terminal::default();
-        let status = Status::on(terminal.clone(), || Some(COLUMNS.load(Ordering::Relaxed)));
+        let terminal = StatusTerminal::default();
+        let status = StatusLine::on(terminal.clone(), || Some(COLUMNS.load(Ordering::Relaxed)));
         status.say(format!("waiting for model {}", "long-name-".repeat(20)));
         status.draw();
         let line = terminal.taken();

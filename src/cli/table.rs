@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use anstyle::Style;
-use unfazed::policy::columns;
+use unfazed::text::columns;
 
 use super::text::fit;
 
@@ -15,46 +15,46 @@ const MARGIN: usize = 4;
 const LEAST: usize = 20;
 
 /// One column.
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     pub(crate) heading: &'static str,
     pub(crate) right: bool,
 }
 
 /// What stands in a column of a row, in one line.
 #[derive(Clone, Default)]
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     pub(crate) text: String,
     pub(crate) style: Style,
 }
 
 /// Columns and rows.
-pub(crate) struct Table {
-    pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Vec<Cell>>,
+pub(crate) struct TextTable {
+    pub(crate) columns: Vec<TableColumn>,
+    pub(crate) rows: Vec<Vec<TableCell>>,
     /// Whether the last column is a text, which is cut to what is left of its line.
     pub(crate) cut: bool,
 }
 
-impl From<String> for Cell {
+impl From<String> for TableCell {
     fn from(text: String) -> Self {
         Self { text, style: Style::new() }
     }
 }
 
-impl Cell {
+impl TableCell {
     pub(crate) const fn styled(text: String, style: Style) -> Self {
         Self { text, style }
     }
 }
 
-impl Table {
+impl TextTable {
     /// In lines of at most that many columns; `None`: each row in one line.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         let widths = self.widths();
         let width = width.unwrap_or(usize::MAX);
         let lines = self.lines(&widths, width);
-        let headings = self.columns.iter().map(|column| Cell::styled(column.heading.to_owned(), DIM));
-        let headings: Vec<Cell> = headings.collect();
+        let headings = self.columns.iter().map(|column| TableCell::styled(column.heading.to_owned(), DIM));
+        let headings: Vec<TableCell> = headings.collect();
         core::iter::once(&headings)
             .chain(&self.rows)
             .map(|row| self.row(row, &widths, &lines, width))
@@ -63,7 +63,7 @@ impl Table {
 
     /// How wide each column is.
     fn widths(&self) -> Vec<usize> {
-        let of = |(at, column): (usize, &Column)| {
+        let of = |(at, column): (usize, &TableColumn)| {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(&cell.text));
             cells.chain([columns(column.heading)]).max().unwrap_or_default()
         };
@@ -87,7 +87,7 @@ impl Table {
         lines
     }
 
-    fn row(&self, cells: &[Cell], widths: &[usize], lines: &[usize], width: usize) -> String {
+    fn row(&self, cells: &[TableCell], widths: &[usize], lines: &[usize], width: usize) -> String {
         let ends = lines.iter().skip(1).copied().chain([cells.len()]);
         let parts = lines.iter().copied().zip(ends);
         let mut row = String::new();
@@ -99,7 +99,7 @@ impl Table {
     }
 
     /// Those columns of a row.
-    fn line(&self, cells: &[Cell], widths: &[usize], part: Range<usize>, width: usize) -> String {
+    fn line(&self, cells: &[TableCell], widths: &[usize], part: Range<usize>, width: usize) -> String {
         let mut at = if part.start > 0 { MARGIN } else { 0 };
         let mut line = " ".repeat(at);
         let shapes = self.columns.iter().zip(widths).zip(cells).enumerate();
@@ -126,9 +126,9 @@ mod tests {
     use super::*;
 
     fn shown(width: Option<usize>) -> Vec<String> {
-        let column = |heading, right| Column { heading, right };
-        let row = |cells: [&str; 4]| cells.map(|text| Cell::from(text.to_owned())).to_vec();
-        let table = Table {
+        let column = |heading, right| TableColumn { heading, right };
+        let row = |cells: [&str; 4]| cells.map(|text| TableCell::from(text.to_owned())).to_vec();
+        let table = TextTable {
             columns: vec![
                 column("id", false),
                 column("calls", true),

@@ -1,7 +1,7 @@
 //! Foreign text on a terminal: one line, no control characters, a bounded length.
 
-use unfazed::policy::columns;
 use unfazed::session::Usage;
+use unfazed::text::columns;
 use unfazed::time::Nanos;
 
 /// The text in one line. Control characters, and so terminal escapes, are shown as what they are.
@@ -80,7 +80,7 @@ pub(crate) fn fit(text: &str, most: usize) -> String {
 /// A styled line in lines of at most `width` columns: it breaks between words, and in a word that alone is wider. The lines
 /// after the first begin with `margin`.
 pub(crate) fn wrap(line: &str, width: usize, margin: &str) -> String {
-    let mut wrapped = Wrapped { text: String::new(), at: 0, has_words: false, width, margin };
+    let mut wrapped = WrappedText { text: String::new(), at: 0, has_words: false, width, margin };
     let (mut word, mut blanks) = (String::new(), 0);
     for c in line.chars() {
         if c == ' ' && !is_in_escape(&word) {
@@ -94,7 +94,7 @@ pub(crate) fn wrap(line: &str, width: usize, margin: &str) -> String {
     wrapped.text
 }
 
-struct Wrapped<'a> {
+struct WrappedText<'a> {
     text: String,
     /// The columns of the last line.
     at: usize,
@@ -104,7 +104,7 @@ struct Wrapped<'a> {
     margin: &'a str,
 }
 
-impl Wrapped<'_> {
+impl WrappedText<'_> {
     /// Adds a word behind so many blanks, which are left out where a line ends.
     fn word(&mut self, word: &str, blanks: &mut usize) {
         let wide = columns(&anstream::adapter::strip_str(word).to_string());

@@ -7,11 +7,11 @@ use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 use unfazed::policy::Effect;
 
-use super::exit::{Exit, Failed};
-use super::format::Format;
-use super::run::{Inventory, Offered};
-use super::settings::Settings;
-use super::table::{Cell, Column, Table};
+use super::exit::{CommandFailure, ExitStatus};
+use super::format::OutputFormat;
+use super::run::{OfferedTool, ToolInventory};
+use super::settings::CliSettings;
+use super::table::{TableCell, TableColumn, TextTable};
 use super::text::one_line;
 use super::{named, out, runtime};
 
@@ -30,7 +30,7 @@ Exit codes:
   2    the command was not understood, or an input cannot be read
   3    the agent has no tools
   130  cancelled")]
-pub(crate) struct Args {
+pub(crate) struct ToolsArgs {
     /// The agent file.
     #[arg(value_name = "AGENT")]
     agent: PathBuf,
@@ -39,33 +39,33 @@ pub(crate) struct Args {
     profile: Option<String>,
     /// How they are printed; in JSON with their descriptions and parameters.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
 }
 
-pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &ToolsArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
     super::logs::start(settings)?;
     let loader = named::chosen(args.profile.as_deref(), settings);
-    let inventory = runtime::block_on(Inventory::take(&args.agent, &loader))?;
+    let inventory = runtime::block_on(ToolInventory::take(&args.agent, &loader))?;
     match args.format {
-        Format::Human => out::styled(&table(&inventory.tools))?,
-        Format::Json => out::raw(&format!("{:#}\n", document(&inventory)))?,
+        OutputFormat::Human => out::styled(&table(&inventory.tools))?,
+        OutputFormat::Json => out::raw(&format!("{:#}\n", document(&inventory)))?,
     }
     for failed in &inventory.failed {
-        super::exit::tell(failed);
+        out::tell(failed);
     }
     Ok(match (inventory.failed.is_empty(), inventory.tools.is_empty()) {
-        (false, _) => Exit::Problem,
-        (true, true) => Exit::Nothing,
-        (true, false) => Exit::Clean,
+        (false, _) => ExitStatus::Problem,
+        (true, true) => ExitStatus::Nothing,
+        (true, false) => ExitStatus::Clean,
     })
 }
 
-fn table(tools: &[Offered]) -> String {
+fn table(tools: &[OfferedTool]) -> String {
     if tools.is_empty() {
         return "the agent has no tools\n".to_owned();
     }
-    let column = |(heading, right)| Column { heading, right };
-    let row = |tool: &Offered| {
+    let column = |(heading, right)| TableColumn { heading, right };
+    let row = |tool: &OfferedTool| {
         let style = match tool.effect {
             Effect::ReadOnly | Effect::Idempotent => Style::new(),
             Effect::NonIdempotent | Effect::Unknown => WARN,
@@ -73,13 +73,13 @@ fn table(tools: &[Offered]) -> String {
         vec![
             one_line(&tool.spec.name).into(),
             tool.kind.to_owned().into(),
-            Cell::styled(tool.effect.name().to_owned(), style),
+            TableCell::styled(tool.effect.name().to_owned(), style),
             tool.tokens.to_string().into(),
             one_line(&tool.from).into(),
         ]
     };
     let headings = [("tool", false), ("kind", false), ("effect", false), ("tokens", true), ("from", false)];
-    let table = Table {
+    let table = TextTable {
         columns: headings.map(column).into(),
         rows: tools.iter().map(row).collect(),
         // Where it comes from is shown whole.
@@ -92,7 +92,7 @@ fn table(tools: &[Offered]) -> String {
     text
 }
 
-fn document(inventory: &Inventory) -> Value {
+fn document(inventory: &ToolInventory) -> Value {
     let tools = inventory.tools.iter().map(|tool| {
         json!({
             "name": tool.spec.name, "kind": tool.kind, "effect": tool.effect.name(), "tokens": tool.tokens,
@@ -105,6 +105,6 @@ fn document(inventory: &Inventory) -> Value {
     })
 }
 
-fn total(tools: &[Offered]) -> u64 {
+fn total(tools: &[OfferedTool]) -> u64 {
     tools.iter().map(|tool| tool.tokens).fold(0, u64::saturating_add)
 }

@@ -1,35 +1,36 @@
 //! How much of a conversation was found to be in order, so that a turn costs what is new in it.
 
 use super::history::{findings, malformed};
-use crate::session::{Message, Splice};
+use crate::session::{HistorySplice, Message};
 
 /// The beginning of a conversation in which nothing was wrong. It follows the conversation, as a
-/// [`Ledger`](super::Ledger) does.
+/// [`TokenLedger`](super::TokenLedger) does.
 ///
 /// ```
-/// use unfazed::context::Checked;
+/// use unfazed::context::CheckedHistory;
 /// use unfazed::session::Message;
-/// let mut checked = Checked::default();
+/// let mut checked = CheckedHistory::default();
 /// assert_eq!(checked.faults(&[Message::user("Hello.")], false), 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedHistory {
     sound: usize,
     /// Whether calls that cannot be read counted.
     drops: bool,
 }
 
-impl Checked {
+impl CheckedHistory {
     /// How many [`findings`] a conversation has that is the one before with messages added at its end. Where everything
     /// was in order before, only those are looked at: every call before them has its result, so a result among them that
     /// answers none of their own calls is one finding, whatever came before.
     ///
     /// Calls whose arguments are no JSON object are sent as if they had some. Where the policy `drops` them, each counts.
     pub fn faults(&mut self, messages: &[Message], drops: bool) -> u64 {
+        // Under other rules calls count that did not count before, so all of them are looked at again.
         if self.drops != drops {
             *self = Self { drops, ..Self::default() };
         }
-        // If it is not there, it is another conversation.
+        // If it is shorter than before, it is another conversation.
         let new = messages.get(self.sound..).unwrap_or(messages);
         let found = u64::try_from(findings(new).len()).unwrap_or(u64::MAX);
         let found = found.saturating_add(if drops { malformed(new) } else { 0 });
@@ -41,7 +42,7 @@ impl Checked {
 
     /// Pieces of the conversation were replaced. What stands behind the first of them is looked at again, and all that
     /// stands before it, for a call and its results may stand on both sides.
-    pub fn spliced(&mut self, splices: &[Splice]) {
+    pub fn spliced(&mut self, splices: &[HistorySplice]) {
         if splices.iter().any(|splice| splice.at < self.sound) {
             self.sound = 0;
         }
@@ -59,9 +60,9 @@ mod tests {
     #[test]
     fn a_piece_that_is_replaced_is_looked_at_again() {
         let mut messages = conversation("u a:x r:x u");
-        let mut checked = Checked::default();
+        let mut checked = CheckedHistory::default();
         assert_eq!(checked.faults(&messages, false), 0);
-        let splices = [Splice { at: 2, remove: 1, insert: vec![] }];
+        let splices = [HistorySplice { at: 2, remove: 1, insert: vec![] }];
         splice(&mut messages, &splices);
         checked.spliced(&splices);
         assert_eq!(checked.faults(&messages, false), 1);
@@ -74,7 +75,7 @@ mod tests {
             turns in prop::collection::vec(0usize..4, 0..20),
         ) {
             let all = conversation(&words.join(" "));
-            let (mut checked, mut end) = (Checked::default(), 0);
+            let (mut checked, mut end) = (CheckedHistory::default(), 0);
             for more in turns {
                 end = (end + more).min(all.len());
                 let now = &all[..end];

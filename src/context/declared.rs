@@ -1,9 +1,11 @@
-//! Tools as they are declared to a model, in the form its provider wants.
+//! The forms of requests, as far as counting needs them: how tools are declared to a model, and whose rule images are
+//! counted by.
 
 use serde_json::{Map, Value, json};
 
+use super::counter::TokenCounter;
 use super::fixed::signature_rules;
-use super::tokens::TokenCounter;
+use super::images::ImageRule;
 use crate::engine::ToolSpec;
 
 /// In which form tools are declared.
@@ -17,6 +19,28 @@ pub enum ToolForm {
 }
 
 impl ToolForm {
+    /// The form of a request body with these messages. Anthropic's has a system of its own, schemas under another name,
+    /// and blocks for calls and results.
+    pub(super) fn of(body: &Value, messages: &[Value]) -> Self {
+        let tools = body.get("tools").and_then(Value::as_array);
+        let declared = tools.into_iter().flatten().any(|tool| tool.get("input_schema").is_some());
+        let mut parts = messages.iter().filter_map(|message| message.get("content")?.as_array()).flatten();
+        // Blocks of these types exist in Anthropic's messages only; a text part looks the same in both formats.
+        let blocks = parts.any(|part| {
+            let kind = part.get("type").and_then(Value::as_str);
+            matches!(kind, Some("tool_use" | "tool_result" | "thinking")) || part.get("source").is_some()
+        });
+        if body.get("system").is_some() || declared || blocks { Self::Messages } else { Self::Chat }
+    }
+
+    /// How its provider counts the tokens of an image.
+    pub(super) const fn image_rule(self) -> ImageRule {
+        match self {
+            Self::Chat => ImageRule::Tiles,
+            Self::Messages => ImageRule::Pixels,
+        }
+    }
+
     /// A tool as it is sent.
     pub fn declare(self, spec: &ToolSpec) -> Value {
         let mut tool = Map::new();
@@ -30,7 +54,7 @@ impl ToolForm {
                 json!({"type": "function", "function": tool})
             }
             Self::Messages => {
-                // The API wants a schema, and the schema of a mapping.
+                // Anthropic requires a schema, and one with `type: object` (`tool_param.py` of its SDK).
                 let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
                 schema.entry("type").or_insert_with(|| json!("object"));
                 tool.insert("input_schema".to_owned(), Value::Object(schema));

@@ -1,7 +1,8 @@
 //! Tokens estimated from the bytes of a text, by what the text is.
 
-use super::tokens::TokenCounter;
-use crate::policy::{Ratio, TokensPolicy};
+use super::counter::TokenCounter;
+use crate::policy::TokensPolicy;
+use crate::text::GrowthFactor;
 
 /// So much of a text is looked at to see whether it is a program.
 const LOOKED_AT: usize = 8192;
@@ -10,7 +11,7 @@ const OF_CODE: &[u8] = b"{}()[];";
 
 /// What a text is, to the estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentKind {
+pub(super) enum ContentKind {
     /// Neither of the others.
     Prose,
     /// JSON.
@@ -22,29 +23,31 @@ pub enum ContentKind {
 /// Estimates tokens as a policy says: so many bytes for each, by what the text is, and times `safety`.
 ///
 /// ```
-/// use unfazed::context::{Estimator, TokenCounter};
+/// use unfazed::context::{TokenEstimator, TokenCounter};
 /// use unfazed::policy::Policy;
-/// let estimator = Estimator::from(&Policy::builtin().model("main").tokens);
+/// let estimator = TokenEstimator::from(&Policy::builtin().model("main").tokens);
 /// assert_eq!(estimator.count("These are nine tokens or so, I think."), 10);
 /// assert_eq!(estimator.count(r#"{"city":"Oslo"}"#), 6);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimator {
+pub struct TokenEstimator {
     /// How many bytes of prose make a token.
-    pub prose: Ratio,
+    pub prose: GrowthFactor,
     /// The same for JSON.
-    pub json: Ratio,
+    pub json: GrowthFactor,
     /// The same for programs.
-    pub code: Ratio,
+    pub code: GrowthFactor,
     /// What the estimate is multiplied by.
-    pub safety: Ratio,
+    pub safety: GrowthFactor,
 }
 
 impl ContentKind {
     /// What a text is. Only its ends and its beginning are looked at, however long it is.
-    pub fn of(text: &str) -> Self {
+    pub(super) fn of(text: &str) -> Self {
         let text = text.trim();
         let between = |open, close| text.starts_with(open) && text.ends_with(close);
+        // A text that begins and ends like JSON is taken for it: parsing a result of megabytes would cost more than
+        // it gains.
         if between('{', '}') || between('[', ']') {
             return Self::Json;
         }
@@ -55,7 +58,7 @@ impl ContentKind {
     }
 }
 
-impl From<&TokensPolicy> for Estimator {
+impl From<&TokensPolicy> for TokenEstimator {
     fn from(rules: &TokensPolicy) -> Self {
         Self {
             prose: rules.bytes_per_token.prose.value,
@@ -66,7 +69,7 @@ impl From<&TokensPolicy> for Estimator {
     }
 }
 
-impl TokenCounter for Estimator {
+impl TokenCounter for TokenEstimator {
     fn count(&self, text: &str) -> u64 {
         let bytes = match ContentKind::of(text) {
             ContentKind::Prose => self.prose,
@@ -77,6 +80,7 @@ impl TokenCounter for Estimator {
         let tokens = times(times(text.len() as u128, bytes.den()), self.safety.num());
         let each = times(bytes.num().into(), self.safety.den());
         // Neither part of a ratio is zero.
+        // Rounded up: too low a count overflows the window, and too high a one costs a token.
         u64::try_from(tokens.div_ceil(each.max(1))).unwrap_or(u64::MAX)
     }
 }
@@ -84,14 +88,14 @@ impl TokenCounter for Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Estimate;
+    use crate::context::ByteEstimate;
     use crate::policy::Policy;
 
-    fn builtin() -> Estimator {
-        Estimator::from(&Policy::builtin().model("main").tokens)
+    fn builtin() -> TokenEstimator {
+        TokenEstimator::from(&Policy::builtin().model("main").tokens)
     }
 
-    fn ratio(text: &str) -> Ratio {
+    fn ratio(text: &str) -> GrowthFactor {
         text.parse().unwrap()
     }
 
@@ -111,7 +115,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_bytes_for_a_token() {
-        let estimator = Estimator { prose: ratio("3.2"), ..builtin() };
+        let estimator = TokenEstimator { prose: ratio("3.2"), ..builtin() };
         assert_eq!(estimator.count(&"a".repeat(100)), 32);
         assert_eq!(estimator.count("hello"), 2);
         assert_eq!(estimator.count(&format!("[{}]", "1".repeat(14))), 6);
@@ -121,14 +125,14 @@ mod tests {
 
     #[test]
     fn safety_multiplies_before_it_is_rounded() {
-        let safe = Estimator { safety: ratio("1.2"), ..builtin() };
+        let safe = TokenEstimator { safety: ratio("1.2"), ..builtin() };
         assert_eq!((safe.count("a"), safe.count(&"a".repeat(400))), (1, 120));
     }
 
     #[test]
     fn the_built_in_policy_estimates_as_nobody_does() {
         for text in ["", "some prose", "{\"a\": [1, 2]}", "ünïcödé"] {
-            assert_eq!(builtin().count(text), Estimate.count(text), "{text}");
+            assert_eq!(builtin().count(text), ByteEstimate.count(text), "{text}");
         }
     }
 }

@@ -23,7 +23,7 @@ const LOOKED_AT: usize = 64;
 
 /// What there is to count of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Counted<'v> {
+pub(super) enum CountedFile<'v> {
     /// So many tokens.
     Tokens(u64),
     /// The tokens of this text.
@@ -33,7 +33,7 @@ pub(super) enum Counted<'v> {
 }
 
 /// What there is to count of a part of a content that holds a file, or names one; `None`: it is no such part.
-pub(super) fn counted(part: &Value) -> Option<Counted<'_>> {
+pub(super) fn counted(part: &Value) -> Option<CountedFile<'_>> {
     let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     let data = |value: &Value| file(value.get("file_data").and_then(Value::as_str), None);
     match part.get("type")?.as_str()? {
@@ -41,18 +41,18 @@ pub(super) fn counted(part: &Value) -> Option<Counted<'_>> {
             let source = part.get("source")?;
             let data = source.get("data").and_then(Value::as_str);
             Some(match source.get("type").and_then(Value::as_str) {
-                Some("text") => Counted::Text(data?.to_owned()),
-                Some("content") => Counted::Parts(source.get("content")?),
+                Some("text") => CountedFile::Text(data?.to_owned()),
+                Some("content") => CountedFile::Parts(source.get("content")?),
                 _ => file(data, text(source, "media_type").as_deref()),
             })
         }
         "file" => Some(data(part.get("file").unwrap_or(part))),
         "input_file" => Some(data(part)),
         kind @ ("input_audio" | "audio" | "audio_url") => {
-            Some(Counted::Tokens(sound_tokens(data_of(part, kind).unwrap_or_default())))
+            Some(CountedFile::Tokens(sound_tokens(data_of(part, kind).unwrap_or_default())))
         }
         kind @ ("video" | "video_url" | "input_video") => {
-            Some(Counted::Tokens(data_of(part, kind).map_or(PAGE, film_tokens)))
+            Some(CountedFile::Tokens(data_of(part, kind).map_or(PAGE, film_tokens)))
         }
         _ => None,
     }
@@ -67,16 +67,17 @@ fn data_of<'v>(part: &'v Value, kind: &str) -> Option<&'v str> {
 }
 
 /// A file in base64, with or without what says so before it; `None`: it is somewhere else, and taken for one page.
-fn file<'v>(data: Option<&str>, kind: Option<&str>) -> Counted<'v> {
-    let Some(data) = data else { return Counted::Tokens(PAGE) };
+fn file<'v>(data: Option<&str>, kind: Option<&str>) -> CountedFile<'v> {
+    // A file that is only named may have any size. One page keeps the count from being zero.
+    let Some(data) = data else { return CountedFile::Tokens(PAGE) };
     let (before, base64) = data.split_once(DATA).unwrap_or_default();
     let base64 = if base64.is_empty() { data } else { base64 };
     let bytes = decoded(base64.as_bytes());
     let kind = kind.unwrap_or_else(|| before.trim_start_matches("data:"));
     if kind.starts_with("text/") || kind.starts_with("application/json") {
-        return Counted::Text(String::from_utf8_lossy(&bytes).into_owned());
+        return CountedFile::Text(String::from_utf8_lossy(&bytes).into_owned());
     }
-    Counted::Tokens(pages(&bytes).saturating_mul(PAGE))
+    CountedFile::Tokens(pages(&bytes).saturating_mul(PAGE))
 }
 
 /// The pages of a document: those a PDF names, or as many as its size would have.
@@ -91,7 +92,7 @@ fn named_pages(bytes: &[u8]) -> u64 {
     let names = bytes.windows(NAME.len()).enumerate().filter(|(_, name)| *name == NAME);
     let pages = names.filter(|(at, _)| {
         let rest = bytes.get(at.saturating_add(NAME.len())..).unwrap_or_default();
-        // `/Pages` is the list of them.
+        // `/Pages` is the tree of pages, not one of them.
         rest.trim_ascii_start()
             .strip_prefix(b"/Page")
             .is_some_and(|rest| rest.first().is_none_or(|next| !next.is_ascii_alphanumeric()))
@@ -102,8 +103,10 @@ fn named_pages(bytes: &[u8]) -> u64 {
 /// The tokens of a recording in base64.
 fn sound_tokens(base64: &str) -> u64 {
     let head = decoded(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
+    // In a WAVE file the bytes of a second stand at offset 28.
     let rate = if head.starts_with(b"RIFF") { little(&head, 28, 4) } else { None };
     let rate = rate.and_then(|rate| usize::try_from(rate).ok()).filter(|rate| *rate > 0);
+    // Four characters of base64 are three bytes (RFC 4648).
     let bytes = base64.len().div_ceil(4).saturating_mul(3);
     number(bytes.div_ceil(rate.unwrap_or(BYTES_OF_SECOND)).max(1)).saturating_mul(SECOND)
 }
@@ -130,13 +133,13 @@ mod tests {
     #[test]
     fn the_pages_of_a_document_are_counted() {
         let document = json!({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}});
-        assert_eq!(counted(&document), Some(Counted::Tokens(2 * PAGE)));
+        assert_eq!(counted(&document), Some(CountedFile::Tokens(2 * PAGE)));
         let data = format!("data:application/pdf;base64,{PDF}");
         for part in [
             json!({"type": "file", "file": {"filename": "a.pdf", "file_data": data}}),
             json!({"type": "input_file", "filename": "a.pdf", "file_data": data}),
         ] {
-            assert_eq!(counted(&part), Some(Counted::Tokens(2 * PAGE)), "{part}");
+            assert_eq!(counted(&part), Some(CountedFile::Tokens(2 * PAGE)), "{part}");
         }
     }
 
@@ -144,7 +147,7 @@ mod tests {
     fn a_document_whose_pages_are_compressed_is_counted_by_its_size() {
         let data = "A".repeat(1 << 20);
         let document = json!({"type": "document", "source": {"type": "base64", "data": data}});
-        assert_eq!(counted(&document), Some(Counted::Tokens(12 * PAGE)));
+        assert_eq!(counted(&document), Some(CountedFile::Tokens(12 * PAGE)));
     }
 
     #[test]
@@ -155,10 +158,10 @@ mod tests {
             json!({"type": "video", "source": {"type": "base64", "data": data}}),
             json!({"type": "input_video", "input_video": {"data": data}}),
         ] {
-            assert_eq!(counted(&part), Some(Counted::Tokens(12 * SECOND_OF_FILM)));
+            assert_eq!(counted(&part), Some(CountedFile::Tokens(12 * SECOND_OF_FILM)));
         }
         let elsewhere = json!({"type": "video_url", "video_url": {"url": "https://x/y.mp4"}});
-        assert_eq!(counted(&elsewhere), Some(Counted::Tokens(PAGE)));
+        assert_eq!(counted(&elsewhere), Some(CountedFile::Tokens(PAGE)));
     }
 
     #[test]
@@ -169,7 +172,7 @@ mod tests {
             json!({"type": "audio", "source": {"type": "base64", "data": data}}),
             json!({"type": "audio_url", "audio_url": {"url": format!("data:audio/mp3;base64,{data}")}}),
         ] {
-            assert_eq!(counted(&part), Some(Counted::Tokens(197 * SECOND)), "{}", part["type"]);
+            assert_eq!(counted(&part), Some(CountedFile::Tokens(197 * SECOND)), "{}", part["type"]);
         }
     }
 
@@ -180,25 +183,25 @@ mod tests {
             json!({"type": "file", "file": {"file_id": "f1"}}),
             json!({"type": "input_file", "file_url": "https://x/y.pdf"}),
         ] {
-            assert_eq!(counted(&part), Some(Counted::Tokens(PAGE)), "{part}");
+            assert_eq!(counted(&part), Some(CountedFile::Tokens(PAGE)), "{part}");
         }
     }
 
     #[test]
     fn a_document_of_text_is_text() {
         let text = json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rain."}});
-        assert_eq!(counted(&text), Some(Counted::Text("Rain.".into())));
+        assert_eq!(counted(&text), Some(CountedFile::Text("Rain.".into())));
         let text = json!({"type": "file", "file": {"file_data": "data:text/plain;base64,UmFpbi4="}});
-        assert_eq!(counted(&text), Some(Counted::Text("Rain.".into())));
+        assert_eq!(counted(&text), Some(CountedFile::Text("Rain.".into())));
         let parts = json!({"type": "document", "source": {"type": "content", "content": "Rain."}});
-        assert_eq!(counted(&parts), Some(Counted::Parts(&json!("Rain."))));
+        assert_eq!(counted(&parts), Some(CountedFile::Parts(&json!("Rain."))));
     }
 
     #[test]
     fn a_recording_is_counted_by_its_seconds() {
         let sound = |data: &str| {
             let part = json!({"type": "input_audio", "input_audio": {"data": data, "format": "x"}});
-            assert_eq!(counted(&part), Some(Counted::Tokens(sound_tokens(data))));
+            assert_eq!(counted(&part), Some(CountedFile::Tokens(sound_tokens(data))));
             sound_tokens(data)
         };
         // 12 kB of what may be anything, at 16 kB a second.

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::tokens::TokenCounter;
-use crate::engine::Overhead;
+use super::counter::TokenCounter;
+use crate::engine::RequestOverhead;
 
 /// What of a request decides what is added to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that go together in any way")]
-pub(super) struct Shape {
+pub(super) struct RequestShape {
     /// It asks the model to think.
     thinking: bool,
     /// It asks for a reply that follows a schema.
@@ -21,7 +21,7 @@ pub(super) struct Shape {
     system: bool,
 }
 
-impl Shape {
+impl RequestShape {
     pub(super) fn of(body: &Value, messages: &[Value]) -> Self {
         let choice = body.get("tool_choice");
         let kind = choice.and_then(|choice| choice.as_str().or_else(|| choice.get("type")?.as_str()));
@@ -29,12 +29,20 @@ impl Shape {
         let thinking = body.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
         Self {
             thinking: matches!(thinking, Some("enabled" | "adaptive")),
-            schema: super::request::reply_schema(body).is_some(),
+            schema: reply_schema(body).is_some(),
             tools: body.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty()),
             forced: matches!(kind, Some("any" | "tool" | "required" | "function")),
             system: body.get("system").is_some() || matches!(role, Some("system" | "developer")),
         }
     }
+}
+
+/// The schema that the reply has to hold. Models are shown it. Sources: "Structured model outputs", platform.openai.com
+/// (`response_format`); "Structured outputs", platform.claude.com (`output_config`, before it `output_format`).
+pub(super) fn reply_schema(body: &Value) -> Option<&Value> {
+    let chat = body.get("response_format").and_then(|format| format.get("json_schema"));
+    let messages = body.get("output_config").and_then(|config| config.get("format"));
+    chat.or(messages).or_else(|| body.get("output_format"))?.get("schema")
 }
 
 /// Anthropic's system prompt for the use of tools: the beginning of a model's name, its tokens with the tool choices
@@ -62,12 +70,12 @@ const CLAUDE: [(&str, u64, u64); 19] = [
     ("claude", 346, 313),
 ];
 
-/// What Claude is told where `thinking` is on: measured, as no page says it.
+/// What Claude learns where `thinking` is on: measured, as no page says it.
 const CLAUDE_THINKING: u64 = 28;
 /// The system prompt that explains the format of a reply with a schema, besides the schema: measured. That there is one says
 /// "Structured outputs", platform.claude.com.
 const CLAUDE_SCHEMA: u64 = 110;
-/// The models of Claude that are shown what was thought in the last turn alone; later ones see all of it. Source: "Extended
+/// The models of Claude that are shown what was thought in the final turn alone; later ones see all of it. Source: "Extended
 /// thinking", platform.claude.com.
 const FORGETS_THINKING: [&str; 8] = [
     "claude-3",
@@ -96,9 +104,10 @@ const HARMONY: u64 = 61;
 const HARMONY_TOOLS: u64 = 14;
 
 /// The tokens that the provider of a model adds to a request; 0: nobody has said.
-pub(super) fn fixed_tokens(model: &str, shape: Shape) -> u64 {
+pub(super) fn fixed_tokens(model: &str, shape: RequestShape) -> u64 {
     let name = plain(model);
     let tools = |tokens: u64| if shape.tools { tokens } else { 0 };
+    // Bedrock and Vertex put words before the name: `us.anthropic.claude-sonnet-4-5`.
     if let Some(claude) = name.find("claude").and_then(|at| name.get(at..)) {
         let row = CLAUDE.iter().find(|(begins, ..)| claude.starts_with(begins));
         let prompt = row.map_or(0, |(_, free, forced)| if shape.forced { *forced } else { *free });
@@ -140,11 +149,11 @@ pub(super) fn sees_earlier_thinking(model: &str) -> bool {
 /// assert_eq!((claude.of(false), claude.of(true)), (3, 499));
 /// assert_eq!(overhead("nobody-knows-me", true), None);
 /// ```
-pub fn overhead(model: &str, system: bool) -> Option<Overhead> {
-    let fixed = |tools| fixed_tokens(model, Shape { tools, system, ..Shape::default() });
+pub fn overhead(model: &str, system: bool) -> Option<RequestOverhead> {
+    let fixed = |tools| fixed_tokens(model, RequestShape { tools, system, ..RequestShape::default() });
     let request = fixed(false);
-    let overhead = Overhead { request, tools: fixed(true).saturating_sub(request) };
-    (overhead != Overhead::default()).then_some(overhead)
+    let overhead = RequestOverhead { request, tools: fixed(true).saturating_sub(request) };
+    (overhead != RequestOverhead::default()).then_some(overhead)
 }
 
 /// The name without who serves the model, in lower case, and with hyphens where other servers have dots.
@@ -177,6 +186,7 @@ const GPT_5_TOOLS: u64 = 83;
 pub(super) fn signature_rules(model: &str) -> Option<SignatureRules> {
     let name = plain(model);
     let name = name.strip_prefix("ft:").unwrap_or(&name);
+    // The first models with tools are shown more around each function: 10 tokens, later 7.
     let first = ["gpt-3.5", "gpt-35"].iter().any(|begins| name.starts_with(begins))
         || name == "gpt-4"
         || ["gpt-4-", "gpt-4:"].iter().any(|begins| name.starts_with(begins));
@@ -192,10 +202,12 @@ impl SignatureRules {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
+        // The cookbook also leaves out the full stop at the end.
         let described = |value: &Value| text(value, "description").trim_end_matches('.').to_owned();
         let head = format!("{}:{}", text(function, "name"), described(function));
         let mut tokens = self.function.saturating_add(counter.count(&head));
-        // Objects within objects are shown like the outermost; nothing here is as deep as a schema may be.
+        // Nested objects are shown like the outermost one. A list instead of recursion, because a schema may be of
+        // any depth.
         let mut open: Vec<&Value> = function.get("parameters").into_iter().collect();
         while let Some(schema) = open.pop() {
             open.extend(schema.get("items"));
@@ -238,7 +250,7 @@ mod tests {
     use super::*;
 
     fn fixed(model: &str, body: &Value) -> u64 {
-        fixed_tokens(model, Shape::of(body, body["messages"].as_array().map_or(&[], Vec::as_slice)))
+        fixed_tokens(model, RequestShape::of(body, body["messages"].as_array().map_or(&[], Vec::as_slice)))
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod repair;
 #[cfg(test)]
 pub(super) mod shorthand;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub use repair::repair;
 
 /// One thing that is wrong with a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct HistoryFinding {
     /// What it is.
     pub kind: FindingKind,
     /// The message it is found in, from 0.
@@ -43,7 +43,7 @@ pub enum FindingKind {
 }
 
 /// A call, and what it is to the results.
-pub(super) struct Call<'a> {
+pub(super) struct HistoryCall<'a> {
     /// The message that makes it.
     pub(super) at: usize,
     pub(super) id: &'a str,
@@ -63,16 +63,16 @@ pub(super) enum CallState {
 }
 
 /// A result, and what it is to the calls.
-pub(super) struct Answer<'a> {
+pub(super) struct HistoryResult<'a> {
     pub(super) at: usize,
     pub(super) id: &'a str,
     pub(super) tool: &'a str,
-    pub(super) fate: Fate,
+    pub(super) fate: ResultFate,
 }
 
 /// What a result is to the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ResultFate {
     InPlace,
     /// It answers a call of that message, but stands elsewhere.
     Misplaced(usize),
@@ -82,16 +82,16 @@ pub(super) enum Fate {
 
 /// All calls and all results of a conversation, each in their order.
 #[derive(Default)]
-pub(super) struct Scan<'a> {
-    pub(super) calls: Vec<Call<'a>>,
-    pub(super) results: Vec<Answer<'a>>,
+pub(super) struct HistoryScan<'a> {
+    pub(super) calls: Vec<HistoryCall<'a>>,
+    pub(super) results: Vec<HistoryResult<'a>>,
 }
 
 /// Finds the last call of an id. A result nearly always answers the last message that makes calls; only for others
 /// all calls are put into an index.
 #[derive(Default)]
-struct Finder<'a> {
-    index: HashMap<&'a str, usize>,
+struct CallFinder<'a> {
+    index: BTreeMap<&'a str, usize>,
     /// How many calls are in the index.
     indexed: usize,
 }
@@ -99,16 +99,18 @@ struct Finder<'a> {
 /// So many calls of one message are compared one by one.
 const FEW: usize = 16;
 
-impl<'a> Finder<'a> {
+impl<'a> CallFinder<'a> {
     /// The number of the last call of that id. `from`: where those of the last message begin.
-    fn find(&mut self, calls: &[Call<'a>], from: usize, id: &str) -> Option<usize> {
+    fn find(&mut self, calls: &[HistoryCall<'a>], from: usize, id: &str) -> Option<usize> {
         let near = calls.get(from..).unwrap_or_default();
+        // Most messages have few calls, and comparing those costs less than an index.
         if near.len() <= FEW
             && let Some(place) = near.iter().position(|call| call.id == id)
         {
             return from.checked_add(place);
         }
         for (number, call) in calls.iter().enumerate().skip(self.indexed) {
+            // The second call of an id is taken out, so its results belong to the first.
             if !matches!(call.state, CallState::Duplicate) {
                 self.index.insert(call.id, number);
             }
@@ -118,7 +120,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Whether the message whose calls begin at `from` has made a call of that id already.
-    fn is_twice(&mut self, calls: &[Call<'a>], from: usize, id: &str) -> bool {
+    fn is_twice(&mut self, calls: &[HistoryCall<'a>], from: usize, id: &str) -> bool {
         let near = calls.get(from..).unwrap_or_default();
         if near.len() <= FEW {
             return near.iter().any(|call| call.id == id);
@@ -128,7 +130,7 @@ impl<'a> Finder<'a> {
 }
 
 /// Looks at every call and every result once.
-pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Scan<'a> {
+pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> HistoryScan<'a> {
     scan_without(messages, |_| false)
 }
 
@@ -136,10 +138,11 @@ pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Scan<
 pub(super) fn scan_without<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     taken_out: impl Fn(&ToolCall) -> bool,
-) -> Scan<'a> {
-    let mut scan = Scan::default();
-    let mut finder = Finder::default();
-    // Where the calls of the last message that makes some begin; and that message, while its results may come.
+) -> HistoryScan<'a> {
+    let mut scan = HistoryScan::default();
+    let mut finder = CallFinder::default();
+    // `from`: where the calls of the last message with calls begin. `open`: that message, as long as its results may
+    // still follow.
     let (mut from, mut open) = (0, None);
     for (at, message) in messages.into_iter().enumerate() {
         match message {
@@ -151,27 +154,37 @@ pub(super) fn scan_without<'a>(
                 for call in calls {
                     let ToolCall { id, name, .. } = call;
                     let state = if finder.is_twice(&scan.calls, from, id) {
+                        // Anthropic: "`tool_use` ids must be unique".
                         CallState::Duplicate
                     } else if taken_out(call) {
                         CallState::Malformed
                     } else {
                         CallState::Unanswered
                     };
-                    scan.calls.push(Call { at, id, tool: name, state });
+                    scan.calls.push(HistoryCall { at, id, tool: name, state });
                 }
             }
             Message::Tool { call: id, tool, .. } => {
                 let found = finder.find(&scan.calls, from, id);
                 let fate = match found.and_then(|number| scan.calls.get_mut(number)) {
-                    None => Fate::Orphan,
-                    Some(call) if call.state == CallState::Malformed => Fate::Orphan,
-                    Some(call) if call.state != CallState::Unanswered => Fate::Duplicate,
+                    // OpenAI: "messages with role 'tool' must be a response to a preceeding message with
+                    // 'tool_calls'".
+                    None => ResultFate::Orphan,
+                    Some(call) if call.state == CallState::Malformed => ResultFate::Orphan,
+                    // Anthropic: "each tool_use must have a single result".
+                    Some(call) if call.state != CallState::Unanswered => ResultFate::Duplicate,
                     Some(call) => {
                         call.state = CallState::Answered;
-                        if open == Some(call.at) { Fate::InPlace } else { Fate::Misplaced(call.at) }
+                        // Both OpenAI and Anthropic want all results right after the message that made the calls,
+                        // with nothing in between.
+                        if open == Some(call.at) {
+                            ResultFate::InPlace
+                        } else {
+                            ResultFate::Misplaced(call.at)
+                        }
                     }
                 };
-                scan.results.push(Answer { at, id, tool, fate });
+                scan.results.push(HistoryResult { at, id, tool, fate });
             }
             Message::System { .. } | Message::User { .. } => open = None,
         }
@@ -184,7 +197,7 @@ pub(super) fn scan_without<'a>(
 ///
 /// A result is in its place if only results stand between it and the message that made its call. Providers that count
 /// calls anew in every reply use ids again: a result answers the last message before it that made a call of its id.
-pub fn findings(messages: &[Message]) -> Vec<Finding> {
+pub fn findings(messages: &[Message]) -> Vec<HistoryFinding> {
     let scan = scan(messages);
     let calls = scan.calls.iter().filter_map(|call| {
         let kind = match call.state {
@@ -196,14 +209,14 @@ pub fn findings(messages: &[Message]) -> Vec<Finding> {
     });
     let results = scan.results.iter().filter_map(|result| {
         let kind = match result.fate {
-            Fate::InPlace => return None,
-            Fate::Misplaced(_) => FindingKind::MisplacedResult,
-            Fate::Orphan => FindingKind::OrphanResult,
-            Fate::Duplicate => FindingKind::DuplicateResult,
+            ResultFate::InPlace => return None,
+            ResultFate::Misplaced(_) => FindingKind::MisplacedResult,
+            ResultFate::Orphan => FindingKind::OrphanResult,
+            ResultFate::Duplicate => FindingKind::DuplicateResult,
         };
         Some(finding(kind, result.at, result.id, result.tool))
     });
-    let mut found: Vec<Finding> = calls.chain(results).collect();
+    let mut found: Vec<HistoryFinding> = calls.chain(results).collect();
     found.sort_by_key(|finding| (finding.at, finding.kind));
     found
 }
@@ -227,20 +240,20 @@ pub(super) fn faults<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64
     scan(messages).faults()
 }
 
-impl Scan<'_> {
+impl HistoryScan<'_> {
     /// How many calls and results are not as they should be.
     pub(super) fn faults(&self) -> u64 {
         let calls = self.calls.iter().filter(|call| call.state != CallState::Answered).count();
-        let results = self.results.iter().filter(|result| result.fate != Fate::InPlace).count();
+        let results = self.results.iter().filter(|result| result.fate != ResultFate::InPlace).count();
         u64::try_from(calls.saturating_add(results)).unwrap_or(u64::MAX)
     }
 }
 
-fn finding(kind: FindingKind, at: usize, call: &str, tool: &str) -> Finding {
-    Finding { kind, at, call: call.to_owned(), tool: tool.to_owned() }
+fn finding(kind: FindingKind, at: usize, call: &str, tool: &str) -> HistoryFinding {
+    HistoryFinding { kind, at, call: call.to_owned(), tool: tool.to_owned() }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for HistoryFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, at, call, tool } = self;
         let number = at.saturating_add(1);
@@ -372,15 +385,15 @@ mod tests {
             for result in scan(&messages).results {
                 let asked = asked_by(&messages, result.at);
                 match result.fate {
-                    Fate::Orphan => prop_assert_eq!(asked, None),
-                    Fate::Misplaced(at) => prop_assert_eq!(asked, Some(at)),
-                    Fate::InPlace => {
+                    ResultFate::Orphan => prop_assert_eq!(asked, None),
+                    ResultFate::Misplaced(at) => prop_assert_eq!(asked, Some(at)),
+                    ResultFate::InPlace => {
                         let at = asked.unwrap();
                         let between = messages[at + 1..result.at].iter();
                         let nothing_else = between.clone().all(|message| matches!(message, Message::Tool { .. }));
                         prop_assert!(nothing_else);
                     }
-                    Fate::Duplicate => {
+                    ResultFate::Duplicate => {
                         let at = asked.unwrap();
                         let twin = |message: &Message| matches!(message, Message::Tool { call, .. } if call == result.id);
                         prop_assert!(messages[at + 1..result.at].iter().any(twin));

@@ -2,7 +2,7 @@
 
 /// Who counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImageRule {
+pub(super) enum ImageRule {
     /// As `OpenAI` does: 85 tokens, and 170 for each tile of 512 pixels squared.
     Tiles,
     /// As Anthropic does: a token for 750 pixels.
@@ -13,11 +13,12 @@ pub enum ImageRule {
 const LOOKED_AT: usize = 64 << 10;
 
 impl ImageRule {
-    /// The tokens of an image of that size; of one whose size nobody knows, as many as one of a usual size has.
+    /// The tokens of an image of that size; of one whose size is unknown, as many as one of a usual size has.
     /// `low`: the model is to see it with few details, where there is such a choice.
-    pub fn tokens(self, size: Option<(u32, u32)>, low: bool) -> u64 {
+    pub(super) fn tokens(self, size: Option<(u32, u32)>, low: bool) -> u64 {
         let size = size.map(|(width, height)| (u64::from(width.max(1)), u64::from(height.max(1))));
         match self {
+            // OpenAI, "Images and vision": low detail costs the base tokens alone.
             Self::Tiles if low => 85,
             Self::Tiles => size.map_or(4, tiles).saturating_mul(170).saturating_add(85),
             Self::Pixels => size.map_or(1600, pixels),
@@ -27,6 +28,7 @@ impl ImageRule {
 
 /// The tiles of an image that is made to fit into 2048 pixels squared, its shorter side into 768.
 fn tiles(size: (u64, u64)) -> u64 {
+    // OpenAI, "Images and vision": first into a square of 2048 pixels, then the shorter side to 768.
     let (width, height) = shrunk(size, size.0.max(size.1), 2048);
     let (width, height) = shrunk((width, height), width.min(height), 768);
     width.div_ceil(512).saturating_mul(height.div_ceil(512))
@@ -34,6 +36,7 @@ fn tiles(size: (u64, u64)) -> u64 {
 
 /// Anthropic makes larger images fit into 1568 pixels and 1600 tokens.
 fn pixels(size: (u64, u64)) -> u64 {
+    // Anthropic, "Vision": width · height / 750, after scaling down to 1568 pixels at the longer side.
     let (width, height) = shrunk(size, size.0.max(size.1), 1568);
     width.saturating_mul(height).div_ceil(750).min(1600)
 }
@@ -48,14 +51,16 @@ fn shrunk((width, height): (u64, u64), side: u64, most: u64) -> (u64, u64) {
 }
 
 /// The size of an image in base64: a PNG, a GIF, a JPEG or a `WebP`.
-pub fn image_size(base64: &str) -> Option<(u32, u32)> {
+pub(super) fn image_size(base64: &str) -> Option<(u32, u32)> {
     let bytes = decoded(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
     size_of(&bytes)
 }
 
 fn size_of(bytes: &[u8]) -> Option<(u32, u32)> {
     match bytes {
+        // PNG: width and height are the first fields of the IHDR chunk.
         [0x89, b'P', b'N', b'G', ..] => Some((number(bytes, 16, 4)?, number(bytes, 20, 4)?)),
+        // GIF: the logical screen, least significant byte first.
         [b'G', b'I', b'F', ..] => Some((little(bytes, 6, 2)?, little(bytes, 8, 2)?)),
         [0xff, 0xd8, ..] => jpeg(bytes),
         [b'R', b'I', b'F', b'F', ..] => webp(bytes),
@@ -71,20 +76,24 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
         if marker != 0xff {
             return None;
         }
+        // Any number of fill bytes may stand before a marker (ITU-T T.81, B.1.1.2).
         if kind == 0xff {
             at = at.checked_add(1)?;
             continue;
         }
+        // SOF0 to SOF15 begin a frame. C4, C8 and CC in between are DHT, JPG and DAC (ITU-T T.81, table B.1).
         if matches!(kind, 0xc0..=0xcf) && !matches!(kind, 0xc4 | 0xc8 | 0xcc) {
             return Some((number(bytes, at.checked_add(7)?, 2)?, number(bytes, at.checked_add(5)?, 2)?));
         }
         let length = usize::try_from(number(bytes, at.checked_add(2)?, 2)?).ok()?;
+        // The length counts its own two bytes. A smaller one would keep the loop in its place.
         at = at.checked_add(2)?.checked_add(length.max(2))?;
     }
 }
 
 fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
     match bytes.get(12..16)? {
+        // RFC 9649: sizes are stored less one in VP8X and VP8L, and as they are in VP8.
         b"VP8X" => Some((little(bytes, 24, 3)?.checked_add(1)?, little(bytes, 27, 3)?.checked_add(1)?)),
         b"VP8L" => {
             let both = little(bytes, 21, 4)?;
@@ -128,6 +137,7 @@ const fn digit_of(digit: u8) -> Option<u8> {
         b'A'..=b'Z' => Some(digit.saturating_sub(b'A')),
         b'a'..=b'z' => Some(digit.saturating_sub(b'a').saturating_add(26)),
         b'0'..=b'9' => Some(digit.saturating_sub(b'0').saturating_add(52)),
+        // Both alphabets of RFC 4648, sections 4 and 5.
         b'+' | b'-' => Some(62),
         b'/' | b'_' => Some(63),
         _ => None,

@@ -2,29 +2,30 @@
 
 use core::ops::Range;
 
-use super::tokens::{TokenCounter, message_tokens};
+use super::counter::TokenCounter;
+use super::tokens::message_tokens;
 use crate::engine::TurnMeasure;
-use crate::session::{Message, Splice};
+use crate::session::{HistorySplice, Message};
 
 /// The tokens of every message of a conversation, and of the tools that go with it. It follows the conversation: what is
 /// new in it is counted, the rest is known.
 ///
 /// ```
-/// use unfazed::context::{Estimate, Ledger};
+/// use unfazed::context::{ByteEstimate, TokenLedger};
 /// use unfazed::session::Message;
-/// let mut ledger = Ledger::of(&Estimate, &[Message::user("12345678")]);
-/// ledger.append(&Estimate, &Message::user("1234"));
+/// let mut ledger = TokenLedger::of(&ByteEstimate, &[Message::user("12345678")]);
+/// ledger.append(&ByteEstimate, &Message::user("1234"));
 /// assert_eq!(ledger.weights(), [6, 5]);
 /// assert_eq!(ledger.messages(), 11);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct TokenLedger {
     weights: Vec<u64>,
     messages: u64,
     tools: u64,
 }
 
-impl Ledger {
+impl TokenLedger {
     /// The ledger of a conversation.
     pub fn of(counter: &dyn TokenCounter, messages: &[Message]) -> Self {
         let mut ledger = Self::default();
@@ -48,9 +49,9 @@ impl Ledger {
     }
 
     /// Pieces of the conversation were replaced, as by [`splice`](crate::session::splice). Only what is put in is counted.
-    pub fn splice(&mut self, counter: &dyn TokenCounter, splices: &[Splice]) {
+    pub fn splice(&mut self, counter: &dyn TokenCounter, splices: &[HistorySplice]) {
         // From the last to the first, so that the places hold.
-        for Splice { at, remove, insert } in splices.iter().rev() {
+        for HistorySplice { at, remove, insert } in splices.iter().rev() {
             let from = (*at).min(self.weights.len());
             let to = from.saturating_add(*remove).min(self.weights.len());
             let put: Vec<u64> = insert.iter().map(|message| message_tokens(counter, message)).collect();
@@ -103,17 +104,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::context::Estimate;
+    use crate::context::ByteEstimate;
     use crate::session::splice;
 
     /// Counts how often it is asked.
     #[derive(Default)]
-    struct Asked(AtomicU64);
+    struct CountedCalls(AtomicU64);
 
-    impl TokenCounter for Asked {
+    impl TokenCounter for CountedCalls {
         fn count(&self, text: &str) -> u64 {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Estimate.count(text)
+            ByteEstimate.count(text)
         }
     }
 
@@ -123,20 +124,20 @@ mod tests {
 
     #[test]
     fn a_message_is_counted_once() {
-        let asked = Asked::default();
-        let mut ledger = Ledger::of(&asked, &messages(&vec!["one".to_owned(); 100]));
+        let asked = CountedCalls::default();
+        let mut ledger = TokenLedger::of(&asked, &messages(&vec!["one".to_owned(); 100]));
         ledger.append(&asked, &Message::user("two"));
-        ledger.splice(&asked, &[Splice { at: 3, remove: 90, insert: vec![Message::user("three")] }]);
+        ledger.splice(&asked, &[HistorySplice { at: 3, remove: 90, insert: vec![Message::user("three")] }]);
         assert_eq!(asked.0.load(Ordering::Relaxed), 102);
         assert_eq!(ledger.weights().len(), 12);
     }
 
     #[test]
     fn a_splice_beyond_the_end_takes_what_is_there() {
-        let mut ledger = Ledger::of(&Estimate, &messages(&["a".to_owned()]));
-        ledger.splice(&Estimate, &[Splice { at: 9, remove: usize::MAX, insert: vec![] }]);
-        ledger.splice(&Estimate, &[Splice { at: 0, remove: usize::MAX, insert: vec![] }]);
-        assert_eq!(ledger, Ledger::default());
+        let mut ledger = TokenLedger::of(&ByteEstimate, &messages(&["a".to_owned()]));
+        ledger.splice(&ByteEstimate, &[HistorySplice { at: 9, remove: usize::MAX, insert: vec![] }]);
+        ledger.splice(&ByteEstimate, &[HistorySplice { at: 0, remove: usize::MAX, insert: vec![] }]);
+        assert_eq!(ledger, TokenLedger::default());
     }
 
     proptest! {
@@ -147,23 +148,23 @@ mod tests {
             after in prop::collection::vec(".{0,20}", 0..4),
         ) {
             let mut conversation = messages(&before);
-            let mut ledger = Ledger::of(&Estimate, &conversation);
+            let mut ledger = TokenLedger::of(&ByteEstimate, &conversation);
             let (mut splices, mut at) = (Vec::new(), 0);
             for (gap, remove, insert) in cuts {
                 let from = at + gap;
                 if from + remove > conversation.len() {
                     break;
                 }
-                splices.push(Splice { at: from, remove, insert: messages(&insert) });
+                splices.push(HistorySplice { at: from, remove, insert: messages(&insert) });
                 at = from + remove;
             }
             splice(&mut conversation, &splices);
-            ledger.splice(&Estimate, &splices);
+            ledger.splice(&ByteEstimate, &splices);
             for text in &after {
                 conversation.push(Message::user(text));
-                ledger.append(&Estimate, &Message::user(text));
+                ledger.append(&ByteEstimate, &Message::user(text));
             }
-            prop_assert_eq!(&ledger, &Ledger::of(&Estimate, &conversation));
+            prop_assert_eq!(&ledger, &TokenLedger::of(&ByteEstimate, &conversation));
             prop_assert_eq!(ledger.messages(), ledger.sum(0..conversation.len()));
         }
     }

@@ -13,6 +13,7 @@
 )]
 
 mod checked;
+mod counter;
 mod declared;
 mod estimate;
 mod files;
@@ -25,17 +26,14 @@ mod reduce;
 mod request;
 mod tokens;
 
-pub use checked::Checked;
+pub use checked::CheckedHistory;
+pub use counter::{ByteEstimate, TokenCounter};
 pub use declared::ToolForm;
-pub use estimate::{ContentKind, Estimator};
+pub use estimate::TokenEstimator;
 pub use fixed::overhead;
-pub use history::{Finding, FindingKind, findings, repair};
-pub use images::{ImageRule, image_size};
-pub use ledger::Ledger;
+pub use history::{FindingKind, HistoryFinding, findings, repair};
+pub use ledger::TokenLedger;
 pub use models::{ModelCatalogue, ModelCatalogueError, ModelLimits};
 pub use reduce::reduce;
 pub use request::{MessageTokens, RequestTokens, ToolTokens};
-pub use tokens::{
-    Estimate, TokenCounter, estimate_message, estimate_tools, measure, message_tokens, tool_tokens,
-    tool_tokens_of,
-};
+pub use tokens::{estimate_message, estimate_tools, measure, message_tokens, tool_tokens};

@@ -1,13 +1,15 @@
 //! The catalogue of models: how large their windows are, by their names.
 
 use core::num::NonZeroU64;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use crate::ErrorCause;
+use crate::policy::Price;
 use crate::policy::decode::{self, VersionOne, record};
-use crate::policy::{Price, Report};
+use crate::text::Report;
 
 /// The catalogue that ships with the product.
 const BUILTIN: &str = include_str!("../../policies/models.yaml");
@@ -38,15 +40,18 @@ pub struct ModelLimits {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ModelCatalogue {
-    names: HashMap<String, ModelLimits>,
+    names: BTreeMap<String, ModelLimits>,
     /// What tokens cost, by whole names: a price is not that of a model which is called alike.
-    prices: HashMap<String, Price>,
+    prices: BTreeMap<String, Price>,
 }
 
 /// A file that is no catalogue of models.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ModelCatalogueError(String);
+#[error("{message}")]
+pub struct ModelCatalogueError {
+    message: String,
+    source: Option<ErrorCause>,
+}
 
 record! {
     /// A catalogue of models.
@@ -101,18 +106,24 @@ impl ModelCatalogue {
     /// # Errors
     /// It is no JSON object, or none of its entries says how large a window is.
     pub fn litellm(bytes: &[u8]) -> Result<Self, ModelCatalogueError> {
-        let entries: serde_json::Map<String, Value> = serde_json::from_slice(bytes)
-            .map_err(|error| ModelCatalogueError(format!("not a JSON object of models: {error}")))?;
+        let entries: serde_json::Map<String, Value> =
+            serde_json::from_slice(bytes).map_err(|error| ModelCatalogueError {
+                message: format!("not a JSON object of models: {error}"),
+                source: Some(error.into()),
+            })?;
         let mut catalogue = Self::default();
         for (name, entry) in &entries {
             let tokens = |field: &str| entry.get(field).and_then(Value::as_u64);
             let mode = entry.get("mode").and_then(Value::as_str);
+            // Models for embeddings, speech or images have limits of another kind.
             let is_chat = mode.is_none_or(|mode| matches!(mode, "chat" | "responses" | "completion"));
             if let Some(window) =
+                // LiteLLM calls `max_tokens` a legacy parameter, which stands for either of the two others.
                 tokens("max_input_tokens").or_else(|| tokens("max_tokens")).filter(|_| is_chat)
             {
                 catalogue.insert(name, window, tokens("max_output_tokens"));
-                // Whoever serves it: the smallest counts.
+                // A model is also found without its provider's prefix; several providers may serve it with different
+                // windows.
                 if let Some((_, last)) = name.rsplit_once('/') {
                     catalogue.insert(last, window, tokens("max_output_tokens"));
                 }
@@ -126,7 +137,7 @@ impl ModelCatalogue {
         if catalogue.names.is_empty() {
             let message =
                 "no entry says `max_input_tokens`; is it the file of models that LiteLLM publishes?";
-            return Err(ModelCatalogueError(message.to_owned()));
+            return Err(ModelCatalogueError { message: message.to_owned(), source: None });
         }
         Ok(catalogue)
     }
@@ -162,6 +173,7 @@ impl ModelCatalogue {
     fn beginning_of(&self, name: &str) -> Option<ModelLimits> {
         let whole = core::iter::once(name);
         // What stands before a slash is no part of the model's name.
+        // Names end at a separator only: `gpt-4o-mini` is no `gpt-4`.
         let ends = name
             .rmatch_indices(BOUNDARIES)
             .take_while(|(at, _)| name.rfind('/').is_none_or(|slash| slash < *at));
@@ -173,6 +185,7 @@ impl ModelCatalogue {
         let Some(window) = NonZeroU64::new(window) else { return };
         let limits = ModelLimits { window, output };
         let known = self.names.entry(name.to_lowercase()).or_insert(limits);
+        // Several servers may serve one model, and the smallest window never overflows.
         if limits.window < known.window {
             *known = limits;
         }
@@ -199,6 +212,7 @@ fn picodollars(text: &str) -> Option<u64> {
     const DECIMALS: i32 = 12;
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    // Read as text: 2.5e-6 has no exact float.
     let digits: u128 = format!("{whole}{part}").parse().ok()?;
     let exponent: i32 = exponent.parse().ok()?;
     let places = DECIMALS.checked_add(exponent)?.checked_sub(i32::try_from(part.len()).ok()?)?;

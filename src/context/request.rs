@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
+use super::counter::TokenCounter;
 use super::declared::ToolForm;
-use super::files::{Counted, DATA, counted as file};
-use super::fixed::{FORCED, Shape, SignatureRules, fixed_tokens, sees_earlier_thinking, signature_rules};
-use super::images::{ImageRule, image_size};
-use super::tokens::TokenCounter;
+use super::files::{CountedFile, DATA, counted as file};
+use super::fixed::{
+    FORCED, RequestShape, SignatureRules, fixed_tokens, reply_schema, sees_earlier_thinking, signature_rules,
+};
+use super::images::image_size;
 use crate::session::{PER_CALL, PER_MESSAGE, readable};
 
 /// The tokens of a request body, part by part.
@@ -52,21 +54,22 @@ pub struct MessageTokens {
 
 /// What is counted of a content.
 #[derive(Clone, Copy, Default)]
-struct Content {
+struct CountedContent {
     text: u64,
     results: u64,
     images: u64,
 }
 
 impl RequestTokens {
-    /// The tokens of a request body; `None`: it has no list of messages. Parts that nobody knows count as their JSON.
+    /// The tokens of a request body; `None`: it has no list of messages. Parts that is unknown count as their JSON.
     pub fn of(counter: &dyn TokenCounter, body: &Value) -> Option<Self> {
         let messages = body.get("messages")?.as_array()?;
-        let form = form_of(body, messages);
+        let form = ToolForm::of(body, messages);
         let model = text(body, "model").unwrap_or_default();
         let (as_signatures, sees_earlier_thinking) = (signature_rules(model), sees_earlier_thinking(model));
-        let counting = Counting { counter, form, as_signatures, sees_earlier_thinking };
+        let counting = BodyCounting { counter, form, as_signatures, sees_earlier_thinking };
         let tools = body.get("tools").and_then(Value::as_array);
+        // OpenAI's `max_tokens` is deprecated, so where both are written the newer one counts.
         let outputs = ["max_completion_tokens", "max_tokens"];
         Some(Self {
             form,
@@ -75,7 +78,8 @@ impl RequestTokens {
             system: counting.system(body),
             tools: tools.into_iter().flatten().map(|tool| counting.tool(tool)).collect(),
             messages: counting.messages(messages),
-            fixed: fixed_tokens(model, Shape::of(body, messages)).saturating_add(counting.forced(body)),
+            fixed: fixed_tokens(model, RequestShape::of(body, messages))
+                .saturating_add(counting.forced(body)),
         })
     }
 
@@ -92,7 +96,7 @@ impl RequestTokens {
     }
 }
 
-impl Content {
+impl CountedContent {
     fn all(self) -> u64 {
         self.text.saturating_add(self.results).saturating_add(self.images)
     }
@@ -107,14 +111,14 @@ impl Content {
 }
 
 /// How the parts of a body are counted.
-struct Counting<'c> {
+struct BodyCounting<'c> {
     counter: &'c dyn TokenCounter,
     form: ToolForm,
     as_signatures: Option<SignatureRules>,
     sees_earlier_thinking: bool,
 }
 
-impl Counting<'_> {
+impl BodyCounting<'_> {
     fn system(&self, body: &Value) -> u64 {
         let system = body.get("system").map_or(0, |system| self.content(system, false).all());
         let schema = reply_schema(body).map_or(0, |schema| self.json(schema));
@@ -140,6 +144,8 @@ impl Counting<'_> {
     }
 
     fn messages(&self, messages: &[Value]) -> Vec<MessageTokens> {
+        // Anthropic, "Extended thinking": some models are not shown the thinking before the last message of the
+        // user.
         let current = messages.iter().rposition(is_of_user).filter(|_| !self.sees_earlier_thinking);
         let count = |(at, message)| self.message(message, current.is_some_and(|current| at < current));
         messages.iter().enumerate().map(count).collect()
@@ -151,7 +157,7 @@ impl Counting<'_> {
         let content = message.get("content").map(|content| self.content(content, before)).unwrap_or_default();
         let fields = message.as_object().into_iter().flatten();
         let besides = fields.map(|(name, value)| match (name.as_str(), value) {
-            // No model is shown ids.
+            // Ids serve the API only; no model is shown them.
             ("role" | "content" | "tool_call_id", _) => 0,
             ("tool_calls", Value::Array(calls)) => {
                 calls.iter().map(|call| self.call(call)).fold(0, u64::saturating_add)
@@ -176,9 +182,9 @@ impl Counting<'_> {
         [PER_CALL, name, arguments].into_iter().fold(0, u64::saturating_add)
     }
 
-    fn content(&self, content: &Value, before: bool) -> Content {
-        let mut counted = Content::default();
-        // Parts within parts are looked at one after the other: nothing here is as deep as a body may be.
+    fn content(&self, content: &Value, before: bool) -> CountedContent {
+        let mut counted = CountedContent::default();
+        // A list of open parts instead of recursion, because a body may be of any depth.
         let mut open: Vec<(&Value, bool)> = vec![(content, false)];
         while let Some((part, of_result)) = open.pop() {
             let tokens = match part {
@@ -194,9 +200,10 @@ impl Counting<'_> {
                     }
                     Some("image_url" | "input_image" | "image") => {
                         let images = self.image(part);
-                        counted = counted.plus(Content { images, ..Content::default() });
+                        counted = counted.plus(CountedContent { images, ..CountedContent::default() });
                         0
                     }
+                    // Sent back, and left out before the model sees it.
                     Some("thinking" | "redacted_thinking") if before => 0,
                     Some("thinking") => self.count(text(part, "thinking").unwrap_or_default()),
                     Some("redacted_thinking") => 0,
@@ -206,9 +213,9 @@ impl Counting<'_> {
                         PER_MESSAGE
                     }
                     _ => match file(part) {
-                        Some(Counted::Tokens(tokens)) => tokens.saturating_add(self.besides(part)),
-                        Some(Counted::Text(text)) => self.count(&text).saturating_add(self.besides(part)),
-                        Some(Counted::Parts(parts)) => {
+                        Some(CountedFile::Tokens(tokens)) => tokens.saturating_add(self.besides(part)),
+                        Some(CountedFile::Text(text)) => self.count(&text).saturating_add(self.besides(part)),
+                        Some(CountedFile::Parts(parts)) => {
                             open.push((parts, of_result));
                             self.besides(part)
                         }
@@ -217,7 +224,7 @@ impl Counting<'_> {
                 },
             };
             let (text, results) = if of_result { (0, tokens) } else { (tokens, 0) };
-            counted = counted.plus(Content { text, results, images: 0 });
+            counted = counted.plus(CountedContent { text, results, images: 0 });
         }
         counted
     }
@@ -228,14 +235,10 @@ impl Counting<'_> {
         let source = part.get("source").and_then(|source| text(source, "data"));
         let data = source.or_else(|| url?.split_once(DATA).map(|(_, data)| data));
         let low = at.and_then(|at| text(at, "detail")).or_else(|| text(part, "detail")) == Some("low");
-        let rule = match self.form {
-            ToolForm::Chat => ImageRule::Tiles,
-            ToolForm::Messages => ImageRule::Pixels,
-        };
-        rule.tokens(data.and_then(image_size), low)
+        self.form.image_rule().tokens(data.and_then(image_size), low)
     }
 
-    /// What a model is told of a document besides what is in it.
+    /// What a model learns about a document besides what is in it.
     fn besides(&self, document: &Value) -> u64 {
         let told = ["title", "context"].into_iter().filter_map(|field| text(document, field));
         told.map(|text| self.count(text)).fold(0, u64::saturating_add)
@@ -252,29 +255,10 @@ impl Counting<'_> {
 
 /// Whether the user says something in it, be it beside results of tools.
 fn is_of_user(message: &Value) -> bool {
+    // Anthropic's results of tools come in messages of the user.
     let is_result = |part: &Value| text(part, "type") == Some("tool_result");
     text(message, "role") == Some("user")
         && !message.get("content").and_then(Value::as_array).is_some_and(|parts| parts.iter().all(is_result))
-}
-
-/// The schema that the reply has to hold. Models are shown it. Sources: "Structured model outputs", platform.openai.com
-/// (`response_format`); "Structured outputs", platform.claude.com (`output_config`, before it `output_format`).
-pub(super) fn reply_schema(body: &Value) -> Option<&Value> {
-    let chat = body.get("response_format").and_then(|format| format.get("json_schema"));
-    let messages = body.get("output_config").and_then(|config| config.get("format"));
-    chat.or(messages).or_else(|| body.get("output_format"))?.get("schema")
-}
-
-/// Anthropic's format has a system of its own, schemas under another name, and blocks for calls and results.
-fn form_of(body: &Value, messages: &[Value]) -> ToolForm {
-    let tools = body.get("tools").and_then(Value::as_array);
-    let declared = tools.into_iter().flatten().any(|tool| tool.get("input_schema").is_some());
-    let mut parts = messages.iter().filter_map(|message| message.get("content")?.as_array()).flatten();
-    let blocks = parts.any(|part| {
-        matches!(text(part, "type"), Some("tool_use" | "tool_result" | "thinking"))
-            || part.get("source").is_some()
-    });
-    if body.get("system").is_some() || declared || blocks { ToolForm::Messages } else { ToolForm::Chat }
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> Option<&'v str> {
@@ -287,10 +271,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::context::Estimate;
+    use crate::context::ByteEstimate;
 
     fn of(body: &Value) -> RequestTokens {
-        RequestTokens::of(&Estimate, body).unwrap()
+        RequestTokens::of(&ByteEstimate, body).unwrap()
     }
 
     #[test]
@@ -363,7 +347,7 @@ mod tests {
     #[test]
     fn what_has_no_messages_is_no_request() {
         for body in [json!({}), json!([]), json!({"messages": "hello"}), json!(null)] {
-            assert_eq!(RequestTokens::of(&Estimate, &body), None);
+            assert_eq!(RequestTokens::of(&ByteEstimate, &body), None);
         }
     }
 

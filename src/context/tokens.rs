@@ -1,32 +1,10 @@
-//! How many tokens a conversation takes: counted by a vocabulary, or estimated from its bytes.
+//! How many tokens a conversation takes, and what a host tells the interpreter of it.
 
+use super::counter::{ByteEstimate, TokenCounter};
 use super::declared::ToolForm;
 use super::history::findings;
 use crate::engine::{ToolSpec, TurnMeasure};
-use crate::policy::estimated_tokens;
 use crate::session::Message;
-
-/// Something that counts the tokens of a text.
-pub trait TokenCounter: Send + Sync {
-    /// The tokens of `text`.
-    fn count(&self, text: &str) -> u64;
-}
-
-/// Estimates from the bytes: four for a token of prose, 2.8 for a token of JSON.
-///
-/// ```
-/// use unfazed::context::{Estimate, TokenCounter};
-/// assert_eq!(Estimate.count("These are nine tokens or so, I think."), 10);
-/// assert_eq!(Estimate.count(r#"{"city":"Oslo"}"#), 6);
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Estimate;
-
-impl TokenCounter for Estimate {
-    fn count(&self, text: &str) -> u64 {
-        estimated_tokens(text)
-    }
-}
 
 /// The tokens of one message, by `counter`.
 pub fn message_tokens(counter: &dyn TokenCounter, message: &Message) -> u64 {
@@ -40,18 +18,18 @@ pub fn tool_tokens(counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
 }
 
 /// [`tool_tokens`] for a model by its name at its server: some are shown tools in a form of their own.
-pub fn tool_tokens_of(model: &str, counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
+pub(super) fn tool_tokens_of(model: &str, counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
     tools.iter().map(|tool| ToolForm::Chat.tokens(counter, model, tool)).fold(0, u64::saturating_add)
 }
 
 /// [`message_tokens`] by the estimate.
 pub fn estimate_message(message: &Message) -> u64 {
-    message_tokens(&Estimate, message)
+    message_tokens(&ByteEstimate, message)
 }
 
 /// [`tool_tokens`] by the estimate.
 pub fn estimate_tools(tools: &[&ToolSpec]) -> u64 {
-    tool_tokens(&Estimate, tools)
+    tool_tokens(&ByteEstimate, tools)
 }
 
 /// What a host tells the interpreter about the conversation before a turn.
@@ -77,10 +55,10 @@ mod tests {
     #[test]
     fn prose_and_json_are_estimated_differently() {
         let prose = "x".repeat(2800);
-        assert_eq!(Estimate.count(&prose), 700);
-        assert_eq!(Estimate.count(&format!("[{}]", &prose[2..])), 1000);
-        assert_eq!(Estimate.count(""), 0);
-        assert_eq!(Estimate.count("a"), 1);
+        assert_eq!(ByteEstimate.count(&prose), 700);
+        assert_eq!(ByteEstimate.count(&format!("[{}]", &prose[2..])), 1000);
+        assert_eq!(ByteEstimate.count(""), 0);
+        assert_eq!(ByteEstimate.count("a"), 1);
     }
 
     #[test]
@@ -113,14 +91,14 @@ mod tests {
             effect: None,
         };
         let sent = r#"{"type":"function","function":{"name":"look","description":"Looks.","parameters":{"type":"object"}}}"#;
-        assert_eq!(estimate_tools(&[&spec, &spec]), 2 * Estimate.count(sent));
+        assert_eq!(estimate_tools(&[&spec, &spec]), 2 * ByteEstimate.count(sent));
         assert_eq!(estimate_tools(&[]), 0);
     }
 
     #[test]
     fn a_measure_is_the_sum_of_its_parts() {
         let messages = [Message::user("one"), Message::user("two")];
-        let measure = measure(&Estimate, &messages, &[]);
+        let measure = measure(&ByteEstimate, &messages, &[]);
         assert_eq!((measure.messages, measure.message_tokens, measure.tool_tokens), (2, 10, 0));
     }
 }

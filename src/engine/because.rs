@@ -2,9 +2,9 @@
 
 use core::fmt::Display;
 
-use super::directive::Because;
-use super::reason::{Reason, told};
-use super::retry::{Case, DelayRule, Obstacle, Progress};
+use super::directive::DecisionReason;
+use super::reason::{StoredReason, told};
+use super::retry::{AttemptProgress, DelayRule, FailureContext, RetryBlocker};
 use crate::policy::{BreakerPolicy, Policy, RetryPolicy, ServerDelayMode, Setting};
 use crate::session::StopReason;
 use crate::time::Nanos;
@@ -15,19 +15,19 @@ pub(super) fn because<T: Display>(
     rule: impl Into<String>,
     setting: &Setting<T>,
     facts: impl IntoIterator<Item = String>,
-) -> Because {
-    Reason::new(policy, rule, setting, facts).told(policy)
+) -> DecisionReason {
+    StoredReason::new(policy, rule, setting, facts).told(policy)
 }
 
 /// Why there is another attempt.
 pub(crate) fn of_retry(
     policy: &Policy,
     retry: &RetryPolicy,
-    progress: Progress,
-    case: &Case,
+    progress: AttemptProgress,
+    case: &FailureContext,
     delay: Nanos,
     by: DelayRule,
-) -> Vec<Because> {
+) -> Vec<DecisionReason> {
     told(policy, to_retry(policy, retry, progress, case, delay, by))
 }
 
@@ -35,56 +35,78 @@ pub(crate) fn of_retry(
 pub(super) fn to_retry(
     policy: &Policy,
     retry: &RetryPolicy,
-    progress: Progress,
-    case: &Case,
+    progress: AttemptProgress,
+    case: &FailureContext,
     delay: Nanos,
     by: DelayRule,
-) -> Vec<Reason> {
+) -> Vec<StoredReason> {
+    let mut reasons = to_allow(policy, retry, progress, case);
+    reasons.push(to_wait(policy, retry, case, delay, by));
+    reasons
+}
+
+/// Why another attempt is allowed, whenever it is made.
+pub(super) fn to_allow(
+    policy: &Policy,
+    retry: &RetryPolicy,
+    progress: AttemptProgress,
+    case: &FailureContext,
+) -> Vec<StoredReason> {
     let class = format!("{} is retried", case.class);
     let attempt = format!("attempt {} failed", progress.attempt);
     let (rules, all) = (case.rules(retry), retry.for_others());
-    let waits = match by {
+    // The class may have a value of its own: the path has to lead to the value that decided, or changing it changes
+    // nothing.
+    let path = path("max_attempts", case, rules.max_attempts, all.max_attempts);
+    // Both are needed for a retry, so changing either of them ends it. What does not have that effect is not named.
+    vec![
+        StoredReason::new(policy, "retry.retry_on", &retry.retry_on, [class]),
+        StoredReason::new(policy, path, rules.max_attempts, [attempt]),
+    ]
+}
+
+/// Why it is made so much later.
+fn to_wait(
+    policy: &Policy,
+    retry: &RetryPolicy,
+    case: &FailureContext,
+    delay: Nanos,
+    by: DelayRule,
+) -> StoredReason {
+    let (rules, all) = (case.rules(retry), retry.for_others());
+    match by {
         DelayRule::Backoff if case.correction => {
             let waits = format!("waits {}", delay.rounded());
-            Reason::new(policy, "retry.correction_backoff", rules.backoff, [waits])
+            StoredReason::new(policy, "retry.correction_backoff", rules.backoff, [waits])
         }
         DelayRule::Backoff => {
             let path = path("backoff", case, rules.backoff, all.backoff);
             let waits = format!("waits {}", delay.rounded());
-            // Where a hint is the least that is waited for, a longer backoff decides.
+            // A hint that is a floor was shorter than the backoff, so the backoff decided; the hint is the fact it
+            // was held against.
             let ignored = rules.server_delay.value.mode == ServerDelayMode::Ignore;
             let waits = match case.hint.filter(|_| !ignored) {
                 Some(hint) => format!("{waits}, no shorter than the hint of {}", hint.rounded()),
                 None => waits,
             };
-            Reason::new(policy, path, rules.backoff, [waits])
+            StoredReason::new(policy, path, rules.backoff, [waits])
         }
         DelayRule::Server => {
             let asked = asked(case);
             let path = path("server_delay", case, rules.server_delay, all.server_delay);
-            Reason::new(policy, path, rules.server_delay, asked)
+            StoredReason::new(policy, path, rules.server_delay, asked)
         }
-    };
-    vec![
-        Reason::new(policy, "retry.retry_on", &retry.retry_on, [class]),
-        Reason::new(
-            policy,
-            path("max_attempts", case, rules.max_attempts, all.max_attempts),
-            rules.max_attempts,
-            [attempt],
-        ),
-        waits,
-    ]
+    }
 }
 
-/// Why there is no other attempt.
+/// Why there is no other attempt: the values without which there would be one, or another reason for the end.
 pub(crate) fn of_stop(
     policy: &Policy,
     retry: &RetryPolicy,
-    progress: Progress,
-    case: &Case,
+    progress: AttemptProgress,
+    case: &FailureContext,
     reason: StopReason,
-) -> Vec<Because> {
+) -> Vec<DecisionReason> {
     let class = case.class;
     let (rules, all) = (retry.for_class(class), retry.for_others());
     let attempts = format!("attempt {} failed", progress.attempt);
@@ -92,18 +114,13 @@ pub(crate) fn of_stop(
         StopReason::NeverRetry => {
             because(policy, "retry.never_retry", &retry.never_retry, [format!("{class} is never retried")])
         }
-        StopReason::NotRetryable if !retry.enabled.value => {
-            because(policy, "retry.enabled", &retry.enabled, [])
-        }
-        StopReason::NotRetryable => {
-            because(policy, "retry.retry_on", &retry.retry_on, [format!("{class} is not retried")])
-        }
+        StopReason::NotRetryable => return not_retryable(policy, retry, case),
         StopReason::Attempts => {
             let path = path("max_attempts", case, rules.max_attempts, all.max_attempts);
             because(policy, path, rules.max_attempts, [attempts])
         }
         StopReason::Shadow => because(policy, "retry.shadow", &retry.shadow, []),
-        StopReason::Deadline => because(policy, "retry.deadline", &retry.deadline, [attempts]),
+        StopReason::Deadline => return too_late(policy, retry, case, &attempts),
         StopReason::ServerDelay => {
             let asked = asked(case);
             let path = path("server_delay", case, rules.server_delay, all.server_delay);
@@ -120,16 +137,21 @@ pub(crate) fn of_stop(
             [format!("slept {} so far", progress.slept)],
         ),
         StopReason::RequestAtFault => match case.obstacle {
-            Obstacle::RequestAtFault(row) => {
+            RetryBlocker::RequestAtFault(row) => {
                 let row = Setting::new(true, row);
-                because(policy, "errors.request_at_fault", &row, [format!("{class} is told by this row")])
+                because(
+                    policy,
+                    "errors.request_at_fault",
+                    &row,
+                    [format!("{class} is classified by this row")],
+                )
             }
             _ => return Vec::new(),
         },
         StopReason::AfterPartial => {
-            because(policy, "turn.after_partial", &policy.turn().after_partial.map(Shown), [])
+            because(policy, "turn.after_partial", &policy.turn().after_partial.map(ShownValue), [])
         }
-        // Decided by something else than the retry policy; the caller names it.
+        // Rules outside the retry policy decided; the caller knows them and names them.
         StopReason::Cancelled
         | StopReason::MayHaveActed
         | StopReason::ReducerError
@@ -140,8 +162,34 @@ pub(crate) fn of_stop(
     vec![one]
 }
 
+/// Why failures of a class are not retried at all: each of two rules may be enough.
+fn not_retryable(policy: &Policy, retry: &RetryPolicy, case: &FailureContext) -> Vec<DecisionReason> {
+    let class = case.class;
+    // With both rules against it, changing one alone would not bring the retry: both are named.
+    let off = (!retry.enabled.value).then(|| because(policy, "retry.enabled", &retry.enabled, []));
+    let unlisted = (!retry.retry_on.value.contains(class))
+        .then(|| because(policy, "retry.retry_on", &retry.retry_on, [format!("{class} is not retried")]));
+    off.into_iter().chain(unlisted).collect()
+}
+
+/// Which values leave no time for another attempt. None does where the host's deadline alone is over.
+fn too_late(
+    policy: &Policy,
+    retry: &RetryPolicy,
+    case: &FailureContext,
+    attempts: &str,
+) -> Vec<DecisionReason> {
+    // The deadline of the run comes from the host. No value of the policy decided, so none is named.
+    let RetryBlocker::Late(late) = case.obstacle else { return Vec::new() };
+    let fact = || [attempts.to_owned(), "the next one would start too late".to_owned()];
+    let least = || because(policy, "retry.min_attempt_time", &retry.min_attempt_time, fact());
+    let end = || because(policy, "retry.deadline", &retry.deadline, fact());
+    late.min_attempt_time.then(least).into_iter().chain(late.deadline.then(end)).collect()
+}
+
 /// The path of a value that may be the class's own.
-fn path<T>(leaf: &str, case: &Case, own: &Setting<T>, all: &Setting<T>) -> String {
+fn path<T>(leaf: &str, case: &FailureContext, own: &Setting<T>, all: &Setting<T>) -> String {
+    // A class without a value of its own inherits this very setting, and with it the origin.
     if own.origin == all.origin {
         format!("retry.{leaf}")
     } else {
@@ -157,9 +205,9 @@ pub(super) fn threshold(breaker: &BreakerPolicy) -> Setting<String> {
 }
 
 /// A value as policies write it.
-pub(super) struct Shown<T>(pub(super) T);
+pub(super) struct ShownValue<T>(pub(super) T);
 
-impl<T: serde::Serialize> Display for Shown<T> {
+impl<T: serde::Serialize> Display for ShownValue<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let json = serde_json::to_value(&self.0).unwrap_or_default();
         f.write_str(json.as_str().unwrap_or_default())
@@ -167,8 +215,9 @@ impl<T: serde::Serialize> Display for Shown<T> {
 }
 
 /// The wait that was asked for, and by whom.
-fn asked(case: &Case) -> Option<String> {
+fn asked(case: &FailureContext) -> Option<String> {
     case.hint.map(|hint| {
+        // People look for a header that was never sent unless the text says where the wait comes from.
         if case.assumed {
             format!("the server does not say how long, and `errors.wait` says {hint}")
         } else {
@@ -190,15 +239,15 @@ mod tests {
         {
             let text = format!("version: 1\nmodels: {{m: {{retry: {{server_delay: {{mode: {mode}}}}}}}}}\n");
             let policy = Policy::from_yaml("p.yaml", &text).unwrap();
-            let case = Case {
+            let case = FailureContext {
                 class: ErrorClass::RateLimit,
                 hint: Some(Nanos::from_secs(1)),
                 assumed: false,
-                obstacle: Obstacle::None,
+                obstacle: RetryBlocker::None,
                 run_deadline: None,
                 correction: false,
             };
-            let progress = Progress { started: Instant(0), attempt: 1, slept: Nanos::ZERO };
+            let progress = AttemptProgress { started: Instant(0), attempt: 1, slept: Nanos::ZERO };
             let (retry, delay) = (&policy.model("m").retry, Nanos::from_secs(2));
             let why = of_retry(&policy, retry, progress, &case, delay, DelayRule::Backoff);
             assert_eq!(why.last().unwrap().facts, [expected]);

@@ -6,21 +6,21 @@ use std::collections::VecDeque;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shared::remember;
-use crate::policy::{Bound, BreakerPolicy, BreakerScope, CountWindow, Counting};
+use super::untold::remember;
+use crate::policy::{BreakerPolicy, BreakerScope, CountWindow, FailureCounting, TimeBound};
 use crate::time::{Instant, Nanos};
 
 /// The breaker of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Breaker {
+pub struct CircuitBreaker {
     /// Failures that count now.
     /// Example: `2`
     failures: u32,
     /// Where it stands.
-    phase: Phase,
+    phase: PhaseState,
     /// The rules by which it counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    rules: Option<Rules>,
+    rules: Option<BreakerRules>,
     /// The last results, the oldest first, if they are what is counted: when (in nanoseconds since 1970), and
     /// whether it failed.
     /// Example: `[[1763768419250000000, true]]`
@@ -47,14 +47,14 @@ enum BreakerAct {
 /// What makes one breaker another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "BreakerRules")]
-struct Rules {
+struct BreakerRules {
     /// Failures that open it; `None`: never.
     /// Example: `3`
     failures: Option<NonZeroU32>,
     /// How long it stays open; `None`: unlimited.
     open_for: Option<Nanos>,
     /// Which failures count together.
-    count: Counting,
+    count: FailureCounting,
     /// How long what is known lasts.
     scope: BreakerScope,
     /// How many probes may run at a time.
@@ -71,7 +71,7 @@ struct Rules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "BreakerStanding")]
-enum Phase {
+enum PhaseState {
     /// Calls run.
     #[default]
     Closed,
@@ -107,7 +107,7 @@ pub enum BreakerPhase {
 
 /// Whether a call may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum BreakerAdmission {
     /// It may.
     Run,
     /// It may, as a probe of a half-open breaker.
@@ -116,31 +116,47 @@ pub enum Admission {
     Refused,
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// Asks to run. An open breaker whose time is up becomes half-open and admits as many probes as it may.
-    pub fn ask(&mut self, now: Instant) -> Admission {
+    pub fn ask(&mut self, now: Instant) -> BreakerAdmission {
         let (out, well) = match self.phase {
-            Phase::Closed => return Admission::Run,
-            Phase::Open { until: Some(until) } if until <= now => (0, 0),
-            Phase::Open { .. } => return Admission::Refused,
-            Phase::HalfOpen { out, well } => (out, well),
+            PhaseState::Closed => return BreakerAdmission::Run,
+            // An open breaker becomes half-open when it is asked: the interpreter has no timers, and a breaker that
+            // is never asked needs none.
+            PhaseState::Open { until: Some(until) } if until <= now => (0, 0),
+            PhaseState::Open { .. } => return BreakerAdmission::Refused,
+            PhaseState::HalfOpen { out, well } => (out, well),
         };
+        // Half-open admits a few calls only. failsafe-rs and recloser admit everybody, and the load returns at once
+        // to a service that just failed.
         if out >= self.rules.map_or(1, |rules| rules.probes.get()) {
-            return Admission::Refused;
+            return BreakerAdmission::Refused;
         }
-        self.phase = Phase::HalfOpen { out: out.saturating_add(1), well };
+        self.phase = PhaseState::HalfOpen { out: out.saturating_add(1), well };
         self.tells(BreakerAct::Probed(now));
-        Admission::Probe
+        BreakerAdmission::Probe
+    }
+
+    /// Whether the breaker has opened since a run began, so that its end changes nothing: while it is half-open, only
+    /// probes count.
+    pub const fn is_late(&self, is_probe: bool) -> bool {
+        // Only probes know how the service does now; runs from before the trip report on what opened the breaker
+        // (Polly ignores them, too).
+        matches!(self.phase, PhaseState::HalfOpen { .. }) && !is_probe
     }
 
     /// Whether so many runs that have not ended would open it if they all failed: another one could be one too many.
     pub fn is_full(&self, policy: &BreakerPolicy, under_way: u32) -> bool {
+        // Calls of one batch ask before any of them ends. In supyagent all of them pass the check, and the threshold
+        // is exceeded by the width of a batch.
         let Some(threshold) = policy.failures.value.filter(|_| under_way > 0) else { return false };
         let failures = self.failures.saturating_add(under_way);
         match (self.phase, policy.count.value) {
-            (Phase::Open { .. } | Phase::HalfOpen { .. }, _) => false,
-            (Phase::Closed, Counting::Consecutive | Counting::Cumulative) => failures >= threshold.get(),
-            (Phase::Closed, Counting::Window(window)) => {
+            (PhaseState::Open { .. } | PhaseState::HalfOpen { .. }, _) => false,
+            (PhaseState::Closed, FailureCounting::Consecutive | FailureCounting::Cumulative) => {
+                failures >= threshold.get()
+            }
+            (PhaseState::Closed, FailureCounting::Window(window)) => {
                 let results = self.held().saturating_add(under_way).min(window.calls.get());
                 window.trips(threshold, failures, results)
             }
@@ -151,30 +167,35 @@ impl Breaker {
     ///
     /// A run that began before the breaker opened moves nothing.
     pub fn succeeded(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
-        let act = BreakerAct::Succeeded { at: now, probe: matches!(self.phase, Phase::HalfOpen { .. }) };
+        let act = BreakerAct::Succeeded { at: now, probe: matches!(self.phase, PhaseState::HalfOpen { .. }) };
         match (self.phase, policy.count.value) {
-            (Phase::Open { .. }, _) | (Phase::Closed, Counting::Cumulative) => false,
-            (Phase::Closed, Counting::Consecutive) => {
+            // Cumulative is LocalCowork's count: after three failures in a message the tool is gone, whatever went
+            // well between.
+            (PhaseState::Open { .. }, _) | (PhaseState::Closed, FailureCounting::Cumulative) => false,
+            (PhaseState::Closed, FailureCounting::Consecutive) => {
+                // A success that resets nothing is no news: hosts that share the breaker would otherwise write for
+                // every healthy call.
                 if self.failures > 0 {
                     self.tells(act);
                 }
                 self.begin_anew();
                 false
             }
-            (Phase::Closed, Counting::Window(window)) => {
-                self.rules = Some(Rules::of(policy));
+            (PhaseState::Closed, FailureCounting::Window(window)) => {
+                self.rules = Some(BreakerRules::of(policy));
                 self.tells(act);
                 self.record(window, now, false);
                 false
             }
-            (Phase::HalfOpen { out, well }, _) => {
+            (PhaseState::HalfOpen { out, well }, _) => {
                 self.tells(act);
+                // One good probe can be chance: users of Polly ask for several (App-vNext/Polly#2381).
                 let well = well.saturating_add(1);
                 let closes = well >= policy.successes.value.get();
                 if closes {
                     self.begin_anew();
                 } else {
-                    self.phase = Phase::HalfOpen { out: out.saturating_sub(1), well };
+                    self.phase = PhaseState::HalfOpen { out: out.saturating_sub(1), well };
                 }
                 closes
             }
@@ -183,9 +204,10 @@ impl Breaker {
 
     /// A run failed. Returns whether the breaker opened by it.
     pub fn failed(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
-        // A run that began before it opened moves nothing; a probe that fails opens it again.
-        let probe = matches!(self.phase, Phase::HalfOpen { .. });
-        let Phase::Closed = self.phase else {
+        // A run from before the trip says nothing about the service now. A probe that fails does, so it opens the
+        // breaker again.
+        let probe = matches!(self.phase, PhaseState::HalfOpen { .. });
+        let PhaseState::Closed = self.phase else {
             self.tells(BreakerAct::Failed { at: now, probe });
             self.failures = self.failures.saturating_add(1);
             if probe {
@@ -193,15 +215,18 @@ impl Breaker {
             }
             return probe;
         };
-        self.rules = Some(Rules::of(policy));
+        // The rules are kept with the count: under others, the same number of failures would mean something else.
+        self.rules = Some(BreakerRules::of(policy));
         self.tells(BreakerAct::Failed { at: now, probe });
         match policy.count.value {
-            Counting::Consecutive | Counting::Cumulative => self.failures = self.failures.saturating_add(1),
-            Counting::Window(window) => self.record(window, now, true),
+            FailureCounting::Consecutive | FailureCounting::Cumulative => {
+                self.failures = self.failures.saturating_add(1);
+            }
+            FailureCounting::Window(window) => self.record(window, now, true),
         }
         let trips = policy.failures.value.is_some_and(|threshold| match policy.count.value {
-            Counting::Consecutive | Counting::Cumulative => self.failures >= threshold.get(),
-            Counting::Window(window) => window.trips(threshold, self.failures, self.held()),
+            FailureCounting::Consecutive | FailureCounting::Cumulative => self.failures >= threshold.get(),
+            FailureCounting::Window(window) => window.trips(threshold, self.failures, self.held()),
         });
         if trips {
             self.open(policy, now);
@@ -209,12 +234,20 @@ impl Breaker {
         trips
     }
 
+    /// Whether it is closed, and stays so after one more failure. Not for those that look at the last results.
+    pub(super) fn bears(&self, policy: &BreakerPolicy) -> bool {
+        let bears = |most: NonZeroU32| self.failures.saturating_add(1) < most.get();
+        self.phase == PhaseState::Closed && policy.failures.value.is_none_or(bears)
+    }
+
     /// A probe ended without a result: its lease is returned and the next one may try. Others are not told: it was a lease of
     /// this host, and theirs may be out.
     pub fn returned(&mut self, now: Instant) {
         self.phase = match self.phase {
-            Phase::HalfOpen { out: 0 | 1, well: 0 } => Phase::Open { until: Some(now) },
-            Phase::HalfOpen { out, well } => Phase::HalfOpen { out: out.saturating_sub(1), well },
+            // A probe is a lease. One that was cancelled and kept its permit would leave the breaker half-open for
+            // good, as in resilience4j (#903, #935, #1389). It is no success either, so nothing else changes.
+            PhaseState::HalfOpen { out: 0 | 1, well: 0 } => PhaseState::Open { until: Some(now) },
+            PhaseState::HalfOpen { out, well } => PhaseState::HalfOpen { out: out.saturating_sub(1), well },
             phase => phase,
         };
     }
@@ -223,48 +256,54 @@ impl Breaker {
     #[must_use]
     pub fn without_probes(&self) -> Self {
         let phase = match self.phase {
-            Phase::HalfOpen { well, .. } => Phase::HalfOpen { out: 0, well },
+            PhaseState::HalfOpen { well, .. } => PhaseState::HalfOpen { out: 0, well },
             phase => phase,
         };
         Self { phase, ..self.clone() }
     }
 
-    /// What others know, and what has happened here since they were told. The probes that are out are here what they were,
+    /// What others know, and what has happened here since they were informed. The probes that are out are here what they were,
     /// for they are leases of this host.
     pub(super) fn told_to(&self, others: Option<&Self>, policy: &BreakerPolicy) -> Self {
+        // What others counted by other rules cannot be compared with these.
         let others = others.filter(|others| others.fits(policy));
         let mut all = Self { untold: VecDeque::new(), ..others.cloned().unwrap_or_default() };
+        // What happened is repeated, not added up: the sum of two counts cannot tell whether the breaker opened
+        // between them.
         for act in &self.untold {
-            let is_late = |probe: bool| matches!(all.phase, Phase::HalfOpen { .. }) && !probe;
             match *act {
                 BreakerAct::Probed(at) => drop(all.ask(at)),
-                BreakerAct::Succeeded { probe, .. } | BreakerAct::Failed { probe, .. } if is_late(probe) => {}
+                BreakerAct::Succeeded { probe, .. } | BreakerAct::Failed { probe, .. }
+                    if all.is_late(probe) => {}
                 BreakerAct::Succeeded { at, .. } => drop(all.succeeded(policy, at)),
                 BreakerAct::Failed { at, .. } => drop(all.failed(policy, at)),
             }
         }
         all.untold.clear();
-        if let (Phase::HalfOpen { well, .. }, Phase::HalfOpen { out, .. }) = (all.phase, self.phase) {
-            all.phase = Phase::HalfOpen { out, well };
+        if let (PhaseState::HalfOpen { well, .. }, PhaseState::HalfOpen { out, .. }) = (all.phase, self.phase)
+        // Probes of other hosts are theirs to return; of those of this host only the ones that are out count.
+        {
+            all.phase = PhaseState::HalfOpen { out, well };
         } else {
             all = all.without_probes();
         }
         all
     }
 
-    /// Whether something has happened that others are to be told.
+    /// Whether something has happened that others need to know.
     pub(super) fn has_news(&self) -> bool {
         !self.untold.is_empty()
     }
 
     /// Whether hosts share a breaker of these rules.
     pub(super) const fn is_shared_by(policy: &BreakerPolicy) -> bool {
-        Rules::of(policy).is_shared()
+        BreakerRules::of(policy).is_shared()
     }
 
     /// A digest of the rules it would count by.
     pub(super) fn rules_of(policy: &BreakerPolicy) -> String {
-        let rules = serde_json::to_vec(&Rules::of(policy)).unwrap_or_default();
+        let rules = serde_json::to_vec(&BreakerRules::of(policy)).unwrap_or_default();
+        // Hosts with other rules must not share this count. The digest in its name keeps them apart without a lookup.
         format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&rules))
     }
 
@@ -275,12 +314,12 @@ impl Breaker {
 
     /// Whether no failure and no result is known.
     pub fn is_quiet(&self) -> bool {
-        self.phase == Phase::Closed && self.failures == 0 && self.results.is_empty()
+        self.phase == PhaseState::Closed && self.failures == 0 && self.results.is_empty()
     }
 
     /// Whether it counted by these rules.
     pub fn fits(&self, policy: &BreakerPolicy) -> bool {
-        self.rules.is_none_or(|rules| rules == Rules::of(policy))
+        self.rules.is_none_or(|rules| rules == BreakerRules::of(policy))
     }
 
     /// Failures that count now: in a row, in all, or among the last results.
@@ -296,27 +335,29 @@ impl Breaker {
     /// Where it stands.
     pub const fn phase(&self) -> BreakerPhase {
         match self.phase {
-            Phase::Closed => BreakerPhase::Closed,
-            Phase::Open { .. } => BreakerPhase::Open,
-            Phase::HalfOpen { .. } => BreakerPhase::HalfOpen,
+            PhaseState::Closed => BreakerPhase::Closed,
+            PhaseState::Open { .. } => BreakerPhase::Open,
+            PhaseState::HalfOpen { .. } => BreakerPhase::HalfOpen,
         }
     }
 
     /// Until when it is open, if that is known.
     pub const fn open_until(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Open { until } => until,
-            Phase::Closed | Phase::HalfOpen { .. } => None,
+            PhaseState::Open { until } => until,
+            PhaseState::Closed | PhaseState::HalfOpen { .. } => None,
         }
     }
 
     /// Whether a call at this time would certainly not run.
     pub fn is_open(&self, now: Instant) -> bool {
-        matches!(self.phase, Phase::Open { until } if until.is_none_or(|until| now < until))
+        matches!(self.phase, PhaseState::Open { until } if until.is_none_or(|until| now < until))
     }
 
-    /// Forgets everything but what others are to be told.
+    /// Forgets everything but what others need to know.
     fn begin_anew(&mut self) {
+        // What others do not know yet survives: without the success in it, they would still count the failures
+        // before.
         if self.is_shared() {
             let (rules, untold) = (self.rules, std::mem::take(&mut self.untold));
             *self = Self { rules, untold, ..Self::default() };
@@ -326,29 +367,33 @@ impl Breaker {
     }
 
     fn is_shared(&self) -> bool {
-        self.rules.is_some_and(Rules::is_shared)
+        self.rules.is_some_and(BreakerRules::is_shared)
     }
 
-    /// Keeps in mind what others are to be told.
+    /// Keeps in mind what others need to know.
     fn tells(&mut self, act: BreakerAct) {
         if self.is_shared() {
             remember(&mut self.untold, act);
         }
     }
 
+    #[cold]
     fn open(&mut self, policy: &BreakerPolicy, now: Instant) {
         let until = match policy.open_for.value {
-            Bound::Within(length) => Some(now.saturating_add(length)),
-            Bound::Unlimited => None,
+            TimeBound::Within(length) => Some(now.saturating_add(length)),
+            TimeBound::Unlimited => None,
         };
+        // The pause ends what was counted; the window must not open the breaker again with failures from before it.
         self.results.clear();
-        self.phase = Phase::Open { until };
+        self.phase = PhaseState::Open { until };
     }
 
     /// Writes a result down, and forgets those that do not count any more.
+    #[inline(never)]
     fn record(&mut self, window: CountWindow, now: Instant, failed: bool) {
         self.results.push_back((now, failed));
         self.failures = self.failures.saturating_add(u32::from(failed));
+        // A burst of old failures says little about now, so a window may be bounded by age as well as by number.
         let old = |at: Instant| window.within.is_some_and(|within| now.since(at) >= within);
         while let Some((at, failed)) = self.results.front().copied() {
             if self.held() <= window.calls.get() && !old(at) {
@@ -365,11 +410,11 @@ impl Breaker {
     }
 }
 
-impl Rules {
+impl BreakerRules {
     const fn of(policy: &BreakerPolicy) -> Self {
         let open_for = match policy.open_for.value {
-            Bound::Within(length) => Some(length),
-            Bound::Unlimited => None,
+            TimeBound::Within(length) => Some(length),
+            TimeBound::Unlimited => None,
         };
         Self {
             failures: policy.failures.value,
@@ -390,12 +435,13 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Origin, Setting, Template};
+    use crate::policy::{Origin, Setting};
+    use crate::text::Template;
 
-    fn policy(failures: u32, open_for: Bound) -> BreakerPolicy {
+    fn policy(failures: u32, open_for: TimeBound) -> BreakerPolicy {
         BreakerPolicy {
             failures: Setting::new(NonZeroU32::new(failures), Origin::BUILTIN),
-            count: Setting::new(Counting::Consecutive, Origin::BUILTIN),
+            count: Setting::new(FailureCounting::Consecutive, Origin::BUILTIN),
             scope: Setting::new(BreakerScope::Run, Origin::BUILTIN),
             probes: Setting::new(NonZeroU32::MIN, Origin::BUILTIN),
             successes: Setting::new(NonZeroU32::MIN, Origin::BUILTIN),
@@ -405,32 +451,32 @@ mod tests {
         }
     }
 
-    fn shared(failures: u32, open_for: Bound) -> BreakerPolicy {
+    fn shared(failures: u32, open_for: TimeBound) -> BreakerPolicy {
         let mut policy = policy(failures, open_for);
         policy.scope.value = BreakerScope::Shared;
         policy
     }
 
     /// A host tells the others and takes what all know.
-    fn tell(host: &mut Breaker, all: &mut Breaker, policy: &BreakerPolicy) {
+    fn tell(host: &mut CircuitBreaker, all: &mut CircuitBreaker, policy: &BreakerPolicy) {
         *host = host.told_to(Some(all), policy);
         *all = host.without_probes();
     }
 
     #[test]
     fn it_opens_at_the_threshold_and_stays_open() {
-        let policy = policy(2, Bound::Unlimited);
-        let mut breaker = Breaker::default();
+        let policy = policy(2, TimeBound::Unlimited);
+        let mut breaker = CircuitBreaker::default();
         assert!(!breaker.failed(&policy, Instant(0)));
-        assert_eq!(breaker.ask(Instant(0)), Admission::Run);
+        assert_eq!(breaker.ask(Instant(0)), BreakerAdmission::Run);
         assert!(breaker.failed(&policy, Instant(0)));
-        assert_eq!(breaker.ask(Instant(u64::MAX)), Admission::Refused);
+        assert_eq!(breaker.ask(Instant(u64::MAX)), BreakerAdmission::Refused);
     }
 
     #[test]
     fn a_late_result_moves_nothing() {
-        let policy = policy(1, Bound::Within(Nanos(10)));
-        let mut breaker = Breaker::default();
+        let policy = policy(1, TimeBound::Within(Nanos(10)));
+        let mut breaker = CircuitBreaker::default();
         breaker.failed(&policy, Instant(0));
         assert!(!breaker.succeeded(&policy, Instant(1)), "a run from before it opened does not close it");
         assert!(!breaker.failed(&policy, Instant(5)), "nor does one open it for longer");
@@ -439,8 +485,8 @@ mod tests {
 
     #[test]
     fn a_late_result_under_other_rules_leaves_it_what_it_is() {
-        let (new, old) = (policy(1, Bound::Unlimited), policy(3, Bound::Unlimited));
-        let mut breaker = Breaker::default();
+        let (new, old) = (policy(1, TimeBound::Unlimited), policy(3, TimeBound::Unlimited));
+        let mut breaker = CircuitBreaker::default();
         breaker.failed(&new, Instant(0));
         breaker.failed(&old, Instant(1));
         assert!(breaker.fits(&new));
@@ -448,35 +494,35 @@ mod tests {
 
     #[test]
     fn one_probe_at_a_time_and_a_probe_that_is_given_back_blocks_nobody() {
-        let policy = policy(1, Bound::Within(Nanos(10)));
-        let mut breaker = Breaker::default();
+        let policy = policy(1, TimeBound::Within(Nanos(10)));
+        let mut breaker = CircuitBreaker::default();
         breaker.failed(&policy, Instant(0));
-        assert_eq!(breaker.ask(Instant(9)), Admission::Refused);
-        assert_eq!(breaker.ask(Instant(10)), Admission::Probe);
-        assert_eq!(breaker.ask(Instant(10)), Admission::Refused);
+        assert_eq!(breaker.ask(Instant(9)), BreakerAdmission::Refused);
+        assert_eq!(breaker.ask(Instant(10)), BreakerAdmission::Probe);
+        assert_eq!(breaker.ask(Instant(10)), BreakerAdmission::Refused);
         breaker.returned(Instant(11));
-        assert_eq!(breaker.ask(Instant(11)), Admission::Probe);
+        assert_eq!(breaker.ask(Instant(11)), BreakerAdmission::Probe);
         assert!(breaker.failed(&policy, Instant(12)), "a probe that fails opens it again");
-        assert_eq!(breaker.ask(Instant(22)), Admission::Probe);
+        assert_eq!(breaker.ask(Instant(22)), BreakerAdmission::Probe);
         assert!(breaker.succeeded(&policy, Instant(22)), "one that succeeds closes it");
-        assert_eq!(breaker.ask(Instant(22)), Admission::Run);
+        assert_eq!(breaker.ask(Instant(22)), BreakerAdmission::Run);
     }
 
     #[test]
     fn a_probe_that_one_host_gives_back_takes_none_from_another() {
-        let policy = shared(1, Bound::Within(Nanos(100)));
-        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        let policy = shared(1, TimeBound::Within(Nanos(100)));
+        let (mut one, mut other, mut all) = <(CircuitBreaker, CircuitBreaker, CircuitBreaker)>::default();
         one.failed(&policy, Instant(0));
         tell(&mut one, &mut all, &policy);
         tell(&mut other, &mut all, &policy);
         for host in [&mut one, &mut other] {
-            assert_eq!(host.ask(Instant(100)), Admission::Probe);
+            assert_eq!(host.ask(Instant(100)), BreakerAdmission::Probe);
             tell(host, &mut all, &policy);
         }
         one.returned(Instant(101));
         tell(&mut one, &mut all, &policy);
         tell(&mut other, &mut all, &policy);
-        assert_eq!(one.ask(Instant(101)), Admission::Probe, "the next one may try");
+        assert_eq!(one.ask(Instant(101)), BreakerAdmission::Probe, "the next one may try");
         assert!(other.failed(&policy, Instant(102)));
         tell(&mut other, &mut all, &policy);
         assert!(all.is_open(Instant(201)));
@@ -484,11 +530,11 @@ mod tests {
 
     #[test]
     fn a_probe_that_a_host_gives_back_leaves_it_its_others() {
-        let mut policy = shared(1, Bound::Within(Nanos(100)));
+        let mut policy = shared(1, TimeBound::Within(Nanos(100)));
         policy.probes.value = NonZeroU32::new(2).unwrap();
-        let (mut host, mut all) = <(Breaker, Breaker)>::default();
+        let (mut host, mut all) = <(CircuitBreaker, CircuitBreaker)>::default();
         host.failed(&policy, Instant(0));
-        (0..2).for_each(|_| assert_eq!(host.ask(Instant(100)), Admission::Probe));
+        (0..2).for_each(|_| assert_eq!(host.ask(Instant(100)), BreakerAdmission::Probe));
         tell(&mut host, &mut all, &policy);
         host.returned(Instant(101));
         tell(&mut host, &mut all, &policy);
@@ -497,26 +543,26 @@ mod tests {
 
     #[test]
     fn without_a_threshold_it_never_opens() {
-        let mut policy = policy(1, Bound::Unlimited);
+        let mut policy = policy(1, TimeBound::Unlimited);
         policy.failures = Setting::new(None, Origin::BUILTIN);
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         assert!(!(0..1000).any(|_| breaker.failed(&policy, Instant(0))));
     }
 
     #[test]
     fn of_one_that_never_opens_there_is_nothing_to_tell() {
-        let mut policy = shared(1, Bound::Unlimited);
+        let mut policy = shared(1, TimeBound::Unlimited);
         policy.failures.value = None;
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         breaker.failed(&policy, Instant(0));
         assert!(!breaker.has_news());
     }
 
     #[test]
     fn failures_in_all_are_not_taken_back_by_a_success() {
-        let mut policy = policy(2, Bound::Unlimited);
-        policy.count.value = Counting::Cumulative;
-        let mut breaker = Breaker::default();
+        let mut policy = policy(2, TimeBound::Unlimited);
+        policy.count.value = FailureCounting::Cumulative;
+        let mut breaker = CircuitBreaker::default();
         assert!(!breaker.failed(&policy, Instant(0)));
         breaker.succeeded(&policy, Instant(1));
         assert!(breaker.failed(&policy, Instant(2)));
@@ -524,20 +570,24 @@ mod tests {
 
     #[test]
     fn as_many_probes_run_as_are_allowed_and_as_many_have_to_go_well() {
-        let mut policy = policy(1, Bound::Within(Nanos(10)));
+        let mut policy = policy(1, TimeBound::Within(Nanos(10)));
         (policy.probes.value, policy.successes.value) =
             (NonZeroU32::new(2).unwrap(), NonZeroU32::new(3).unwrap());
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         breaker.failed(&policy, Instant(0));
         let asked: Vec<_> = (0..3).map(|_| breaker.ask(Instant(10))).collect();
-        assert_eq!(asked, [Admission::Probe, Admission::Probe, Admission::Refused]);
+        assert_eq!(asked, [BreakerAdmission::Probe, BreakerAdmission::Probe, BreakerAdmission::Refused]);
         breaker.returned(Instant(10));
-        assert_eq!(breaker.ask(Instant(10)), Admission::Probe, "one that was given back is free again");
+        assert_eq!(
+            breaker.ask(Instant(10)),
+            BreakerAdmission::Probe,
+            "one that was given back is free again"
+        );
         assert!(!breaker.succeeded(&policy, Instant(11)));
         assert!(!breaker.succeeded(&policy, Instant(11)));
-        assert_eq!(breaker.ask(Instant(12)), Admission::Probe);
+        assert_eq!(breaker.ask(Instant(12)), BreakerAdmission::Probe);
         assert!(breaker.succeeded(&policy, Instant(12)));
-        assert_eq!(breaker, Breaker::default());
+        assert_eq!(breaker, CircuitBreaker::default());
     }
 
     /// Whether the window of the results so far opens a breaker, told from the definition.
@@ -563,9 +613,9 @@ mod tests {
         ) {
             let calls = NonZeroU32::new(calls).unwrap();
             let window = CountWindow { calls, within: within.map(Nanos), ratio_ppm, min_calls };
-            let mut policy = policy(failures, Bound::Unlimited);
-            policy.count.value = Counting::Window(window);
-            let (mut breaker, mut now, mut results) = (Breaker::default(), 0, Vec::new());
+            let mut policy = policy(failures, TimeBound::Unlimited);
+            policy.count.value = FailureCounting::Window(window);
+            let (mut breaker, mut now, mut results) = (CircuitBreaker::default(), 0, Vec::new());
             for (pause, failed) in steps {
                 now += pause;
                 results.push((now, failed));
@@ -583,8 +633,8 @@ mod tests {
         fn runs_that_are_held_back_when_it_is_full_never_overshoot(
             failures in 1_u32..5, asked in 1_u32..20, before in 0_u32..5,
         ) {
-            let policy = policy(failures, Bound::Unlimited);
-            let mut breaker = Breaker::default();
+            let policy = policy(failures, TimeBound::Unlimited);
+            let mut breaker = CircuitBreaker::default();
             for _ in 0..before.min(failures - 1) {
                 breaker.failed(&policy, Instant(0));
             }

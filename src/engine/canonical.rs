@@ -4,9 +4,9 @@ use serde_json::{Number, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What a number is of. It is hashed at once: what is short, as most of it is, takes a fraction of the time of a stream.
-struct Bytes(Vec<u8>);
+struct HashedBytes(Vec<u8>);
 
-impl Bytes {
+impl HashedBytes {
     fn new() -> Self {
         Self(Vec::with_capacity(128))
     }
@@ -22,7 +22,7 @@ impl Bytes {
 
 /// The number of a call.
 pub(crate) fn call(tool: &str, arguments: &Value) -> u64 {
-    let mut hash = Bytes::new();
+    let mut hash = HashedBytes::new();
     text(&mut hash, tool);
     value(&mut hash, arguments);
     hash.digest()
@@ -30,9 +30,10 @@ pub(crate) fn call(tool: &str, arguments: &Value) -> u64 {
 
 /// The number of a call whose arguments are not JSON.
 pub(super) fn raw_call(tool: &str, arguments: &str) -> u64 {
-    let mut hash = Bytes::new();
+    let mut hash = HashedBytes::new();
     text(&mut hash, tool);
     hash.update(b"!");
+    // Models change the spaces of a broken text with each repeat; the words stay.
     for word in arguments.split_whitespace() {
         text(&mut hash, word);
     }
@@ -41,14 +42,14 @@ pub(super) fn raw_call(tool: &str, arguments: &str) -> u64 {
 
 /// The number of a value.
 pub(crate) fn of(json: &Value) -> u64 {
-    let mut hash = Bytes::new();
+    let mut hash = HashedBytes::new();
     value(&mut hash, json);
     hash.digest()
 }
 
 /// The number of some texts, in their order.
 pub(crate) fn of_texts(texts: &[&str]) -> u64 {
-    let mut hash = Bytes::new();
+    let mut hash = HashedBytes::new();
     for one in texts {
         text(&mut hash, one);
     }
@@ -57,7 +58,7 @@ pub(crate) fn of_texts(texts: &[&str]) -> u64 {
 
 /// Each kind of value begins with a letter of its own, and what has parts says how many: no two values share their
 /// bytes. Readers of JSON limit how deep a value goes.
-fn value(hash: &mut Bytes, json: &Value) {
+fn value(hash: &mut HashedBytes, json: &Value) {
     match json {
         Value::Null => hash.update(b"n"),
         Value::Bool(flag) => hash.update(if *flag { b"t" } else { b"f" }),
@@ -65,6 +66,7 @@ fn value(hash: &mut Bytes, json: &Value) {
         Value::String(one) => text(hash, one),
         Value::Array(items) => {
             hash.update(b"[");
+            // The length goes before the parts, so that `["a"], "b"` and `["a", "b"]` do not share their bytes.
             length(hash, items.len());
             for item in items {
                 value(hash, item);
@@ -74,6 +76,8 @@ fn value(hash: &mut Bytes, json: &Value) {
             hash.update(b"{");
             length(hash, entries.len());
             let mut entries: Vec<_> = entries.iter().collect();
+            // Sorted, since the order of keys has no meaning (RFC 8259, section 1), and models change it from call to
+            // call.
             entries.sort_unstable_by_key(|(key, _)| *key);
             for (key, entry) in entries {
                 text(hash, key);
@@ -84,26 +88,28 @@ fn value(hash: &mut Bytes, json: &Value) {
 }
 
 /// `1`, `1.0` and `1e0` are one number.
-fn number(hash: &mut Bytes, number: &Number) {
+fn number(hash: &mut HashedBytes, number: &Number) {
     hash.update(b"#");
     match number.as_f64() {
+        // Models write `1`, `1.0` and `1e0` for the same number; as the same call they have to be the same bytes.
         Some(float) if number.is_f64() => hash.update(shortest(float).as_bytes()),
         _ => hash.update(number.to_string().as_bytes()),
     }
 }
 
 fn shortest(float: f64) -> String {
-    // Zero has no sign here, as for whole numbers.
+    // `-0.0` is `0`, as it is for whole numbers.
     if float == 0.0 { "0".to_owned() } else { format!("{float}") }
 }
 
-fn text(hash: &mut Bytes, text: &str) {
+fn text(hash: &mut HashedBytes, text: &str) {
     hash.update(b"\"");
     length(hash, text.len());
     hash.update(text.as_bytes());
 }
 
-fn length(hash: &mut Bytes, length: usize) {
+fn length(hash: &mut HashedBytes, length: usize) {
+    // A fixed width and order of bytes: the number is part of the state, which is the same on every machine.
     hash.update(&u64::try_from(length).unwrap_or(u64::MAX).to_le_bytes());
 }
 

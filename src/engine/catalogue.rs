@@ -6,7 +6,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::policy::{Effect, Policy, Schema, SchemaError};
+use crate::policy::{Effect, Policy};
+use crate::text::{Schema, SchemaError};
 
 /// A tool as it is declared to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,12 +26,12 @@ pub struct ToolSpec {
 
 /// The tools of a run with their schemas compiled. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Catalogue {
-    tools: Arc<IndexMap<String, Entry>>,
+pub struct ToolCatalogue {
+    tools: Arc<IndexMap<String, CatalogueEntry>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CatalogueEntry {
     spec: ToolSpec,
     schema: Schema,
 }
@@ -57,7 +58,7 @@ pub enum CatalogueError {
 #[error("a tool is named `{0}`, by which the policy takes the final report; give one of them another name")]
 pub struct NameClash(pub String);
 
-impl Catalogue {
+impl ToolCatalogue {
     /// Whether the policy can be used with these tools.
     ///
     /// # Errors
@@ -76,14 +77,16 @@ impl Catalogue {
     /// # Errors
     /// Two tools of one name, or parameters that are not a JSON Schema.
     pub fn new(specs: impl IntoIterator<Item = ToolSpec>) -> Result<Self, CatalogueError> {
+        // In the order given: models see tools in this order, and another one breaks the provider's prompt cache.
         let mut tools = IndexMap::new();
         for spec in specs {
+            // Compiled once for all runs, so that a broken schema is reported at the start and not at its first call.
             let schema = Schema::compile(&spec.parameters)
                 .map_err(|source| CatalogueError::Schema { tool: spec.name.clone(), source })?;
             if tools.contains_key(&spec.name) {
                 return Err(CatalogueError::Duplicate(spec.name));
             }
-            tools.insert(spec.name.clone(), Entry { spec, schema });
+            tools.insert(spec.name.clone(), CatalogueEntry { spec, schema });
         }
         Ok(Self { tools: Arc::new(tools) })
     }

@@ -3,10 +3,12 @@
 use serde_json::Value;
 
 /// The deepest value that is taken from a model or a tool.
+// JSON Schema, templates and reducers walk values by recursion; 64 levels are far more than tools have.
 pub(crate) const MOST_LEVELS: usize = 64;
 
 /// Whether a value has at most so many levels. Looks no deeper than that.
 pub(crate) fn shallow(value: &Value, levels: usize) -> bool {
+    // Stops at the limit, so that a hostile value costs no more than the levels that are allowed.
     let Some(below) = levels.checked_sub(1) else { return false };
     match value {
         Value::Array(items) => items.iter().all(|item| shallow(item, below)),
@@ -16,11 +18,11 @@ pub(crate) fn shallow(value: &Value, levels: usize) -> bool {
 }
 
 /// How many levels a JSON text has, without reading it: what is between quotes does not count.
-#[cfg(feature = "host")]
 pub(crate) fn levels(text: &[u8]) -> usize {
     let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
     for byte in text {
         match byte {
+            // Brackets inside of texts open nothing.
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
@@ -35,7 +37,7 @@ pub(crate) fn levels(text: &[u8]) -> usize {
     most
 }
 
-#[cfg(all(test, feature = "host"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ToolSpec;
-use super::ask::Answer;
-use super::directive::{Decision, ProposalId, WorkId};
+use super::ask::{ApprovalAnswer, PlannerDecision};
 use super::failure::{EffectState, Failure};
+use super::ids::{ProposalId, WorkId};
 use super::known_windows::KnownWindow;
-use super::overhead::Overhead;
-use super::result::RunFacts;
-use super::shared::SharedKnown;
+use super::measure::TurnMeasure;
+use super::overhead::RequestOverhead;
+use crate::engine::shared_known::SharedKnown;
 use crate::policy::{CallOverride, Effect, Price};
-use crate::session::{HistoryRepair, Message, Reduction, ToolCall, Usage};
-use crate::time::Instant;
+use crate::session::{ContextReduction, HistoryRepair, Message, ToolCall, Usage};
+use crate::time::{Instant, Nanos};
 
 /// An event with its number and its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,7 +61,7 @@ pub enum Event {
         /// The directive this answers.
         work: WorkId,
         /// What it comes to.
-        reduction: Reduction,
+        reduction: ContextReduction,
     },
     /// The model answered.
     ModelResponded {
@@ -77,24 +77,24 @@ pub enum Event {
         /// What is known.
         failure: Failure,
     },
-    /// Tool calls of a host that runs its own loop ([`Drive::Calls`]).
+    /// Tool calls of a host that runs its own loop ([`DriveMode::Calls`]).
     ToolsProposed {
         /// The calls of one reply, in the model's order.
-        calls: Vec<Proposal>,
+        calls: Vec<ProposedCall>,
         /// The turn whose reply they are of, if it was proposed.
         /// Example: `12`
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<ProposalId>,
     },
-    /// A turn of a model of a host that runs its own loop ([`Drive::Calls`]).
+    /// A turn of a model of a host that runs its own loop ([`DriveMode::Calls`]).
     TurnProposed(TurnProposal),
-    /// A final report of a host that runs its own loop ([`Drive::Calls`]).
+    /// A final report of a host that runs its own loop ([`DriveMode::Calls`]).
     OutputProposed {
         /// The report as the model wrote it: JSON text that may be broken.
         /// Example: `{"price": 12.5`
         output: String,
     },
-    /// The host needs a proposal, or one call of it, no more. What has begun may have acted.
+    /// The host needs a proposal, or one call of it, no more. What has begun may have had side effects.
     ProposalWithdrawn {
         /// The proposal.
         /// Example: `12`
@@ -124,17 +124,17 @@ pub enum Event {
         /// The directive this answers.
         work: WorkId,
         /// The decision.
-        decision: Decision,
+        decision: PlannerDecision,
     },
     /// A person has answered, or nobody has.
     Answered {
         /// The directive this answers.
         work: WorkId,
         /// The answer.
-        answer: Answer,
+        answer: ApprovalAnswer,
     },
-    /// Another policy is in force from now on; the interpreter that takes this event has it. Breakers and budgets
-    /// whose rules are the same go on where they stood.
+    /// Another policy is in effect from now on; the interpreter that takes this event has it. Breakers and budgets
+    /// whose rules are the same continue where they stood.
     PolicyChanged {
         /// Its digest.
         /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
@@ -153,7 +153,7 @@ pub enum Event {
         /// Example: `stopped by the user`
         reason: String,
     },
-    /// The user or the host stops the run. Work under way need not be answered any more.
+    /// The user or the host stops the run. Work in flight need not be answered any more.
     Cancelled {
         /// Why, for the report.
         /// Example: `stopped by the user`
@@ -165,6 +165,7 @@ impl ModelReply {
     /// The text of a reply that is an answer and was cut at a limit of tokens.
     #[cfg(feature = "host")]
     pub(crate) fn cut_text(&self) -> Option<&str> {
+        // A reply with calls is no answer, whatever its end: the calls were what the model meant to say.
         let cut = matches!(self.finish, FinishReason::Length | FinishReason::ContextWindow)
             && self.calls.is_empty();
         cut.then_some(self.text.as_str()).filter(|text| !text.trim().is_empty())
@@ -172,11 +173,14 @@ impl ModelReply {
 
     /// Whether it has neither text nor calls.
     pub(super) fn is_empty(&self) -> bool {
+        // Reasoning is no reply: ai-agent has a class of its own for replies that consist of it alone.
         self.text.trim().is_empty() && self.calls.is_empty()
     }
 
     /// Whether the provider sent reasoning with it.
     pub fn has_reasoning(&self) -> bool {
+        // Providers name the fields `reasoning`, `reasoning_content`, `thinking` or `thinking_blocks`; they are
+        // relayed as they came.
         let is_reasoning = |name: &str| name.starts_with("reasoning") || name.starts_with("thinking");
         let says = |value: &Value| match value {
             Value::Null => false,
@@ -221,19 +225,19 @@ pub struct RunStarted {
     /// The id of the run; the correlation id of everything that is logged about it.
     /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b`
     pub run: String,
-    /// Digest of the policy in force.
+    /// Digest of the effective policy.
     /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
     pub policy: String,
     /// The seed of every jittered delay.
     /// Example: `42`
     pub seed: u64,
     /// Who runs the loop.
-    pub drive: Drive,
+    pub drive: DriveMode,
     /// Instructions above the conversation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     /// Example: `You look up prices.`
     pub system: String,
-    /// A conversation there was before, which goes on with the task.
+    /// A conversation there was before, which continues with the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Message>,
     /// What the user wants.
@@ -250,7 +254,7 @@ pub struct RunStarted {
     /// What the providers of the models are documented to add to each request, in tokens.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     /// Example: `{"main": {"request": 3, "tools": 496}}`
-    pub overheads: BTreeMap<String, Overhead>,
+    pub overheads: BTreeMap<String, RequestOverhead>,
     /// What the tokens of the models cost, as far as the host knows: US dollars per million, in millionths of a dollar. What
     /// the policy says goes first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -266,7 +270,7 @@ pub struct RunStarted {
 /// Who runs the loop of turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Drive {
+pub enum DriveMode {
     /// The interpreter: it asks for every model call and ends the run.
     #[default]
     Turns,
@@ -296,33 +300,9 @@ impl ToolFacts {
     /// Whether these are the same tools in the same order: what was written down of each does not matter.
     #[cfg(feature = "host")]
     pub(crate) fn same(before: &[Self], now: &[Self]) -> bool {
+        // By their digests: sessions of earlier versions have no schemas, and their tools are the same all the same.
         let digests = |tools: &[Self]| tools.iter().map(|tool| tool.digest.clone()).collect::<Vec<_>>();
         digests(before) == digests(now)
-    }
-}
-
-/// What the host measured before a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TurnMeasure {
-    /// Messages in the conversation.
-    /// Example: `4`
-    pub messages: u64,
-    /// Tokens of the messages, counted or estimated.
-    /// Example: `1200`
-    pub message_tokens: u64,
-    /// Tokens of the tool definitions as they are sent.
-    /// Example: `350`
-    pub tool_tokens: u64,
-    /// How many calls and results of the conversation providers would object to.
-    /// Example: `0`
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub history_faults: u64,
-}
-
-impl TurnMeasure {
-    /// The tokens of the whole request.
-    pub(super) const fn tokens(self) -> u64 {
-        self.message_tokens.saturating_add(self.tool_tokens)
     }
 }
 
@@ -365,7 +345,7 @@ pub struct ModelReply {
     pub text: String,
     /// The tool calls, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Proposal>,
+    pub calls: Vec<ProposedCall>,
     /// Why the model stopped.
     #[serde(default)]
     pub finish: FinishReason,
@@ -414,6 +394,8 @@ impl FinishReason {
     pub const fn is_of_a_whole_reply(&self) -> bool {
         match self {
             Self::Stop | Self::ToolCalls => true,
+            // Without a reason, or with an unknown one, the reply may have been cut: what is open in it is not known
+            // to end there.
             Self::Length | Self::ContextWindow | Self::ContentFilter | Self::Unsaid | Self::Other(_) => false,
         }
     }
@@ -421,13 +403,40 @@ impl FinishReason {
 
 /// A tool call the model asks for, with what the planner has to say about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Proposal {
+pub struct ProposedCall {
     /// The call as the model wrote it.
     #[serde(flatten)]
     pub call: ToolCall,
     /// The planner's own layer for this call: the most specific of all, though never looser than `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<CallOverride>,
+    /// Whether the host keeps the arguments to itself: they are neither validated nor compared with those of other calls.
+    /// Example: `false`
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    pub opaque: bool,
+}
+
+/// What a host knows of one run of a tool besides how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunFacts {
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Nanos>,
+    /// The process that ran it, or still does.
+    /// Example: `"4711"`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_id: Option<String>,
+    /// The handle under which the whole result is kept, if it is.
+    /// Example: `r1-0`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
+}
+
+impl RunFacts {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How a tool run ended.
@@ -452,15 +461,16 @@ pub enum ToolOutcome {
     },
 }
 
-impl From<ToolCall> for Proposal {
+impl From<ToolCall> for ProposedCall {
     fn from(call: ToolCall) -> Self {
-        Self { call, policy: None }
+        Self { call, policy: None, opaque: false }
     }
 }
 
 impl From<&ToolSpec> for ToolFacts {
     fn from(spec: &ToolSpec) -> Self {
         let text = serde_json::to_vec(spec).unwrap_or_default();
+        // Of the declaration as it is sent: another description can make a model call a tool in another way.
         let digest = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&text));
         let parameters = Some(spec.parameters.clone());
         Self { name: spec.name.clone(), effect: spec.effect, digest, parameters }

@@ -4,33 +4,34 @@
 
 use std::collections::BTreeMap;
 
-use super::directive::{Directives, Note, Order, Work, WorkId};
+use super::directive::{DirectiveKind, Directives, Note, Work};
 use super::event::{Envelope, Event, RunStarted, ToolFacts};
 use super::state::State;
 use super::step::Interpreter;
+use crate::engine::ids::WorkId;
 use crate::session::Message;
 
 /// A session as far as its log was read.
 ///
 /// ```
-/// use unfazed::engine::{Catalogue, Envelope, Event, Fold, Interpreter, RunStarted};
+/// use unfazed::engine::{ToolCatalogue, Envelope, Event, SessionFold, Interpreter, RunStarted};
 /// use unfazed::policy::Policy;
 /// use unfazed::time::Instant;
-/// let interpreter = Interpreter::new(Policy::builtin(), Catalogue::default());
+/// let interpreter = Interpreter::new(Policy::builtin(), ToolCatalogue::default());
 /// let started = RunStarted { run: "r".into(), task: "What does it cost?".into(), ..RunStarted::default() };
-/// let mut fold = Fold::new();
+/// let mut fold = SessionFold::new();
 /// fold.take(&interpreter, Envelope { seq: 1, now: Instant(0), event: Event::RunStarted(started) });
 /// assert_eq!((fold.messages().len(), fold.open().len()), (1, 1));
 /// ```
 #[derive(Debug, Default)]
-pub struct Fold {
+pub struct SessionFold {
     state: State,
     messages: Vec<Message>,
     open: BTreeMap<WorkId, Work>,
     tools: Vec<ToolFacts>,
 }
 
-impl Fold {
+impl SessionFold {
     /// A session before its first event.
     pub fn new() -> Self {
         Self::default()
@@ -44,6 +45,7 @@ impl Fold {
 
     /// Decides about an event of the log again; [`decided`](Self::decided) takes what comes of it.
     pub(crate) fn decide(&mut self, interpreter: &Interpreter, envelope: Envelope) -> Directives {
+        // A session may hold several runs; each begins with what the one before it leaves.
         if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
             self.state = self.state.next_run();
         }
@@ -51,13 +53,14 @@ impl Fold {
         interpreter.step(&mut self.state, envelope)
     }
 
-    /// An event of the log was taken; what was decided about it is told by [`decided`](Self::decided).
+    /// An event of the log was taken; what was decided about it is reported by [`decided`](Self::decided).
     pub fn happened(&mut self, envelope: &Envelope) {
         match &envelope.event {
             Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } => {
                 self.tools.clone_from(tools);
             }
             event => {
+                // An answer closes its work, even if the interpreter did not use it: the host is done with it.
                 if let Some(work) = event.work() {
                     self.open.remove(&work);
                 }
@@ -69,20 +72,22 @@ impl Fold {
     pub fn decided(&mut self, directives: Directives) {
         for directive in directives.0 {
             match directive.order {
-                Order::Work(work) => drop(self.open.insert(work.id(), work)),
-                Order::Note(Note::Append { message }) => self.messages.push(message),
-                // Its places are those of a request that its host keeps by itself.
-                Order::Note(Note::Splice { .. }) if directive.of.is_some() => {}
-                Order::Note(Note::Dropped { work }) => drop(self.open.remove(&work)),
-                // What is under way when a run ends is answered all the same; nobody waits for it.
-                Order::Note(Note::Finish { .. }) => self.open.clear(),
-                Order::Note(note) => note.apply(&mut self.messages),
+                DirectiveKind::Work(work) => drop(self.open.insert(work.id(), work)),
+                DirectiveKind::Note(Note::Append { message }) => self.messages.push(message),
+                // The host of this turn has a loop of its own: the indices count in its messages, which are not kept
+                // here.
+                DirectiveKind::Note(Note::Splice { .. }) if directive.of.is_some() => {}
+                DirectiveKind::Note(Note::Dropped { work }) => drop(self.open.remove(&work)),
+                // At the end nothing is in flight for the run any more; late answers are not waited for.
+                DirectiveKind::Note(Note::Finish { .. }) => self.open.clear(),
+                DirectiveKind::Note(note) => note.apply(&mut self.messages),
             }
         }
     }
 
     /// Takes a state that was written down instead of the one the events led to.
     #[must_use]
+    // A stored state saves deciding all events again; the conversation still comes from the notes.
     pub fn at(mut self, state: State) -> Self {
         self.state = state;
         self
@@ -103,7 +108,7 @@ impl Fold {
         self.open.values()
     }
 
-    /// The tools as they were told last.
+    /// The tools as last reported.
     pub fn tools(&self) -> &[ToolFacts] {
         &self.tools
     }

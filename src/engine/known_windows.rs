@@ -54,10 +54,10 @@ pub struct KnownWindows {
 
 /// The window a model's requests are held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowInForce {
+pub struct EffectiveWindow {
     /// How large it is.
     pub window: ContextWindow,
-    /// Who says so; `None`: nobody knows it.
+    /// Who says so; `None`: it is unknown.
     pub source: Option<WindowSource>,
 }
 
@@ -69,6 +69,7 @@ impl KnownWindows {
 
     /// A provider refused a request because its window is so large. Returns whether that is news: of several windows the
     /// smallest is believed.
+    // A router may send a model to servers of different windows; only the smallest fits all.
     pub fn refused(&mut self, target: &str, limit: u64) -> bool {
         let Some(limit) = NonZeroU64::new(limit) else { return false };
         let known = self.refused.get(target).copied();
@@ -81,22 +82,25 @@ impl KnownWindows {
 
     /// The window of a model. What the policy says goes first, then what the host found out; but a provider that has
     /// refused a request for a smaller one is believed.
-    pub fn of(&self, target: &str, policy: &ModelPolicy) -> WindowInForce {
+    pub fn of(&self, target: &str, policy: &ModelPolicy) -> EffectiveWindow {
         let said = match policy.context_window.value {
             ContextWindow::Tokens(tokens) => Some((tokens, WindowSource::Policy)),
             ContextWindow::Unknown => self
                 .known
                 .get(target)
+                // A host may still report what an earlier policy said; that is no finding of its own.
                 .filter(|known| known.source != WindowSource::Policy)
                 .map(|known| (known.tokens, known.source)),
         };
         let refused = self.refused.get(target).map(|limit| (*limit, WindowSource::Refusal));
+        // The provider has the last word about its window, but only downwards: a refusal proves that so much is too
+        // much.
         let smaller = refused.filter(|(limit, _)| said.is_none_or(|(tokens, _)| *limit < tokens));
         match smaller.or(said) {
             Some((tokens, source)) => {
-                WindowInForce { window: ContextWindow::Tokens(tokens), source: Some(source) }
+                EffectiveWindow { window: ContextWindow::Tokens(tokens), source: Some(source) }
             }
-            None => WindowInForce { window: ContextWindow::Unknown, source: None },
+            None => EffectiveWindow { window: ContextWindow::Unknown, source: None },
         }
     }
 
@@ -116,14 +120,15 @@ impl KnownWindows {
         self.known.is_empty() && self.refused.is_empty()
     }
 
-    /// What the next run of the session goes on with: what providers said by themselves.
+    /// What the next run of the session continues with: what providers said by themselves.
     #[must_use]
     pub(super) fn next_run(&self) -> Self {
+        // The host asks again in each run; what a refusal taught cost a call and is kept.
         Self { known: BTreeMap::new(), refused: self.refused.clone() }
     }
 }
 
-impl WindowInForce {
+impl EffectiveWindow {
     /// The rule that speaks of it, and what the policy says there: what was learned of a window is written in no file.
     pub(super) fn setting(self, policy: &ModelPolicy) -> (&'static str, Setting<ContextWindow>) {
         match self.source {
@@ -152,7 +157,7 @@ impl fmt::Display for WindowSource {
             Self::Server => "the server says so",
             Self::File => "the file of models says so",
             Self::Catalogue => "the catalogue of models says so",
-            Self::Assumed => "it is assumed: nobody knows",
+            Self::Assumed => "it is assumed",
         })
     }
 }
@@ -173,7 +178,7 @@ mod tests {
     }
 
     fn in_force(windows: &KnownWindows, policy: &ModelPolicy) -> (String, Option<WindowSource>) {
-        let WindowInForce { window, source } = windows.of("main", policy);
+        let EffectiveWindow { window, source } = windows.of("main", policy);
         (window.to_string(), source)
     }
 

@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 
-use crate::repair::{Repaired, repair};
 use crate::session::ToolCall;
+use crate::text::repair::{RepairedJson, repair};
 
 /// What stands around a call, or a list of calls, in JSON. Without an end it goes to the end of the text.
+// Formats of open models: Hermes and Qwen (`<tool_call>`), Llama 3 (`<|python_tag|>`), Mistral (`[TOOL_CALLS]`).
 const TAGS: [(&str, &str); 6] = [
     ("<tool_call>", "</tool_call>"),
     ("<tool_calls>", "</tool_calls>"),
@@ -16,33 +17,38 @@ const TAGS: [(&str, &str); 6] = [
     ("[TOOL_CALLS]", "</s>"),
 ];
 /// A call with its name in the tag: `<function=search>{"query": "x"}</function>`.
+// Llama 3.1's format for custom tools.
 const NAMED: (&str, &str) = ("<function=", "</function>");
 /// What calls the arguments of a call.
+// Models mix the field names of different training formats.
 const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
 
 /// The calls in a text, and the text without them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Leaked {
+pub(super) struct TextToolCalls {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
 }
 
-/// Looks for calls of tools that `known` knows. All or nothing: where one cannot be read, or is of a tool nobody
-/// knows, the text is a text.
-pub(super) fn find(text: &str, ids: &str, known: impl Fn(&str) -> bool) -> Option<Leaked> {
-    let mut found = Leaked::default();
+/// Looks for calls of tools that `known` knows. All or nothing: where one cannot be read, or its tool is unknown, the
+/// text stays a text.
+pub(super) fn find(text: &str, ids: &str, known: impl Fn(&str) -> bool) -> Option<TextToolCalls> {
+    let mut found = TextToolCalls::default();
     let mut rest = text;
     while let Some((at, open, close)) = next_tag(rest) {
         let (before, tagged) = rest.split_at_checked(at)?;
         found.text.push_str(before);
         let inside = tagged.strip_prefix(open)?;
+        // Without the closing tag the call goes to the end: servers that stop at the end token drop it.
         let (inside, after) = inside.split_once(close).unwrap_or((inside, ""));
         let calls = if open == NAMED.0 {
             named(inside)?
         } else {
-            calls(&repair(inside.trim()).ok().filter(Repaired::is_certain)?.value)?
+            // Only repairs that are certain: a guessed call would run.
+            calls(&repair(inside.trim()).ok().filter(RepairedJson::is_certain)?.value)?
         };
         for (name, arguments) in calls {
+            // An unknown name makes all of it a text, since half of a leaked list would change the order of effects.
             if !known(&name) {
                 return None;
             }
@@ -53,13 +59,14 @@ pub(super) fn find(text: &str, ids: &str, known: impl Fn(&str) -> bool) -> Optio
     }
     found.text.push_str(rest);
     let text = found.text.trim().to_owned();
-    (!found.calls.is_empty()).then_some(Leaked { text, ..found })
+    (!found.calls.is_empty()).then_some(TextToolCalls { text, ..found })
 }
 
 fn next_tag(text: &str) -> Option<(usize, &'static str, &'static str)> {
     let tags = TAGS.into_iter().chain([NAMED]);
     let mut found: Vec<_> =
         tags.filter_map(|(open, close)| text.find(open).map(|at| (at, open, close))).collect();
+    // The tag that comes first, so that calls keep the order in which they were written.
     found.sort_unstable_by_key(|(at, ..)| *at);
     found.first().copied()
 }
@@ -78,10 +85,12 @@ fn calls(value: &Value) -> Option<Vec<(String, String)>> {
 }
 
 fn call(value: &Value) -> Option<(String, String)> {
+    // Some write the whole object of the API, with `function` inside.
     let call = value.get("function").filter(|inner| inner.is_object()).unwrap_or(value);
     let name = call.get("name")?.as_str()?;
     let arguments = ARGUMENTS.iter().find_map(|field| call.get(*field));
     let arguments = match arguments {
+        // Arguments as a text of JSON, as the chat API has them, or as an object.
         Some(Value::String(text)) => text.clone(),
         Some(arguments) => arguments.to_string(),
         None => "{}".to_owned(),
@@ -94,7 +103,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Option<(String, Vec<(String, String)>)> {
-        let Leaked { text, calls } = find(text, "leaked_1", |name| matches!(name, "search" | "read"))?;
+        let TextToolCalls { text, calls } = find(text, "leaked_1", |name| matches!(name, "search" | "read"))?;
         Some((text, calls.into_iter().map(|call| (call.name, call.arguments)).collect()))
     }
 

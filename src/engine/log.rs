@@ -3,8 +3,9 @@
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
-use super::directive::{Directives, Note, Order};
+use super::directive::{DirectiveKind, Directives, Note};
 use super::event::Envelope;
+use crate::ErrorCause;
 use crate::policy::decode::complete;
 use crate::session::RetryFeedback;
 use crate::time::Instant;
@@ -12,22 +13,21 @@ use crate::time::Instant;
 /// The version of records that are written. Those of version 1, which have no checksum, are still read.
 pub const RECORD_VERSION: u32 = 2;
 /// The version of the format as a whole, in the first record.
-pub const LOG_FORMAT: u32 = 2;
+pub(super) const LOG_FORMAT: u32 = 2;
 
-/// What stands before the checksum, which is the last field of a line.
-const CHECKSUM: &[u8] = br#","checksum":""#;
+pub(super) const CHECKSUM: &str = r#","checksum":""#;
 /// Its hexadecimal digits.
 const DIGITS: usize = 16;
 /// What stands behind it.
-const CLOSE: &[u8] = br#""}"#;
+pub(super) const CLOSE: &str = r#""}"#;
 
-/// One record of a session. It is written by [`RecordRef::write_to`] alone, so that no line lacks its version and checksum.
+/// One record of a session. It is written as a [`RecordLine`](super::RecordLine) alone, so that no line lacks its version and checksum.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Record {
     /// The first record: what the session is.
     Session(LogHeader),
-    /// An event, as the interpreter was told it.
+    /// An event, as the interpreter received it.
     Event(Envelope),
     /// What the interpreter answered.
     Directives {
@@ -57,12 +57,12 @@ pub struct LogHeader {
     /// The id of the run.
     /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b`
     pub run: String,
-    /// Digest of the policy in force.
+    /// Digest of the effective policy.
     /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
     pub policy: String,
     /// When the session began.
     pub created: Instant,
-    /// The agent, if it was run from a file: what it takes to go on with it.
+    /// The agent, if it was run from a file: what it takes to continue with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentFacts>,
 }
@@ -118,7 +118,7 @@ pub enum RecordError {
     Newer(u64),
     /// It cannot be read.
     #[error("it is not a record: {0}")]
-    Malformed(String),
+    Malformed(#[source] ErrorCause),
     /// It is not what was written.
     #[error(
         "its checksum does not match: it was changed after it was written; restore the session from a copy"
@@ -126,29 +126,11 @@ pub enum RecordError {
     Changed,
 }
 
-#[derive(Serialize)]
-struct LineOut<'a> {
-    v: u32,
-    kind: &'static str,
-    #[serde(flatten)]
-    body: Body<'a>,
-}
-
-/// The fields of a record. Only lines are serialized, never records without version and checksum.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Body<'a> {
-    Session(&'a LogHeader),
-    Event(&'a Envelope),
-    Directives { seq: u64, policy: &'a str, list: &'a Directives },
-    State { seq: u64, hash: &'a str },
-}
-
 /// A line of a session log. What later versions add to a record is let pass.
 #[derive(JsonSchema)]
 #[schemars(rename = "SessionLine")]
 #[expect(dead_code, reason = "only its schema is of use")]
-struct Line {
+struct LineSchema {
     /// The version of the record: 2, and 1 in sessions of earlier versions.
     #[schemars(range(min = 1, max = RECORD_VERSION))]
     v: u32,
@@ -167,7 +149,7 @@ struct LineIn {
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct RecordVersion {
     v: u64,
 }
 
@@ -191,13 +173,16 @@ impl Record {
     /// # Errors
     /// The line is no record, one of a later version, or not as it was written.
     pub fn parse(line: &[u8]) -> Result<Self, RecordError> {
-        let malformed = |error: serde_json::Error| RecordError::Malformed(error.to_string());
-        // The version first: a later record may well have another shape.
-        let version = serde_json::from_slice::<Version>(line).map_err(malformed)?.v;
+        let malformed = |error: serde_json::Error| RecordError::Malformed(error.into());
+        // The version first: a later record may have another shape, and should be reported as newer, not as
+        // malformed.
+        let version = serde_json::from_slice::<RecordVersion>(line).map_err(malformed)?.v;
+        // Before the record is used: a line that was damaged can still be valid JSON, with another meaning.
         match (version, verify(line)?) {
-            (0, _) => return Err(RecordError::Malformed("there is no version 0".to_owned())),
-            // Such a record had its checksum when it was written.
-            (v, Checksum::None) if v == u64::from(RECORD_VERSION) => return Err(RecordError::Changed),
+            (0, _) => return Err(RecordError::Malformed(ErrorCause::new("there is no version 0"))),
+            // A record of this version always had its checksum when it was written: without one it was changed.
+            (v, LineChecksum::None) if v == u64::from(RECORD_VERSION) => return Err(RecordError::Changed),
+            // Older records are read as they are; sessions must stay readable across versions.
             (v, _) if v <= u64::from(RECORD_VERSION) => {}
             (v, _) => return Err(RecordError::Newer(v)),
         }
@@ -213,7 +198,7 @@ impl Record {
     /// The JSON Schema (2020-12) of a line.
     pub fn json_schema() -> serde_json::Value {
         let generator = SchemaSettings::draft2020_12().into_generator();
-        complete(generator.into_root_schema_for::<Line>().to_value())
+        complete(generator.into_root_schema_for::<LineSchema>().to_value())
     }
 
     /// As it is written.
@@ -233,43 +218,15 @@ impl Record {
             _ => &[],
         };
         directives.iter().filter_map(|directive| match &directive.order {
-            Order::Note(Note::Feedback { feedback }) => Some(feedback),
+            DirectiveKind::Note(Note::Feedback { feedback }) => Some(feedback),
             _ => None,
         })
     }
 }
 
-impl RecordRef<'_> {
-    /// Adds the record to `lines`, with the line end.
-    ///
-    /// # Errors
-    /// A part that JSON cannot hold. Nothing is added then.
-    pub fn write_to(self, lines: &mut Vec<u8>) -> Result<(), RecordError> {
-        let before = lines.len();
-        let (kind, body) = match self {
-            Self::Session(header) => ("session", Body::Session(header)),
-            Self::Event(envelope) => ("event", Body::Event(envelope)),
-            Self::Directives { seq, policy, list } => ("directives", Body::Directives { seq, policy, list }),
-            Self::State { seq, hash } => ("state", Body::State { seq, hash }),
-        };
-        if let Err(error) = serde_json::to_writer(&mut *lines, &LineOut { v: RECORD_VERSION, kind, body }) {
-            lines.truncate(before);
-            return Err(RecordError::Malformed(error.to_string()));
-        }
-        // The closing brace moves behind the checksum.
-        lines.pop();
-        let checksum = checksum(lines.get(before..).unwrap_or_default());
-        lines.extend_from_slice(CHECKSUM);
-        lines.extend_from_slice(checksum.as_bytes());
-        lines.extend_from_slice(CLOSE);
-        lines.push(b'\n');
-        Ok(())
-    }
-}
-
 /// What a line has of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Checksum {
+pub(crate) enum LineChecksum {
     /// It has none.
     None,
     /// It has one, and it matches.
@@ -280,26 +237,29 @@ pub(crate) enum Checksum {
 ///
 /// # Errors
 /// They differ.
-pub(crate) fn verify(line: &[u8]) -> Result<Checksum, RecordError> {
-    let Some((written, digits)) = split(line.trim_ascii_end()) else { return Ok(Checksum::None) };
-    if checksum(written).as_bytes() == digits { Ok(Checksum::Matches) } else { Err(RecordError::Changed) }
+pub(crate) fn verify(line: &[u8]) -> Result<LineChecksum, RecordError> {
+    // Trailing white space is not covered: editors and transfers change line ends.
+    let Some((written, digits)) = split(line.trim_ascii_end()) else { return Ok(LineChecksum::None) };
+    if checksum(written).as_bytes() == digits { Ok(LineChecksum::Matches) } else { Err(RecordError::Changed) }
 }
 
 /// The bytes of a line that its checksum covers, and the checksum.
 fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (rest, digits) = line.strip_suffix(CLOSE)?.split_last_chunk::<DIGITS>()?;
-    Some((rest.strip_suffix(CHECKSUM)?, digits))
+    let (rest, digits) = line.strip_suffix(CLOSE.as_bytes())?.split_last_chunk::<DIGITS>()?;
+    Some((rest.strip_suffix(CHECKSUM.as_bytes())?, digits))
 }
 
 /// XXH3: it finds what a disk or a hand has changed. It is no signature.
-fn checksum(bytes: &[u8]) -> String {
+pub(super) fn checksum(bytes: &[u8]) -> String {
     format!("{:0DIGITS$x}", xxhash_rust::xxh3::xxh3_64(bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Directive, Event, Failure, ModelReply, Proposal, RunFacts, ToolOutcome, WorkId};
+    use crate::engine::{
+        Directive, Event, Failure, ModelReply, ProposedCall, RecordLine, RunFacts, ToolOutcome, WorkId,
+    };
     use crate::policy::ErrorClass;
     use crate::session::{FeedbackSource, ToolCall};
     use crate::time::Nanos;
@@ -308,9 +268,7 @@ mod tests {
     use std::sync::LazyLock;
 
     fn line(record: &Record) -> String {
-        let mut lines = Vec::new();
-        record.as_ref().write_to(&mut lines).unwrap();
-        String::from_utf8(lines).unwrap()
+        RecordLine::new(record.as_ref()).unwrap().with_end().to_owned()
     }
 
     fn feedback(message: &str) -> RetryFeedback {
@@ -327,7 +285,7 @@ mod tests {
     }
 
     fn directives(seq: u64, notes: impl IntoIterator<Item = Note>) -> Record {
-        let directive = |note| Directive { order: Order::Note(note), because: Vec::new(), of: None };
+        let directive = |note| Directive { order: DirectiveKind::Note(note), because: Vec::new(), of: None };
         Record::Directives {
             seq,
             policy: "p".into(),
@@ -414,7 +372,7 @@ mod tests {
             }),
             (work.clone(), any::<String>(), proptest::collection::vec(call, 0..3), any_json()).prop_map(
                 |(work, text, calls, extra)| {
-                    let calls = calls.into_iter().map(Proposal::from).collect();
+                    let calls = calls.into_iter().map(ProposedCall::from).collect();
                     let extra = serde_json::Map::from_iter([("extra".to_owned(), extra)]);
                     Event::ModelResponded {
                         work,

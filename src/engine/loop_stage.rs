@@ -4,12 +4,12 @@ use core::num::NonZeroU32;
 
 use serde_json::{Value, json};
 
-use super::repeats::{LoopDetector, LoopPattern, LoopStage, Repetition};
-use crate::policy::{LoopGuardPolicy, Setting, Stages};
+use super::repeats::{LoopDetector, LoopPattern, LoopRepetition, LoopStage};
+use crate::policy::{LoopGuardPolicy, LoopStages, Setting};
 
 /// What a call or its end repeats.
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct FoundRepetition {
     pub(crate) pattern: LoopPattern,
     pub(crate) length: u32,
     pub(crate) count: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Found {
 
 impl LoopDetector {
     /// The last stage that any pattern has reached with the call that was just made.
-    pub(crate) fn worst(&self, guard: &LoopGuardPolicy, tool: u64, call: u64) -> Option<Found> {
+    pub(crate) fn worst(&self, guard: &LoopGuardPolicy, tool: u64, call: u64) -> Option<FoundRepetition> {
         let cycle = self.cycle();
         let counts = [
             (LoopPattern::SameCall, 1, self.same_calls(guard.count.value)),
@@ -30,27 +30,32 @@ impl LoopDetector {
             (LoopPattern::SameResult, 1, self.results_of(call)),
             (LoopPattern::SameError, 1, self.errors_of(tool)),
         ];
-        let mut worst: Option<Found> = None;
+        let mut worst: Option<FoundRepetition> = None;
         for (pattern, length, count) in counts {
             let Some(stage) = LoopStage::at(count, stages(guard, pattern)) else { continue };
             let told_already = match pattern {
                 LoopPattern::SameCall => false,
+                // In the middle of a round nothing new is known; the model was warned when the last one was complete.
                 LoopPattern::Cycle => cycle.is_some_and(|cycle| !cycle.completes),
-                // That was said when it ended so.
+                // The model was warned when the call ended so; here only the stages that hold the next call back
+                // count.
                 LoopPattern::SameResult | LoopPattern::SameError => true,
             };
+            // The strictest stage of all patterns decides; of equal ones the first, so that one warning names one
+            // pattern.
             if (stage > LoopStage::Nudge || !told_already) && worst.is_none_or(|worst| stage > worst.stage) {
-                worst = Some(Found { pattern, length, count, stage });
+                worst = Some(FoundRepetition { pattern, length, count, stage });
             }
         }
         worst
     }
 }
 
-impl Found {
-    /// A call ended as so many before it. That can only be told; the next one may not run.
+impl FoundRepetition {
+    /// A call ended as so many before it. The model can only be warned; the next one may not run.
     pub(crate) fn at_end(guard: &LoopGuardPolicy, pattern: LoopPattern, count: u32) -> Option<Self> {
         let nudge = stages(guard, pattern).nudge.value;
+        // Only a warning: the call has run already.
         let reached = nudge.is_some_and(|nudge| count >= nudge.get());
         reached.then_some(Self { pattern, length: 1, count, stage: LoopStage::Nudge })
     }
@@ -65,10 +70,17 @@ impl Found {
         }
     }
 
-    /// The decision, as it is told.
-    pub(crate) fn of(self, call: &str, tool: &str) -> Repetition {
+    /// The stage below, if this is the one of the final turn and the count has reached that, too.
+    pub(crate) fn blocks(self, guard: &LoopGuardPolicy) -> Option<Self> {
+        let block = stages(guard, self.pattern).block.value?;
+        let is_reached = self.stage == LoopStage::FinalTurn && self.count >= block.get();
+        is_reached.then_some(Self { stage: LoopStage::Block, ..self })
+    }
+
+    /// The decision, as it is shown.
+    pub(crate) fn of(self, call: &str, tool: &str) -> LoopRepetition {
         let Self { pattern, length, count, stage } = self;
-        Repetition { call: call.to_owned(), tool: tool.to_owned(), pattern, length, count, stage }
+        LoopRepetition { call: call.to_owned(), tool: tool.to_owned(), pattern, length, count, stage }
     }
 
     pub(crate) fn fact(self) -> String {
@@ -88,7 +100,7 @@ impl Found {
 }
 
 /// The stages of a pattern.
-pub(crate) const fn stages(guard: &LoopGuardPolicy, pattern: LoopPattern) -> &Stages {
+pub(crate) const fn stages(guard: &LoopGuardPolicy, pattern: LoopPattern) -> &LoopStages {
     match pattern {
         LoopPattern::SameCall => &guard.same_call,
         LoopPattern::Cycle => &guard.cycle,
@@ -99,6 +111,6 @@ pub(crate) const fn stages(guard: &LoopGuardPolicy, pattern: LoopPattern) -> &St
 
 /// Whether anybody asks for the pattern.
 pub(crate) const fn is_asked_for(guard: &LoopGuardPolicy, pattern: LoopPattern) -> bool {
-    let Stages { nudge, block, final_turn } = stages(guard, pattern);
+    let LoopStages { nudge, block, final_turn } = stages(guard, pattern);
     nudge.value.is_some() || block.value.is_some() || final_turn.value.is_some()
 }

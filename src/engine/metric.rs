@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use unfazed_macros::Named;
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +18,9 @@ pub struct Metric {
 }
 
 /// The metrics there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, Named,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MetricName {
@@ -35,19 +38,4 @@ pub enum MetricName {
     RetryDelaySeconds,
     /// Histogram: attempts that a call, turn or report took in the end.
     RetryAttempts,
-}
-
-impl MetricName {
-    /// The name it is exported by.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ValidationRetryTotal => "validation_retry_total",
-            Self::ReducerErrorTotal => "reducer_error_total",
-            Self::BudgetExhaustedTotal => "budget_exhausted_total",
-            Self::LoopGuardTotal => "loop_guard_total",
-            Self::ContextReductionTotal => "context_reduction_total",
-            Self::RetryDelaySeconds => "retry_delay_seconds",
-            Self::RetryAttempts => "retry_attempts",
-        }
-    }
 }

@@ -11,6 +11,7 @@
 )]
 
 mod ask;
+mod attempt_series;
 mod because;
 mod breaker;
 mod budget;
@@ -22,18 +23,23 @@ mod directive;
 mod event;
 mod failure;
 mod fold;
+mod ids;
 mod known_windows;
 mod leaked;
 mod lesson;
 mod log;
 mod loop_stage;
 mod machine;
+mod measure;
 mod metric;
+mod narrate;
 mod observe;
 pub(crate) mod orphans;
 mod overhead;
+mod plain_call;
 mod problems;
 mod reason;
+mod record_line;
 mod reduce;
 mod reductions;
 mod reflect;
@@ -44,66 +50,73 @@ pub mod retry;
 mod room;
 mod scales;
 mod shared;
+mod shared_known;
 mod spending;
 mod state;
 mod step;
-pub mod targets;
+pub(crate) mod targets;
+mod tracked;
+mod untold;
 mod wait_hint;
 
-pub use ask::{Answer, Ask, Question};
+pub use ask::PlannerDecision;
+pub use ask::{ApprovalAnswer, ApprovalQuestion};
 pub(crate) use because::{of_retry, of_stop};
-pub use breaker::{Admission, Breaker, BreakerPhase};
-pub use budget::{Budgets, Ledger, Overdrawn};
+pub use breaker::{BreakerAdmission, BreakerPhase, CircuitBreaker};
+pub use budget::BudgetLedger;
 pub use call_timeouts::CallTimeouts;
-pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
-#[cfg(feature = "host")]
-pub(crate) use depth::{MOST_LEVELS, levels, shallow};
+pub use catalogue::{CatalogueError, NameClash, ToolCatalogue, ToolSpec};
+pub use directive::AskPerson;
 pub use directive::{
-    Because, CallModel, Consult, Decision, Directive, Directives, Note, Of, Order, OrphanToolCallsPruned,
-    Outcome, PrepareTurn, ProposalFault, ProposalId, RepairHistory, RetryAction, RunTool, Settled,
-    Settlement, ToolChoice, TurnRetry, Wait, Work, WorkId,
+    CallModel, ConsultPlanner, DecisionReason, Directive, DirectiveKind, Directives, Note,
+    OrphanToolCallsPruned, Outcome, PrepareTurn, ProposalFault, ProposalRef, ProposalResult, RepairHistory,
+    RetryAction, RunTool, SettledProposal, ToolChoice, TurnRetry, WaitWork, Work,
 };
+pub use event::RunFacts;
 pub use event::{
-    Drive, Envelope, Event, FinishReason, HostSkill, ModelReply, Proposal, RunStarted, ToolFacts,
-    ToolOutcome, TurnMeasure, TurnProposal,
+    DriveMode, Envelope, Event, FinishReason, HostSkill, ModelReply, ProposedCall, RunStarted, ToolFacts,
+    ToolOutcome, TurnProposal,
 };
-#[cfg(feature = "host")]
-pub(crate) use failure::plain;
-pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, Waits, may_run_again};
-pub use fold::Fold;
-pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
-pub use lesson::Lesson;
-#[cfg(feature = "host")]
-pub(crate) use loop_stage::{Found, is_asked_for};
+pub use failure::{BodyFacts, EffectState, Failure, PartialHint, WaitHint, WaitHints, may_run_again};
+pub use fold::SessionFold;
+pub use ids::{ProposalId, WorkId};
+pub use known_windows::{EffectiveWindow, KnownWindow, KnownWindows, WindowSource};
+pub use lesson::TokenObservation;
 pub(crate) use machine::final_turn;
-#[cfg(feature = "host")]
-pub(crate) use machine::validation;
+pub use measure::TurnMeasure;
 pub use metric::{Metric, MetricName};
-pub use observe::{Awaited, OpenAttempts, OpenCall};
-pub use overhead::Overhead;
+#[cfg(all(test, feature = "host"))]
+pub(crate) use narrate::tests::every_directive;
+pub use narrate::{Fact, Narration, Narrator, Prominence, Severity};
+pub use observe::{AwaitedStep, OpenAttempts, OpenCall};
+pub use overhead::RequestOverhead;
+pub use plain_call::{PlainCall, PlainEnd, PlainNext, PlainRules};
 pub(crate) use problems::told;
-#[cfg(feature = "host")]
-pub(crate) use problems::{join_problems, reported, violations};
-pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
-#[cfg(feature = "host")]
-pub(crate) use reflect::reflect;
-#[cfg(feature = "host")]
-pub(crate) use repeats::LoopDetector;
-pub use repeats::{LoopPattern, LoopStage, Repetition};
-pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
+pub use reduce::{ContextReduced, ReduceContext, ReducePlan, SummarizeMessages};
+pub use repeats::{LoopPattern, LoopRepetition, LoopStage};
+pub use result::{ContentPart, CutRules, KeptText, ResultSpill, ToolResult, content_text, cut_text};
 pub(crate) use result::{head_of, tail_of};
-#[cfg(feature = "host")]
-pub(crate) use result::{json_size, show, walk};
-pub use room::Room;
-pub use scales::Scales;
-pub use shared::{SharedKnown, SharedPart, Sharing};
-pub use spending::Spending;
-#[cfg(feature = "host")]
-pub(crate) use state::Series;
+pub use room::ContextBudget;
+pub use scales::TokenCalibration;
+pub use shared::{SharedPart, SharedSubject};
+pub use shared_known::SharedKnown;
+pub use spending::RunSpending;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
-pub use wait_hint::Headers;
+pub use wait_hint::ReplyHeaders;
 
-pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};
+pub use log::{AgentFacts, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};
+pub use record_line::{RecordLine, RecordLineError};
+
+/// What hosts and stores of this crate need besides.
 #[cfg(feature = "host")]
-pub(crate) use log::{Checksum, verify};
+pub(crate) use self::{
+    depth::{MOST_LEVELS, levels, shallow},
+    failure::plain,
+    log::{LineChecksum, verify},
+    problems::reported,
+    record_line::MAX_LINE,
+    reflect::reflect,
+    result::{json_size, show, walk},
+    step::proposed::MOST_OPEN,
+};

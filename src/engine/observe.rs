@@ -1,17 +1,19 @@
-//! What can be seen of a run under way: the open calls, what a wait is for, and which models are passed over.
+//! What can be seen of a run in flight: the open calls, what a wait is for, and which models are passed over.
 
 use serde_json::Value;
 
-use super::directive::{ProposalId, Wait, WorkId};
-use super::machine::{OpenProposal, Pending, ToolSeries};
-use super::state::{Series, State};
+use super::directive::WaitWork;
+use super::machine::{OpenProposal, ToolSeries, WorkPurpose};
+use super::state::State;
+use crate::engine::attempt_series::AttemptSeries;
+use crate::engine::ids::{ProposalId, WorkId};
 use crate::policy::ModelPolicy;
 use crate::session::AttemptRecord;
 use crate::time::{Instant, Nanos};
 
 /// What a wait comes before.
 #[derive(Clone, Copy, Debug)]
-pub enum Awaited<'s> {
+pub enum AwaitedStep<'s> {
     /// The next attempt of a tool call.
     Call(OpenCall<'s>),
     /// The next call of a model; `None`: the turn begins anew with it.
@@ -20,7 +22,7 @@ pub enum Awaited<'s> {
     Turn,
 }
 
-/// A tool call of the batch under way.
+/// A tool call of the batch in flight.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpenCall<'s> {
@@ -64,32 +66,41 @@ impl State {
         self.proposals.keys().copied()
     }
 
-    /// The calls of the batches under way, in order, those included that have their result already.
+    /// Whether a host that drives the run has had its final turn, and no report came of it: no turn follows in this run.
+    pub fn has_had_final_turn(&self) -> bool {
+        !self.is_over() && self.ending.is_now() && self.ending.is_answered()
+    }
+
+    /// The calls of the batches in flight, in order, those included that have their result already.
     pub fn open_calls(&self) -> impl Iterator<Item = OpenCall<'_>> {
         let proposed = self.proposals.values().flat_map(|open| open.batch.slots());
         self.own.batch.slots().chain(proposed).map(OpenCall::of)
     }
 
     /// What a wait comes before; `None` if it is no longer open.
-    pub fn awaited(&self, wait: &Wait) -> Option<Awaited<'_>> {
+    pub fn awaited(&self, wait: &WaitWork) -> Option<AwaitedStep<'_>> {
         let (proposal, pending) = self.work.get(wait.work)?;
         let open: &OpenProposal = self.proposals.get(&proposal).unwrap_or(&self.own);
         match pending {
-            Pending::WaitTool(slot) => open.batch.slot(slot).map(|slot| Awaited::Call(OpenCall::of(slot))),
-            Pending::WaitModel => Some(Awaited::Model(open.model.series.attempts().map(OpenAttempts::of))),
-            Pending::WaitTurn => Some(Awaited::Turn),
-            Pending::Prepare
-            | Pending::Repair(_)
-            | Pending::Reduce(_)
-            | Pending::Summary(_)
-            | Pending::Model
-            | Pending::Tool(_)
-            | Pending::ConsultTool(_)
-            | Pending::ConsultModel
-            | Pending::ConsultOutput
-            | Pending::Approve(_)
-            | Pending::ApproveAgain(_)
-            | Pending::Verify(_) => None,
+            WorkPurpose::WaitTool(slot) => {
+                open.batch.slot(slot).map(|slot| AwaitedStep::Call(OpenCall::of(slot)))
+            }
+            WorkPurpose::WaitModel => {
+                Some(AwaitedStep::Model(open.model.series.attempts().map(OpenAttempts::of)))
+            }
+            WorkPurpose::WaitTurn => Some(AwaitedStep::Turn),
+            WorkPurpose::Prepare
+            | WorkPurpose::Repair(_)
+            | WorkPurpose::Reduce(_)
+            | WorkPurpose::Summary(_)
+            | WorkPurpose::Model
+            | WorkPurpose::Tool(_)
+            | WorkPurpose::ConsultTool(_)
+            | WorkPurpose::ConsultModel
+            | WorkPurpose::ConsultOutput
+            | WorkPurpose::Approve(_)
+            | WorkPurpose::ApproveAgain(_)
+            | WorkPurpose::Verify(_) => None,
         }
     }
 
@@ -103,7 +114,7 @@ impl State {
         self.models.rests(target, policy, self.now)
     }
 
-    /// Whether the turn under way may not call a model yet, because it asked for a wait.
+    /// Whether the turn in flight may not call a model yet, because it asked for a wait.
     pub fn is_held_back(&self, target: &str) -> bool {
         let place = self.context.targets.iter().position(|known| known == target);
         place.is_some_and(|place| self.own.model.series.not_before(place) > self.now)
@@ -122,7 +133,7 @@ impl<'s> OpenCall<'s> {
 }
 
 impl<'s> OpenAttempts<'s> {
-    fn of(series: &'s Series) -> Self {
+    fn of(series: &'s AttemptSeries) -> Self {
         Self { started: series.started, slept: series.slept, failed: &series.history }
     }
 }

@@ -1,4 +1,4 @@
-//! A repair of the history in words: what stands where a result is missing, and what the model is told of calls that were
+//! A repair of the history in words: what stands where a result is missing, and what the model learns of calls that were
 //! taken out.
 //!
 //! Pure, and without state: the interpreter and the guards share it.
@@ -6,14 +6,15 @@
 use serde_json::{Value, json};
 
 use super::directive::OrphanToolCallsPruned;
-use crate::policy::{HistoryPolicy, Setting, Template};
+use crate::policy::{HistoryPolicy, Setting};
 use crate::session::{HistoryRepair, ToolCall};
+use crate::text::Template;
 
 /// Writes what a template of the policy says.
-pub(crate) type Say<'a> = &'a mut dyn FnMut(&Setting<Template>, Value) -> String;
+pub(crate) type TemplateWriter<'a> = &'a mut dyn FnMut(&Setting<Template>, Value) -> String;
 
 /// Writes the results that are put in.
-pub(crate) fn write(rules: &HistoryPolicy, repair: &mut HistoryRepair, say: Say<'_>) {
+pub(crate) fn write(rules: &HistoryPolicy, repair: &mut HistoryRepair, say: TemplateWriter<'_>) {
     repair.write(&mut |result| say(&rules.messages.injected, json!({ "tool": result.tool })));
 }
 
@@ -31,16 +32,22 @@ pub(crate) fn told(repair: &HistoryRepair, refused: Option<(&str, &str)>) -> Orp
     }
 }
 
-/// What the model is told of calls that were taken out, if some were.
-pub(crate) fn reminder(rules: &HistoryPolicy, pruned: &[ToolCall], say: Say<'_>) -> Option<String> {
-    let most = usize::try_from(rules.argument_chars.value.get()).unwrap_or(usize::MAX);
+/// What the model learns of calls that were taken out, if some were.
+pub(crate) fn reminder(
+    rules: &HistoryPolicy,
+    pruned: &[ToolCall],
+    say: TemplateWriter<'_>,
+) -> Option<String> {
+    let most = usize::try_from(rules.max_argument_chars.value.get()).unwrap_or(usize::MAX);
     let call = |call: &ToolCall| json!({ "tool": call.name, "arguments": arguments(call, most) });
+    // Arguments are cut, because the reminder is repeated with each attempt (SwarmSDK shows 50 characters).
     let calls: Value = pruned.iter().map(call).collect();
     (!pruned.is_empty()).then(|| say(&rules.messages.pruned, json!({ "calls": calls })))
 }
 
 /// The arguments of a call in one line, as a person would write them; each text among them is cut.
 fn arguments(call: &ToolCall, most: usize) -> String {
+    // Arguments that are no object are shown as they were sent.
     let Ok(Value::Object(fields)) = serde_json::from_str(&call.arguments) else {
         return cut(&call.arguments, most);
     };

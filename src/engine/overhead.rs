@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::event::TurnMeasure;
+use crate::engine::measure::TurnMeasure;
 
 /// The tokens that the provider of a model is documented to add to each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Overhead {
+pub struct RequestOverhead {
     /// To every one.
     /// Example: `3`
     pub request: u64,
@@ -19,7 +19,7 @@ pub struct Overhead {
     pub tools: u64,
 }
 
-impl Overhead {
+impl RequestOverhead {
     /// What is added to a request with tools, or without.
     pub const fn of(self, tools: bool) -> u64 {
         if tools { self.request.saturating_add(self.tools) } else { self.request }
@@ -28,6 +28,7 @@ impl Overhead {
     /// A measured request with what is added. It goes with the tools, which stay as they are when messages are left out.
     #[must_use]
     pub fn on(self, measure: TurnMeasure) -> TurnMeasure {
+        // With the tools, because reductions take messages away and this stays.
         let added = self.of(measure.tool_tokens > 0);
         TurnMeasure { tool_tokens: measure.tool_tokens.saturating_add(added), ..measure }
     }
@@ -36,17 +37,17 @@ impl Overhead {
 /// The overheads of the models of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Overheads(BTreeMap<String, Overhead>);
+pub(super) struct ModelOverheads(BTreeMap<String, RequestOverhead>);
 
-impl From<BTreeMap<String, Overhead>> for Overheads {
-    fn from(known: BTreeMap<String, Overhead>) -> Self {
+impl From<BTreeMap<String, RequestOverhead>> for ModelOverheads {
+    fn from(known: BTreeMap<String, RequestOverhead>) -> Self {
         Self(known)
     }
 }
 
-impl Overheads {
+impl ModelOverheads {
     /// That of a model; none is known of one that is not there.
-    pub(super) fn of(&self, target: &str) -> Overhead {
+    pub(super) fn of(&self, target: &str) -> RequestOverhead {
         self.0.get(target).copied().unwrap_or_default()
     }
 
@@ -61,11 +62,11 @@ mod tests {
 
     #[test]
     fn tools_cost_a_prompt_only_where_there_are_some() {
-        let overhead = Overhead { request: 3, tools: 496 };
+        let overhead = RequestOverhead { request: 3, tools: 496 };
         let measure = |tool_tokens| TurnMeasure { message_tokens: 10, tool_tokens, ..TurnMeasure::default() };
         assert_eq!((overhead.of(false), overhead.of(true)), (3, 499));
         assert_eq!(overhead.on(measure(0)), measure(3));
         assert_eq!(overhead.on(measure(40)), measure(539));
-        assert_eq!(Overheads::default().of("main"), Overhead::default());
+        assert_eq!(ModelOverheads::default().of("main"), RequestOverhead::default());
     }
 }

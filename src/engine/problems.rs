@@ -5,15 +5,16 @@ use core::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::depth::{MOST_LEVELS, shallow};
-use crate::policy::{OutputPolicy, Policy, Problem, Template, TemplateError, Validator, excerpt};
-use crate::repair::{repair_for, too_long};
+use crate::policy::{OutputPolicy, Policy, Validator};
+use crate::text::repair::{repair_for, too_long};
+use crate::text::{SchemaProblem, Template, TemplateError, excerpt};
 
-/// How many digits of a number are told.
+/// How many digits of a number are shown.
 const MOST_DIGITS: usize = 40;
 
 /// What the validators have against the value. One that cannot be evaluated counts as one that does not hold. `vars` is a
 /// copy of the value, made only if there is somebody to see it.
-pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value) -> Vec<Problem> {
+pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value) -> Vec<SchemaProblem> {
     if validators.is_empty() {
         return Vec::new();
     }
@@ -22,7 +23,8 @@ pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value)
 }
 
 /// What is wrong with a report: by the schema, or else by the validators.
-pub(crate) fn reported(output: &OutputPolicy, report: &Value) -> Vec<Problem> {
+pub(crate) fn reported(output: &OutputPolicy, report: &Value) -> Vec<SchemaProblem> {
+    // The schema first: validators are written for values that hold it, and their errors would mislead otherwise.
     let problems = output.schema.value.problems(report);
     if !problems.is_empty() {
         return problems;
@@ -30,19 +32,21 @@ pub(crate) fn reported(output: &OutputPolicy, report: &Value) -> Vec<Problem> {
     violations(&output.validate.value, || json!({ "output": report, "tool": output.tool.value }))
 }
 
-fn violation(validator: &Validator, vars: &Map<String, Value>) -> Option<Problem> {
+fn violation(validator: &Validator, vars: &Map<String, Value>) -> Option<SchemaProblem> {
     let message = match validator.check.holds(vars) {
         Ok(true) => return None,
         Ok(false) => validator.message.render(vars).unwrap_or_else(|error| error.to_string()),
+        // A check that cannot be evaluated counts as failed: one that passes then would protect nothing.
         Err(error) => format!("{}: {error}", validator.name),
     };
-    Some(Problem { pointer: String::new(), message })
+    Some(SchemaProblem { pointer: String::new(), message })
 }
 
 /// The arguments as JSON. A call without arguments has an empty object.
 ///
-/// What could be repaired has been; for the rest, the reason why not is told too.
-pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, Problem> {
+/// What could be repaired has been; for the rest, the reason why not is reported too.
+pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, SchemaProblem> {
+    // Models send nothing for tools without parameters; an empty object is what they mean.
     if arguments.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
@@ -54,25 +58,26 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, Problem> 
             // Formatting into a string does not fail.
             let _ = write!(message, "; not repaired: {refusal}");
         }
-        Problem { pointer: String::new(), message }
+        SchemaProblem { pointer: String::new(), message }
     })?;
+    // What follows walks the value by recursion, so a deeper one is refused here.
     if shallow(&value, MOST_LEVELS) {
         return Ok(value);
     }
     let message = format!("nested deeper than {MOST_LEVELS} levels");
-    Err(Problem { pointer: String::new(), message })
+    Err(SchemaProblem { pointer: String::new(), message })
 }
 
 /// What is wrong with JSON that would not stay what it is: an integer that does not fit into 64 bits.
-pub(crate) fn changed(json: &str) -> Option<Problem> {
+pub(crate) fn changed(json: &str) -> Option<SchemaProblem> {
     let (_, number) = too_long(json)?;
     let number = shortened(number);
     let message =
         format!("the integer {number} does not fit into 64 bits and would be changed: send it as a string");
-    Some(Problem { pointer: String::new(), message })
+    Some(SchemaProblem { pointer: String::new(), message })
 }
 
-/// A number as it is told, however long it is.
+/// A number as it is shown, however long it is.
 fn shortened(number: &str) -> String {
     match number.get(..MOST_DIGITS) {
         Some(first) if number.len() > MOST_DIGITS => format!("{first}…"),
@@ -81,7 +86,7 @@ fn shortened(number: &str) -> String {
 }
 
 /// The problems in one line, as records keep them.
-pub(crate) fn join_problems(problems: &[Problem]) -> String {
+pub(crate) fn join_problems(problems: &[SchemaProblem]) -> String {
     let lines: Vec<String> =
         problems
             .iter()
@@ -99,6 +104,7 @@ pub(crate) fn told(
     vars: &Map<String, Value>,
 ) -> Result<String, TemplateError> {
     let text = template.render(vars)?;
-    let most = usize::try_from(policy.turn().feedback_chars.value.get()).unwrap_or(usize::MAX);
+    // A validator's message may quote a whole result; it goes into the context of the model.
+    let most = usize::try_from(policy.turn().max_feedback_chars.value.get()).unwrap_or(usize::MAX);
     Ok(excerpt(&text, most))
 }

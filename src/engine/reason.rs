@@ -1,32 +1,33 @@
-//! Reasons that wait in the state until what they are about is told.
+//! Reasons that wait in the state until what they are about is reported.
 
 use core::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use super::directive::Because;
-use crate::policy::{Policy, Scope, Setting, Spot};
+use super::directive::DecisionReason;
+use crate::policy::{LayerKind, Policy, Setting};
+use crate::text::Spot;
 
-/// A reason that may be told later: a [`Because`] whose place names no file.
+/// A reason that may be reported later: a [`DecisionReason`] whose place names no file.
 ///
 /// The state keeps it in this form, so that the same events under the same policy make the same state, whatever the files of
 /// the policy are called. If the policy was changed meanwhile, the text of the same number is named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Reason {
+pub(super) struct StoredReason {
     rule: String,
     value: String,
-    layer: Scope,
+    layer: LayerKind,
     spot: Spot,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     facts: Vec<String>,
 }
 
-/// Reasons as they are told.
-pub(super) fn told(policy: &Policy, reasons: impl IntoIterator<Item = Reason>) -> Vec<Because> {
+/// Reasons as they are shown.
+pub(super) fn told(policy: &Policy, reasons: impl IntoIterator<Item = StoredReason>) -> Vec<DecisionReason> {
     reasons.into_iter().map(|reason| reason.told(policy)).collect()
 }
 
-impl Reason {
+impl StoredReason {
     /// `rule` has this value, and these facts were held against it.
     pub(super) fn new<T: Display>(
         policy: &Policy,
@@ -44,8 +45,9 @@ impl Reason {
     }
 
     /// The reason with the file it is written in.
-    pub(super) fn told(self, policy: &Policy) -> Because {
+    pub(super) fn told(self, policy: &Policy) -> DecisionReason {
         let Self { rule, value, layer, spot, facts } = self;
-        Because { rule, value, layer, place: policy.sources().place_in(spot), facts }
+        // The file is looked up when the reason is shown: the state must not depend on where a policy is stored.
+        DecisionReason { rule, value, layer, place: policy.sources().place_in(spot), facts }
     }
 }

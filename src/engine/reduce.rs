@@ -1,14 +1,14 @@
-//! Reductions of the conversation: what is asked of a host, and what is told of it.
+//! Reductions of the conversation: what is asked of a host, and what is reported about it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::call_timeouts::CallTimeouts;
-use super::directive::WorkId;
 use super::event::{Event, ModelReply};
 use super::failure::Failure;
+use crate::engine::ids::WorkId;
 use crate::policy::ReduceStep;
-use crate::session::Reduction;
+use crate::session::ContextReduction;
 use crate::time::Nanos;
 
 /// Find what one step of a reduction comes to. `context::reduce` does.
@@ -48,7 +48,7 @@ pub struct ReducePlan {
 
 /// Ask a model for a summary of messages that are left out.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Summarize {
+pub struct SummarizeMessages {
     /// The number of this piece of work; the event that answers it carries it.
     pub(super) work: WorkId,
     /// The turn, from 1.
@@ -94,7 +94,7 @@ pub struct ContextReduced {
     pub left_out: u64,
 }
 
-impl Summarize {
+impl SummarizeMessages {
     /// The model answered.
     pub fn responded(self, reply: ModelReply) -> Event {
         Event::ModelResponded { work: self.work, reply }
@@ -108,7 +108,7 @@ impl Summarize {
 
 impl ReduceContext {
     /// This is what it comes to.
-    pub fn reduced(self, reduction: Reduction) -> Event {
+    pub fn reduced(self, reduction: ContextReduction) -> Event {
         Event::ContextReduced { work: self.work, reduction }
     }
 }

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::policy::Template;
-use crate::session::{RetryFeedback, Slices};
+use crate::session::{RetryFeedback, SessionSlices};
+use crate::text::Template;
 
 /// Adds to the variables of a message what it reads of the session.
-pub(crate) fn reflect(template: &Template, vars: &mut Map<String, Value>, slices: &Slices) {
+pub(crate) fn reflect(template: &Template, vars: &mut Map<String, Value>, slices: &SessionSlices) {
+    // Only what the template reads is put together: slices may be large, and most messages read none.
     if template.reads("feedback") {
         vars.insert("feedback".to_owned(), feedback(slices));
     }
@@ -17,7 +18,7 @@ pub(crate) fn reflect(template: &Template, vars: &mut Map<String, Value>, slices
 }
 
 /// All feedback, and that of each tool.
-fn feedback(slices: &Slices) -> Value {
+fn feedback(slices: &SessionSlices) -> Value {
     let all: Vec<Value> = slices.feedback().map(|feedback| shown(&feedback)).collect();
     let mut tools: Map<String, Value> = Map::new();
     for feedback in &all {
@@ -32,10 +33,11 @@ fn feedback(slices: &Slices) -> Value {
     json!({ "latest": all.last(), "all": all, "tools": tools })
 }
 
-/// Without the time of the next attempt: what models are told is the same from run to run.
+/// Without the time of the next attempt: what models learn is the same from run to run.
 fn shown(feedback: &RetryFeedback) -> Value {
     let mut shown = serde_json::to_value(feedback).unwrap_or_default();
     if let Some(fields) = shown.as_object_mut() {
+        // The time differs between runs, and a message that changes breaks the prompt cache and the replay.
         fields.shift_remove("retry_scheduled_at");
     }
     shown

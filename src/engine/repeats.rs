@@ -1,14 +1,16 @@
-//! What a model did lately, as far as it takes to see that it goes round in circles: numbers of calls, of failures and of
+//! What a model did lately, as far as it takes to see that it repeats itself: numbers of calls, of failures and of
 //! results, so many and no more.
 
 use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use unfazed_macros::Named;
 
-use crate::policy::{Repeats, Stages};
+use crate::policy::{LoopStages, RepeatScope};
 
 /// How many calls are remembered.
+// The state is written into the log, so what it remembers of calls is bounded.
 const CALLS: usize = 100;
 /// Of how many tools the last failure is remembered, and of how many calls the last result.
 const STREAKS: usize = 64;
@@ -17,7 +19,7 @@ pub(super) const LONGEST: usize = 5;
 
 /// What was decided about a call that repeats itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Repetition {
+pub struct LoopRepetition {
     /// The model's id of the call.
     /// Example: `call_5`
     pub call: String,
@@ -39,7 +41,7 @@ pub struct Repetition {
 /// What is repeated.
 ///
 /// Example: `same_call`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Named)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopPattern {
     /// The same tool with the same arguments.
@@ -55,10 +57,10 @@ pub enum LoopPattern {
 /// What is done about it.
 ///
 /// Example: `block`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, Named)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopStage {
-    /// The model is told.
+    /// The model is informed.
     Nudge,
     /// The call does not run.
     Block,
@@ -74,21 +76,21 @@ pub(crate) struct LoopDetector {
     /// For each length of a cycle: how many calls in a row were the same as the one so many calls before.
     rows: [u32; LONGEST],
     /// By tool: the last failure, and how often it came in a row.
-    errors: VecDeque<Streak>,
+    errors: VecDeque<CallStreak>,
     /// By call: the last result, and how often it came in a row.
-    results: VecDeque<Streak>,
+    results: VecDeque<CallStreak>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Streak {
+struct CallStreak {
     of: u64,
     what: u64,
     count: u32,
 }
 
-/// A cycle that the last call goes on with.
+/// A cycle that the last call continues with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cycle {
+pub(crate) struct CallCycle {
     pub(super) length: u32,
     /// How many rounds are complete.
     pub(super) rounds: u32,
@@ -99,6 +101,8 @@ pub(crate) struct Cycle {
 impl LoopDetector {
     /// A call is made.
     pub(crate) fn called(&mut self, call: u64) {
+        // A counter for each length makes a call cost five comparisons, however long the run is. Comparing windows of
+        // the history would cost the square of it.
         for (length, row) in (0..).zip(&mut self.rows) {
             let before = self.calls.iter().rev().nth(length);
             *row = if before == Some(&call) { row.saturating_add(1) } else { 0 };
@@ -110,10 +114,11 @@ impl LoopDetector {
     }
 
     /// How often the last call was made, itself included.
-    pub(crate) fn same_calls(&self, count: Repeats) -> u32 {
+    pub(crate) fn same_calls(&self, count: RepeatScope) -> u32 {
         match count {
-            Repeats::InARow => self.rows.first().map_or(1, |row| row.saturating_add(1)),
-            Repeats::InAll => {
+            RepeatScope::Consecutive => self.rows.first().map_or(1, |row| row.saturating_add(1)),
+            // LocalCowork counts any earlier call of the message, whatever came between.
+            RepeatScope::Cumulative => {
                 let last = self.calls.back();
                 let same = self.calls.iter().filter(|call| Some(*call) == last).count();
                 u32::try_from(same).unwrap_or(u32::MAX)
@@ -122,11 +127,12 @@ impl LoopDetector {
     }
 
     /// The shortest cycle of at least two different calls that has at least two rounds.
-    pub(crate) fn cycle(&self) -> Option<Cycle> {
+    pub(crate) fn cycle(&self) -> Option<CallCycle> {
         (2_u32..).zip(self.rows.iter().skip(1)).find_map(|(length, row)| {
             let rounds = row.checked_div(length)?.saturating_add(1);
             let completes = row.checked_rem(length) == Some(0);
-            (rounds > 1 && !self.is_shorter(length)).then_some(Cycle { length, rounds, completes })
+            // Four calls A B A B are two rounds of two, not one of four: only the shortest length counts.
+            (rounds > 1 && !self.is_shorter(length)).then_some(CallCycle { length, rounds, completes })
         })
     }
 
@@ -140,6 +146,11 @@ impl LoopDetector {
     /// The tool failed like this. Returns how often it did in a row.
     pub(crate) fn failed(&mut self, tool: u64, error: u64) -> u32 {
         again(&mut self.errors, tool, error)
+    }
+
+    /// Whether a tool has failed lately.
+    pub(crate) fn knows_failures(&self) -> bool {
+        !self.errors.is_empty()
     }
 
     /// The tool did not fail.
@@ -169,6 +180,7 @@ impl LoopDetector {
             LoopPattern::SameResult => (&mut self.results, call),
             LoopPattern::SameCall | LoopPattern::Cycle => return,
         };
+        // It does not run, so nothing else counts it, and a model that insists would stay at this stage.
         if let Some(streak) = streaks.iter_mut().find(|streak| streak.of == of) {
             streak.count = streak.count.saturating_add(1);
         }
@@ -179,31 +191,11 @@ impl LoopDetector {
     }
 }
 
-impl LoopPattern {
-    /// As it stands in reports, and in policies.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SameCall => "same_call",
-            Self::Cycle => "cycle",
-            Self::SameResult => "same_result",
-            Self::SameError => "same_error",
-        }
-    }
-}
-
 impl LoopStage {
-    /// As it stands in reports, and in policies.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nudge => "nudge",
-            Self::Block => "block",
-            Self::FinalTurn => "final_turn",
-        }
-    }
-
     /// The stage of a count, if it has reached one.
-    pub(crate) fn at(count: u32, stages: &Stages) -> Option<Self> {
+    pub(crate) fn at(count: u32, stages: &LoopStages) -> Option<Self> {
         let reached = |limit: Option<core::num::NonZeroU32>| limit.is_some_and(|limit| count >= limit.get());
+        // One count may have reached several stages; the strictest decides.
         if reached(stages.final_turn.value) {
             Some(Self::FinalTurn)
         } else if reached(stages.block.value) {
@@ -215,18 +207,21 @@ impl LoopStage {
 }
 
 /// One more of `what`; the one that was heard of longest ago is forgotten when there are too many.
-fn again(streaks: &mut VecDeque<Streak>, of: u64, what: u64) -> u32 {
+fn again(streaks: &mut VecDeque<CallStreak>, of: u64, what: u64) -> u32 {
     let place = streaks.iter().position(|streak| streak.of == of);
+    // Another result ends the row: polling that brings something new is progress. LocalCowork's check knows the call
+    // alone, and makes polling impossible.
     let known = place.and_then(|place| streaks.remove(place)).filter(|streak| streak.what == what);
     let count = known.map_or(1, |streak| streak.count.saturating_add(1));
-    streaks.push_back(Streak { of, what, count });
+    streaks.push_back(CallStreak { of, what, count });
+    // Arguments can be varied without end, so the oldest is forgotten.
     if streaks.len() > STREAKS {
         streaks.pop_front();
     }
     count
 }
 
-fn count(streaks: &VecDeque<Streak>, of: u64) -> u32 {
+fn count(streaks: &VecDeque<CallStreak>, of: u64) -> u32 {
     streaks.iter().find(|streak| streak.of == of).map_or(0, |streak| streak.count)
 }
 
@@ -272,8 +267,8 @@ mod tests {
                 let so_far = &calls[..=end];
                 let row = so_far.iter().rev().take_while(|other| *other == call).count();
                 let all = so_far.iter().rev().take(CALLS).filter(|other| *other == call).count();
-                prop_assert_eq!(lately.same_calls(Repeats::InARow) as usize, row);
-                prop_assert_eq!(lately.same_calls(Repeats::InAll) as usize, all);
+                prop_assert_eq!(lately.same_calls(RepeatScope::Consecutive) as usize, row);
+                prop_assert_eq!(lately.same_calls(RepeatScope::Cumulative) as usize, all);
             }
         }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Size, Unit, estimated_tokens};
+use crate::policy::{SizeUnit, TextSize, estimated_tokens};
 use crate::session::Message;
 
 /// A result is cut to no less than this: so much it takes to say that there is more.
@@ -26,10 +26,12 @@ impl RoomForResults {
     }
 
     /// The most of the text of the next result.
-    pub(super) fn share(self) -> Size {
+    pub(super) fn share(self) -> TextSize {
+        // An equal part of what is left: what a small result does not use is there for those behind it.
         let each = self.left.checked_div(self.calls.max(1)).unwrap_or(self.left);
+        // A message costs tokens of its own, whatever its text is.
         let besides = weight(&Message::user(""));
-        Size { count: each.saturating_sub(besides).max(LEAST), unit: Unit::Tokens }
+        TextSize { count: each.saturating_sub(besides).max(LEAST), unit: SizeUnit::Tokens }
     }
 
     /// One more call has its result.

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::event::TurnMeasure;
 use super::reduce::ReducePlan;
+use crate::engine::measure::TurnMeasure;
 use crate::policy::{ContextPolicy, ModelPolicy, ReduceStep, ResultsRoom};
 
 /// What there is of a window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ContextBudget {
     /// All of it.
     pub window: u64,
     /// What is kept for the reply.
@@ -23,12 +23,13 @@ pub struct Room {
     pub messages: u64,
 }
 
-impl Room {
+impl ContextBudget {
     /// What there is for that conversation in a window of so many tokens.
     pub fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
         Self {
             window,
             reply: model.output_reserve.value.get().into(),
+            // Shares are of the whole window, so that one does not depend on the other.
             reserve: rules.reserve.value.of(window),
             safety: rules.safety.value.of(window),
             tools: measure.tool_tokens,
@@ -39,6 +40,8 @@ impl Room {
     /// The reply has no more than half of the window.
     #[must_use]
     pub fn with_half_for_the_reply(self) -> Self {
+        // A window from elsewhere may be smaller than the reserve that was chosen for another model; half is left for
+        // the request.
         Self { reply: self.reply.min(self.window / 2), ..self }
     }
 
@@ -61,6 +64,7 @@ impl Room {
 
     /// Whether the tools alone leave no room.
     pub const fn is_filled_by_tools(&self) -> bool {
+        // Without tools there would be free tokens, so shortening messages cannot help.
         self.budget() == 0 && self.base() > 0 && self.tools > 0
     }
 
@@ -70,29 +74,33 @@ impl Room {
     }
 
     /// With less room than this the model is not asked.
-    pub fn gate(&self, rules: &ContextPolicy) -> u64 {
-        rules.gate.value.of(self.budget()).max(1)
+    pub fn min_free(&self, rules: &ContextPolicy) -> u64 {
+        // At least one token: a request of exactly the whole budget leaves nothing for an estimate that is one too
+        // low.
+        rules.min_free.value.of(self.budget()).max(1)
     }
 
     /// Whether the model can be asked.
     pub fn is_open(&self, rules: &ContextPolicy) -> bool {
-        self.left().is_some_and(|left| left >= self.gate(rules))
+        self.left().is_some_and(|left| left >= self.min_free(rules))
     }
 
-    /// With less room than this the conversation is to be reduced. Never less than the gate: no model is passed over for
-    /// want of room before what can be left out was left out.
-    pub fn evict_at(&self, rules: &ContextPolicy) -> u64 {
+    /// With less room than this the conversation is to be reduced. Never less than `min_free`: no model is passed
+    /// over for want of room before what can be left out was left out.
+    pub fn compact_at_free(&self, rules: &ContextPolicy) -> u64 {
         let budget = self.budget();
-        rules.evict_at.value.of(budget).max(rules.gate.value.of(budget))
+        // Never below `min_free`. LocalCowork's eviction began at 1,000 free tokens, while its loop ended at 1,500,
+        // so it never ran.
+        rules.compact_at_free.value.of(budget).max(rules.min_free.value.of(budget))
     }
 
     /// Whether the conversation is to be reduced.
     pub fn is_short(&self, rules: &ContextPolicy) -> bool {
-        self.left().is_none_or(|left| left < self.evict_at(rules))
+        self.left().is_none_or(|left| left < self.compact_at_free(rules))
     }
 
     /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it. After a
-    /// refusal the last resort goes as far as all others: nobody may know how much was too much.
+    /// refusal the last resort goes as far as all others, since it may be unknown how much was too much.
     pub fn plan(
         &self,
         rules: &ContextPolicy,
@@ -102,19 +110,22 @@ impl Room {
         refused: bool,
     ) -> Option<ReducePlan> {
         let aim = self.aim(rules);
+        // After a refusal the numbers were wrong somewhere, so the last resort goes as far as the others.
         let most = if refused { aim } else { self.most(rules) };
+        // Truncation loses what cannot be had again, so it does only what is needed.
         let enough = if matches!(step, ReduceStep::Truncate { .. }) { most } else { aim };
-        let (step, keep_task) = (step.clone(), rules.keep_task.value);
+        let (step, keep_task) = (step.clone(), rules.keep_last_user_message.value);
         (tokens > enough).then_some(ReducePlan { number, step, aim, most, input: None, keep_task })
     }
 
     /// How many tokens the results of the calls of one reply may have together, after these messages; `None`: any number.
     pub fn for_results(&self, rules: &ContextPolicy) -> Option<u64> {
         let budget = self.budget();
-        let open = budget.saturating_sub(self.gate(rules));
+        let open = budget.saturating_sub(self.min_free(rules));
         match rules.results.value {
             ResultsRoom::Unlimited => None,
             ResultsRoom::Reduced if !rules.reduce.value.is_empty() => {
+                // A reduction would come before the next call, so results may use the tokens that it frees.
                 let others = self.messages.min(self.aim(rules));
                 Some(open.min(self.most(rules)).saturating_sub(others))
             }
@@ -124,22 +135,23 @@ impl Room {
 
     /// How many tokens the messages may have, so that the conversation is not to be reduced.
     pub fn most(&self, rules: &ContextPolicy) -> u64 {
-        self.budget().saturating_sub(self.evict_at(rules))
+        self.budget().saturating_sub(self.compact_at_free(rules))
     }
 
     /// How many tokens the messages are to have after a reduction.
     pub fn aim(&self, rules: &ContextPolicy) -> u64 {
-        self.budget().saturating_sub(rules.target.value.of(self.budget())).min(self.most(rules))
+        // More is freed than is needed, or the next turn would reduce again; never less, or it would not help.
+        self.budget().saturating_sub(rules.target_free.value.of(self.budget())).min(self.most(rules))
     }
 }
 
-impl fmt::Display for Room {
+impl fmt::Display for ContextBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.computed_from("window"))
     }
 }
 
-impl Room {
+impl ContextBudget {
     /// How it is computed, where what is called `whole` is all there is.
     pub fn computed_from(&self, whole: &str) -> String {
         let Self { window, reply, reserve, safety, tools, messages } = self;

@@ -9,23 +9,27 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::event::TurnMeasure;
+use crate::engine::measure::TurnMeasure;
 
 /// One, in parts per million.
 const ONE: u64 = 1_000_000;
 /// The ratio lies between these: beyond, something else is wrong.
+// An estimate by characters is seldom wrong by more than four times; a report beyond that compares two different
+// requests.
 const LEAST: u64 = ONE / 4;
 const MOST: u64 = ONE * 4;
 /// What a provider may add to a request, at the most.
+// A larger difference is no overhead of a request: something else was counted.
 const LARGEST_OFFSET: u64 = 1 << 14;
 /// So many reports of a model are kept.
+// Enough to fit a line, few enough to follow a change of the tokenizer or the tools within a session.
 const KEPT: usize = 8;
 /// No request is larger; so large, the sums below still fit.
 const LARGEST: u64 = 1 << 36;
 
-// The line is that of a ridge regression: reports lie within 16 tokens of it, an offset within 300 of none, a ratio within
-// a quarter of one.
-/// What the number of reports is multiplied by, so that the next one is whole.
+// A ridge regression (Hoerl and Kennard, 1970): with few reports the line stays near "as counted". Its weights say
+// what is expected: reports lie within 16 tokens of the line, the offset within 300 of zero, the ratio within a
+// quarter of one.
 const UNIT: i128 = 100_000;
 /// (16 / 300)² of it.
 const HELD_OFFSET: i128 = 284;
@@ -35,27 +39,28 @@ const HELD_RATIO: i128 = 4096;
 /// For each model, how its provider counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Scales(BTreeMap<String, Reports>);
+pub struct TokenCalibration(BTreeMap<String, TokenReports>);
 
 /// The last reports of a model, the newest last: what the host counted, and what the provider did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
-struct Reports(Vec<(u64, u64)>);
+#[serde(from = "StoredCalibration")]
+struct TokenReports(Vec<(u64, u64)>);
 
 /// What a session holds.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Stored {
+enum StoredCalibration {
     /// A ratio alone, as it was kept before offsets were.
     Ratio(u64),
     Reports(Vec<(u64, u64)>),
 }
 
-impl From<Stored> for Reports {
-    fn from(stored: Stored) -> Self {
+impl From<StoredCalibration> for TokenReports {
+    fn from(stored: StoredCalibration) -> Self {
         match stored {
-            Stored::Ratio(ppm) => Self(vec![(ONE, ppm.clamp(LEAST, MOST))]),
-            Stored::Reports(mut reports) => {
+            // Older sessions have a ratio alone: one report of a million tokens says the same.
+            StoredCalibration::Ratio(ppm) => Self(vec![(ONE, ppm.clamp(LEAST, MOST))]),
+            StoredCalibration::Reports(mut reports) => {
                 reports.drain(..reports.len().saturating_sub(KEPT));
                 Self(reports.into_iter().map(|(counted, reported)| plausible(counted, reported)).collect())
             }
@@ -67,11 +72,13 @@ impl From<Stored> for Reports {
 fn plausible(counted: u64, reported: u64) -> (u64, u64) {
     let counted = counted.clamp(1, LARGEST);
     let most = counted.saturating_mul(4).saturating_add(LARGEST_OFFSET);
+    // A report outside of what can be is moved to the border, not dropped: that it is more is still true.
     (counted, reported.clamp(counted.div_ceil(4), most))
 }
 
-impl Reports {
+impl TokenReports {
     /// The tokens of the provider for a million of the host's.
+    // Whole numbers throughout: floating point could differ between machines, and the state with it.
     fn ratio(&self) -> u64 {
         let sum = |part: fn(i128, i128) -> i128| {
             let each = self.0.iter().map(|(counted, reported)| {
@@ -95,6 +102,7 @@ impl Reports {
 
     /// What the provider counts besides.
     fn offset(&self) -> i64 {
+        // The line goes through the last report: the next request is mostly the same one with a little more.
         let Some((counted, reported)) = self.0.last() else { return 0 };
         let scaled = multiplied(*counted, self.ratio());
         let offset = i128::from(*reported).saturating_sub(scaled.into());
@@ -103,17 +111,19 @@ impl Reports {
 }
 
 fn multiplied(tokens: u64, ppm: u64) -> u64 {
+    // Rounded up: one token too many is refused, one too few is not missed.
     let tokens = u128::from(tokens).saturating_mul(ppm.into()).div_ceil(ONE.into());
     u64::try_from(tokens).unwrap_or(u64::MAX)
 }
 
-impl Scales {
+impl TokenCalibration {
     /// A request that was counted as so many tokens was so many to the provider.
     pub fn learn(&mut self, target: &str, counted: u64, reported: u64) {
+        // Zero is what servers send that count nothing.
         if counted == 0 || reported == 0 {
             return;
         }
-        let Reports(reports) = self.0.entry(target.to_owned()).or_default();
+        let TokenReports(reports) = self.0.entry(target.to_owned()).or_default();
         if reports.len() >= KEPT {
             reports.remove(0);
         }
@@ -122,7 +132,7 @@ impl Scales {
 
     /// Requests were counted with `before` tokens that are known to be added to them, and are with `now`.
     pub(super) fn rebase(&mut self, target: &str, before: u64, now: u64) {
-        let Some(Reports(reports)) = self.0.get_mut(target).filter(|_| before != now) else { return };
+        let Some(TokenReports(reports)) = self.0.get_mut(target).filter(|_| before != now) else { return };
         for (counted, reported) in reports {
             (*counted, *reported) = plausible(counted.saturating_sub(before).saturating_add(now), *reported);
         }
@@ -145,6 +155,7 @@ impl Scales {
     pub fn measured(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
         let offset = self.offset(target).unwrap_or(0);
         let tools = self.part(target, measure.tool_tokens);
+        // An offset below zero is taken from the tools first, and what they do not have from the messages.
         let lacking = if offset < 0 { offset.unsigned_abs().saturating_sub(tools) } else { 0 };
         TurnMeasure {
             message_tokens: self.part(target, measure.message_tokens).saturating_sub(lacking),
@@ -162,12 +173,12 @@ impl Scales {
 
     /// The ratio that was learned of a model, in parts per million.
     pub fn of(&self, target: &str) -> Option<u64> {
-        self.0.get(target).map(Reports::ratio)
+        self.0.get(target).map(TokenReports::ratio)
     }
 
     /// The offset that was learned of a model: what its provider counts for each request besides.
     pub fn offset(&self, target: &str) -> Option<i64> {
-        self.0.get(target).map(Reports::offset)
+        self.0.get(target).map(TokenReports::offset)
     }
 
     /// Whether nothing was learned.
@@ -183,8 +194,8 @@ mod tests {
 
     use super::*;
 
-    fn learned(reports: &[(u64, u64)]) -> Scales {
-        let mut scales = Scales::default();
+    fn learned(reports: &[(u64, u64)]) -> TokenCalibration {
+        let mut scales = TokenCalibration::default();
         for (counted, reported) in reports {
             scales.learn("main", *counted, *reported);
         }
@@ -244,9 +255,9 @@ mod tests {
 
     #[test]
     fn a_ratio_that_was_kept_without_an_offset_is_read() {
-        let scales: Scales = serde_json::from_value(json!({"main": 1_500_000})).unwrap();
+        let scales: TokenCalibration = serde_json::from_value(json!({"main": 1_500_000})).unwrap();
         assert_eq!((scales.of("main"), scales.expected("main", 1000)), (Some(1_499_999), 1501));
-        let again: Scales = serde_json::from_value(serde_json::to_value(&scales).unwrap()).unwrap();
+        let again: TokenCalibration = serde_json::from_value(serde_json::to_value(&scales).unwrap()).unwrap();
         assert_eq!(again, scales);
     }
 

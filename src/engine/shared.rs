@@ -1,52 +1,33 @@
 //! What hosts share: breakers and budgets whose scope is `shared`.
 //!
 //! The state of a run has them as it has all others, and decides by what it knows. What happens to one is kept in mind until
-//! the others are told. To tell them, it is done again on what they know: so nothing is lost, whoever comes first, and all
+//! the others are informed. To tell them, it is done again on what they know: so nothing is lost, whoever comes first, and all
 //! see what one breaker would have seen to which everything told had happened in that order. Not told is what moves nothing
 //! here: with `count: consecutive` a success of a host that knows of no failure. So it takes none back that the others have had
-//! and this host has not heard of. The host carries what is told from one to the other and brings what came of it back as an
+//! and this host has not heard of. The host carries what is distinguished from one to the other and brings what came of it back as an
 //! event.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Interpreter;
-use super::breaker::Breaker;
-use super::budget::{Ledger, account};
+use super::breaker::CircuitBreaker;
+use super::budget::{BudgetLedger, account};
 use super::log::RecordError;
+use super::shared_known::SharedKnown;
 use super::state::State;
-use crate::policy::{BreakerPolicy, Budget, BudgetScope};
-
-/// So much is kept in mind for others while they cannot be told. Of what is older they never hear.
-const MOST_UNTOLD: usize = 1000;
-
-/// What all hosts know of breakers and budgets that they share, with everything that has happened to them in this run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SharedKnown {
-    /// Breakers, by the names of their tools.
-    /// Example: `{"search": {"failures": 2, "phase": "closed"}}`
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub breakers: BTreeMap<String, Breaker>,
-    /// What is drawn on budgets, by the names they are kept under.
-    /// Example: `{"shared tool search (500 tokens)": {"spent": 14, "capacity": 500}}`
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub budgets: BTreeMap<String, Ledger>,
-}
+use crate::policy::{BudgetScope, RetryBudget};
 
 /// A breaker or a budget that hosts share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sharing {
+pub struct SharedSubject {
     /// The name under which hosts keep it. It speaks of its rules too: hosts with other rules share another one.
     pub key: String,
-    what: What,
+    what: SharedKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum SharedKind {
     /// The breaker of that tool.
     Breaker(String),
     /// The budget of that name.
@@ -56,26 +37,28 @@ enum What {
 /// What others know of one thing that is shared, and what has happened to it here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPart {
-    known: Known,
+    known: KnownPart,
     has_news: bool,
     differs: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Known {
-    Breaker(String, Breaker),
-    Budget(String, Ledger),
+enum KnownPart {
+    Breaker(String, CircuitBreaker),
+    Budget(String, BudgetLedger),
 }
 
 impl Interpreter {
     /// Everything that is shared under this policy: of all tools, of the models of the run, and of its report.
-    pub fn sharing(&self, state: &State) -> Vec<Sharing> {
+    pub fn sharing(&self, state: &State) -> Vec<SharedSubject> {
         let mut all = self.shared_budgets(&state.context.targets);
-        // Those that only some calls draw on.
+        // Rules of single calls can name budgets that no tool's own rules name; what was drawn on them is in the
+        // state alone.
         all.extend(state.budgets.shared().map(|(account, _)| account.clone()));
+        // Several actions may draw on one pool, which is one subject; sorted, so that all hosts see one order.
         all.sort();
         all.dedup();
-        self.shared_breakers().chain(all.into_iter().map(Sharing::budget)).collect()
+        self.shared_breakers().chain(all.into_iter().map(SharedSubject::budget)).collect()
     }
 
     /// Whether anything is shared under this policy in a run with these models.
@@ -83,50 +66,52 @@ impl Interpreter {
         self.shared_breakers().next().is_some() || !self.shared_budgets(targets).is_empty()
     }
 
-    /// What has happened to something that others are to be told.
-    pub fn untold(&self, state: &State) -> Vec<Sharing> {
+    /// What has happened to something that others need to know.
+    pub fn unshared(&self, state: &State) -> Vec<SharedSubject> {
         let breakers = state.tools.breakers().iter().filter(|(_, breaker)| breaker.has_news());
         let breakers = breakers.filter_map(|(tool, _)| self.shared_breaker(tool));
         let budgets = state.budgets.shared().filter(|(_, ledger)| ledger.has_news());
-        breakers.chain(budgets.map(|(account, _)| Sharing::budget(account.clone()))).collect()
+        breakers.chain(budgets.map(|(account, _)| SharedSubject::budget(account.clone()))).collect()
     }
 
     /// What others know of it, and all that has happened to it in this run.
     ///
     /// # Errors
     /// What others know cannot be read: they have written something else.
-    pub fn told(
+    pub fn merge_shared(
         &self,
         state: &State,
-        sharing: &Sharing,
+        sharing: &SharedSubject,
         others: Option<&Value>,
     ) -> Result<SharedPart, RecordError> {
         Ok(match &sharing.what {
-            What::Breaker(tool) => {
-                let others: Option<Breaker> = read(others)?;
+            SharedKind::Breaker(tool) => {
+                let others: Option<CircuitBreaker> = read(others)?;
                 let ours = state.tools.breaker(tool).cloned().unwrap_or_default();
+                // Repeating the events on top of what others know gives what one breaker would have seen. Adding up
+                // the counts would not: whether it opens depends on their order.
                 let all = ours.told_to(others.as_ref(), &self.policy().tool(tool).breaker);
                 let (has_news, differs) = (ours.has_news(), all != ours);
-                SharedPart { known: Known::Breaker(tool.clone(), all), has_news, differs }
+                SharedPart { known: KnownPart::Breaker(tool.clone(), all), has_news, differs }
             }
-            What::Budget(account) => {
-                let others: Option<Ledger> = read(others)?;
+            SharedKind::Budget(account) => {
+                let others: Option<BudgetLedger> = read(others)?;
                 let ours = state.budgets.get(account).cloned().unwrap_or_default();
                 let all = ours.told_to(others.as_ref());
                 let (has_news, differs) = (ours.has_news(), all != ours);
-                SharedPart { known: Known::Budget(account.clone(), all), has_news, differs }
+                SharedPart { known: KnownPart::Budget(account.clone(), all), has_news, differs }
             }
         })
     }
 
-    fn shared_breakers(&self) -> impl Iterator<Item = Sharing> {
+    fn shared_breakers(&self) -> impl Iterator<Item = SharedSubject> {
         self.tools().names().filter_map(|tool| self.shared_breaker(tool))
     }
 
     /// The names of the budgets that are shared.
     fn shared_budgets(&self, targets: &[String]) -> Vec<String> {
         let (policy, mut all) = (self.policy(), Vec::new());
-        let mut add = |action: &str, budget: &Budget| {
+        let mut add = |action: &str, budget: &RetryBudget| {
             all.extend(account(action, budget).filter(|_| budget.scope() == BudgetScope::Shared));
         };
         for tool in self.tools().names() {
@@ -141,28 +126,24 @@ impl Interpreter {
         all
     }
 
-    fn shared_breaker(&self, tool: &str) -> Option<Sharing> {
+    fn shared_breaker(&self, tool: &str) -> Option<SharedSubject> {
         let policy = &self.policy().tool(tool).breaker;
-        is_shared(policy).then(|| Sharing {
-            key: format!("breaker {tool} ({})", Breaker::rules_of(policy)),
-            what: What::Breaker(tool.to_owned()),
+        CircuitBreaker::is_shared_by(policy).then(|| SharedSubject {
+            // Hosts with other rules keep another breaker, so a rollout of a new policy does not mix two counts.
+            key: format!("breaker {tool} ({})", CircuitBreaker::rules_of(policy)),
+            what: SharedKind::Breaker(tool.to_owned()),
         })
     }
 }
 
-/// Whether hosts share the breaker, and it ever opens.
-pub(super) const fn is_shared(policy: &BreakerPolicy) -> bool {
-    Breaker::is_shared_by(policy)
-}
-
-impl Sharing {
+impl SharedSubject {
     fn budget(account: String) -> Self {
-        Self { key: account.replacen("shared", "budget", 1), what: What::Budget(account) }
+        Self { key: account.replacen("shared", "budget", 1), what: SharedKind::Budget(account) }
     }
 }
 
 impl SharedPart {
-    /// Whether others are to be told.
+    /// Whether others need to know.
     pub const fn has_news(&self) -> bool {
         self.has_news
     }
@@ -172,11 +153,13 @@ impl SharedPart {
         self.differs
     }
 
-    /// As the others are told.
+    /// As it is written for the others.
     pub fn value(&self) -> Value {
         let value = match &self.known {
-            Known::Breaker(_, breaker) => serde_json::to_value(breaker.without_probes()),
-            Known::Budget(_, ledger) => serde_json::to_value(ledger),
+            // Probes are leases of this host. Others could never return them, and the breaker would stay half-open
+            // for all.
+            KnownPart::Breaker(_, breaker) => serde_json::to_value(breaker.without_probes()),
+            KnownPart::Budget(_, ledger) => serde_json::to_value(ledger),
         };
         value.unwrap_or_default()
     }
@@ -186,27 +169,14 @@ impl SharedKnown {
     /// With this one too.
     pub fn add(&mut self, part: SharedPart) {
         match part.known {
-            Known::Breaker(tool, breaker) => drop(self.breakers.insert(tool, breaker)),
-            Known::Budget(account, ledger) => drop(self.budgets.insert(account, ledger)),
+            KnownPart::Breaker(tool, breaker) => drop(self.breakers.insert(tool, breaker)),
+            KnownPart::Budget(account, ledger) => drop(self.budgets.insert(account, ledger)),
         }
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.breakers.is_empty() && self.budgets.is_empty()
     }
 }
 
 fn read<T: DeserializeOwned>(others: Option<&Value>) -> Result<Option<T>, RecordError> {
-    others.map(T::deserialize).transpose().map_err(|error| RecordError::Malformed(error.to_string()))
-}
-
-/// Keeps in mind what others are to be told.
-pub(super) fn remember<T>(untold: &mut VecDeque<T>, act: T) {
-    if untold.len() >= MOST_UNTOLD {
-        untold.pop_front();
-    }
-    untold.push_back(act);
+    others.map(T::deserialize).transpose().map_err(|error| RecordError::Malformed(error.into()))
 }
 
 #[cfg(test)]
@@ -216,10 +186,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::{Bound, BreakerScope, Counting, ErrorClass, Origin, Setting, Template, TokenBudget};
+    use crate::policy::{
+        BreakerPolicy, BreakerScope, ErrorClass, FailureCounting, Origin, Setting, TimeBound, TokenBudget,
+    };
+    use crate::text::Template;
     use crate::time::{Instant, Nanos};
 
-    fn rules(failures: u32, count: Counting) -> BreakerPolicy {
+    fn rules(failures: u32, count: FailureCounting) -> BreakerPolicy {
         fn set<T>(value: T) -> Setting<T> {
             Setting::new(value, Origin::BUILTIN)
         }
@@ -227,7 +200,7 @@ mod tests {
             failures: set(NonZeroU32::new(failures)),
             count: set(count),
             scope: set(BreakerScope::Shared),
-            open_for: set(Bound::Within(Nanos(100))),
+            open_for: set(TimeBound::Within(Nanos(100))),
             probes: set(NonZeroU32::MIN),
             successes: set(NonZeroU32::MIN),
             hide: set(false),
@@ -236,15 +209,15 @@ mod tests {
     }
 
     /// A host tells the others and takes what all know.
-    fn tell(host: &mut Breaker, all: &mut Breaker, rules: &BreakerPolicy) {
+    fn tell(host: &mut CircuitBreaker, all: &mut CircuitBreaker, rules: &BreakerPolicy) {
         *host = host.told_to(Some(all), rules);
         *all = host.without_probes();
     }
 
     #[test]
     fn a_probe_that_goes_well_closes_it_for_all() {
-        let rules = rules(1, Counting::Consecutive);
-        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        let rules = rules(1, FailureCounting::Consecutive);
+        let (mut one, mut other, mut all) = <(CircuitBreaker, CircuitBreaker, CircuitBreaker)>::default();
         one.failed(&rules, Instant(0));
         tell(&mut one, &mut all, &rules);
         tell(&mut other, &mut all, &rules);
@@ -253,7 +226,7 @@ mod tests {
         tell(&mut other, &mut all, &rules);
         // The place of a probe is each host's own: the other one may try as well.
         tell(&mut one, &mut all, &rules);
-        assert_eq!(one.ask(Instant(101)), crate::engine::Admission::Probe);
+        assert_eq!(one.ask(Instant(101)), crate::engine::BreakerAdmission::Probe);
         assert!(other.succeeded(&rules, Instant(102)));
         tell(&mut other, &mut all, &rules);
         tell(&mut one, &mut all, &rules);
@@ -262,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_run_that_began_before_others_opened_it_moves_nothing() {
-        let rules = rules(1, Counting::Consecutive);
-        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        let rules = rules(1, FailureCounting::Consecutive);
+        let (mut one, mut other, mut all) = <(CircuitBreaker, CircuitBreaker, CircuitBreaker)>::default();
         one.failed(&rules, Instant(0));
         one.ask(Instant(100));
         tell(&mut one, &mut all, &rules);
@@ -275,8 +248,8 @@ mod tests {
 
     #[test]
     fn what_nobody_could_be_told_of_is_kept_within_bounds() {
-        let rules = rules(u32::MAX, Counting::Cumulative);
-        let mut breaker = Breaker::default();
+        let rules = rules(u32::MAX, FailureCounting::Cumulative);
+        let mut breaker = CircuitBreaker::default();
         for at in 0..5000 {
             breaker.failed(&rules, Instant(at));
         }
@@ -288,8 +261,8 @@ mod tests {
         /// Whoever tells when, no failure is lost and none is counted twice.
         #[test]
         fn failures_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
-            let rules = rules(u32::MAX, Counting::Cumulative);
-            let (mut hosts, mut all, mut failures) = (vec![Breaker::default(); 3], Breaker::default(), 0);
+            let rules = rules(u32::MAX, FailureCounting::Cumulative);
+            let (mut hosts, mut all, mut failures) = (vec![CircuitBreaker::default(); 3], CircuitBreaker::default(), 0);
             for (at, (host, tells)) in acts.into_iter().enumerate() {
                 let host = &mut hosts[host];
                 if tells {
@@ -305,18 +278,18 @@ mod tests {
             prop_assert_eq!(all.failures(), failures);
         }
 
-        /// A breaker that all share is what one would be that everything had happened to in the order in which it was told.
+        /// A breaker that all share is what one would be that everything had happened to in the order in which it was reported.
         #[test]
         fn all_know_what_one_would_know(acts in proptest::collection::vec((0usize..3, 0u8..3, 0u64..40), 0..60)) {
-            let rules = rules(3, Counting::Consecutive);
-            let (mut hosts, mut all, mut one) = (vec![Breaker::default(); 3], Breaker::default(), Breaker::default());
+            let rules = rules(3, FailureCounting::Consecutive);
+            let (mut hosts, mut all, mut one) = (vec![CircuitBreaker::default(); 3], CircuitBreaker::default(), CircuitBreaker::default());
             let mut now = 0;
             for (host, act, pause) in acts {
                 now += pause;
                 let (host, at) = (&mut hosts[host], Instant(now));
                 tell(host, &mut all, &rules);
                 for breaker in [&mut *host, &mut one] {
-                    if breaker.ask(at) != crate::engine::Admission::Refused {
+                    if breaker.ask(at) != crate::engine::BreakerAdmission::Refused {
                         match act {
                             0 => drop(breaker.failed(&rules, at)),
                             1 => drop(breaker.succeeded(&rules, at)),
@@ -326,7 +299,7 @@ mod tests {
                 }
                 tell(host, &mut all, &rules);
                 // Whether a probe was given back or none is out is all the same: the next one may try.
-                let knows = |breaker: &Breaker| {
+                let knows = |breaker: &CircuitBreaker| {
                     let open = breaker.is_open(at).then(|| breaker.open_until());
                     (open, breaker.phase() == crate::engine::BreakerPhase::Closed, breaker.failures())
                 };
@@ -337,7 +310,7 @@ mod tests {
         /// Tokens add up too, and are never more than there are.
         #[test]
         fn tokens_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
-            let budget = Budget::Tokens(TokenBudget {
+            let budget = RetryBudget::Tokens(TokenBudget {
                 capacity: NonZeroU32::new(1000).unwrap(),
                 cost: 3,
                 cost_of: [].into(),
@@ -345,7 +318,7 @@ mod tests {
                 pool: None,
                 scope: BudgetScope::Shared,
             });
-            let (mut hosts, mut all, mut retries) = (vec![Ledger::default(); 3], Ledger::default(), 0);
+            let (mut hosts, mut all, mut retries) = (vec![BudgetLedger::default(); 3], BudgetLedger::default(), 0);
             for (host, tells) in acts {
                 let host = &mut hosts[host];
                 if tells {
@@ -359,7 +332,7 @@ mod tests {
             for host in &hosts {
                 all = host.told_to(Some(&all));
             }
-            let Budget::Tokens(tokens) = &budget else { unreachable!() };
+            let RetryBudget::Tokens(tokens) = &budget else { unreachable!() };
             prop_assert_eq!(all.left(tokens), 1000 - 3 * retries);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::directive::ProposalId;
+use crate::engine::ids::ProposalId;
 use crate::policy::{Cost, Price};
 use crate::session::Usage;
 use crate::time::{Instant, Nanos};
@@ -17,7 +17,7 @@ const RESULTS: u64 = 1024;
 /// What a run has spent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Spending {
+pub struct RunSpending {
     /// Tokens of requests and replies: as providers report them, and where nobody reports them as they are counted here.
     #[serde(skip_serializing_if = "crate::session::is_default")]
     pub tokens: u64,
@@ -38,9 +38,9 @@ pub struct Spending {
     /// When its final turn began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Instant>,
-    /// What is kept for the calls of models under way, of which each proposal has one at most.
+    /// What is kept for the calls of models in flight, of which each proposal has one at most.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) reserved: BTreeMap<ProposalId, Reservation>,
+    pub(super) reserved: BTreeMap<ProposalId, CallReservation>,
     /// What the host found out about prices.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) prices: BTreeMap<String, Price>,
@@ -48,7 +48,7 @@ pub struct Spending {
 
 /// What is kept for a call of a model until it says what it used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Reservation {
+pub(super) struct CallReservation {
     /// The model.
     pub(super) target: String,
     /// Tokens of the request, as they are counted.
@@ -59,29 +59,29 @@ pub(super) struct Reservation {
 
 /// What a token takes of a budget: one of tokens, or so many picodollars of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rate {
+pub(super) struct TokenRate {
     pub(super) input: u64,
     pub(super) output: u64,
 }
 
 /// A request, and what its tokens take of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct RatedRequest {
     pub(super) tokens: u64,
-    pub(super) rate: Rate,
+    pub(super) rate: TokenRate,
     /// The least that is worth asking for as a reply.
     pub(super) floor: u64,
 }
 
-impl Spending {
+impl RunSpending {
     /// What the calls of models cost; those of models without a price are not in it.
     pub const fn cost(&self) -> Cost {
         Cost(self.picodollars)
     }
 
-    /// The tokens that are reserved for the calls of models under way: of their requests, and of their replies at most.
+    /// The tokens that are reserved for the calls of models in flight: of their requests, and of their replies at most.
     pub fn reserved(&self) -> Usage {
-        self.reserved.values().map(Reservation::usage).fold(Usage::default(), Usage::plus)
+        self.reserved.values().map(CallReservation::usage).fold(Usage::default(), Usage::plus)
     }
 
     /// How long the run takes until then, in whole milliseconds.
@@ -95,7 +95,8 @@ impl Spending {
     }
 
     /// A call of a model is made.
-    pub(super) fn reserve(&mut self, proposal: ProposalId, kept: Reservation) {
+    pub(super) fn reserve(&mut self, proposal: ProposalId, kept: CallReservation) {
+        // Counted when it is made: a call that fails has been made, too, and several may be in flight.
         self.model_calls = self.model_calls.saturating_add(1);
         self.reserved.insert(proposal, kept);
     }
@@ -118,19 +119,20 @@ impl Spending {
     }
 }
 
-impl Reservation {
+impl CallReservation {
     /// The most that the call uses.
     pub(super) fn usage(&self) -> Usage {
         Usage { input: self.input, output: self.output, ..Usage::default() }
     }
 }
 
-impl Rate {
+impl TokenRate {
     /// Of a budget of tokens.
     pub(super) const TOKENS: Self = Self { input: 1, output: 1 };
 
     /// The most that tokens of that price take.
     pub(super) fn of(price: Price) -> Self {
+        // The dearer of the prices there are (cached or not): a budget must hold in the worst case.
         Self { input: price.most_of_input(), output: price.most_of_output() }
     }
 
@@ -140,7 +142,7 @@ impl Rate {
     }
 }
 
-impl Request {
+impl RatedRequest {
     /// The most tokens of its reply if it is the final turn and `left` is left; `None`: not enough for one.
     pub(super) fn most_of_final(self, left: u64) -> Option<u64> {
         let rest = u128::from(left).checked_sub(product(self.tokens, self.rate.input))?;
@@ -150,10 +152,12 @@ impl Request {
     /// The most tokens of its reply if the final turn is to come after it: its reply, and the results it asks for, are
     /// a part of the request of `end` then. `None`: not enough for one.
     pub(super) fn most_before(self, end: Self, left: u64) -> Option<u64> {
+        // The results of this reply are a part of the final request, so tokens for some of them are kept.
         let end_input = product(end.tokens.saturating_add(RESULTS), end.rate.input);
         let kept = end_input.saturating_add(product(end.floor, end.rate.output));
         let taken = product(self.tokens, self.rate.input).saturating_add(kept);
         let rest = u128::from(left).checked_sub(taken)?;
+        // A token of this reply is paid twice: as output now, and as input of the final turn that sends it again.
         let each = u128::from(self.rate.output).saturating_add(end.rate.input.into());
         Some(divided(rest, each)).filter(|most| *most >= self.floor)
     }
@@ -187,6 +191,7 @@ fn product(tokens: u64, rate: u64) -> u128 {
 
 /// How many there are; what costs nothing has no end.
 fn divided(rest: u128, each: u128) -> u64 {
+    // A price of zero takes nothing of the budget, so it sets no limit.
     rest.checked_div(each).map_or(u64::MAX, |most| u64::try_from(most).unwrap_or(u64::MAX))
 }
 
@@ -203,8 +208,8 @@ mod tests {
             prices in prop::array::uniform4(0u64..20_000_000), results in 0u64..=RESULTS,
         ) {
             let [input, output, end_input, end_output] = prices;
-            let turn = Request { tokens, rate: Rate { input, output }, floor };
-            let end = Request { rate: Rate { input: end_input, output: end_output }, ..turn };
+            let turn = RatedRequest { tokens, rate: TokenRate { input, output }, floor };
+            let end = RatedRequest { rate: TokenRate { input: end_input, output: end_output }, ..turn };
             let Some(reply) = turn.most_before(end, left) else { return Ok(()) };
             prop_assert!(reply >= floor);
             // A price of nothing has no most.
@@ -212,7 +217,7 @@ mod tests {
             let spent = product(tokens, input) + product(reply, output);
             prop_assert!(spent <= u128::from(left));
             let left = u64::try_from(u128::from(left) - spent).unwrap();
-            let end = Request { tokens: tokens + reply + results, ..end };
+            let end = RatedRequest { tokens: tokens + reply + results, ..end };
             prop_assert!(end.most_of_final(left).is_some_and(|most| most >= floor));
             prop_assert!(end.most_of_request(left) >= end.tokens);
         }
@@ -221,7 +226,7 @@ mod tests {
         fn a_final_turn_spends_no_more_than_is_left(
             tokens in 0u64..200_000, left in 0u64..2_000_000_000_000, input in 0u64..20_000_000, output in 1u64..20_000_000,
         ) {
-            let end = Request { tokens, rate: Rate { input, output }, floor: 1024 };
+            let end = RatedRequest { tokens, rate: TokenRate { input, output }, floor: 1024 };
             if let Some(reply) = end.most_of_final(left) {
                 prop_assert!(product(tokens, input) + product(reply, output) <= u128::from(left));
             }

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::directive::{RetryAction, TurnRetry};
-use crate::policy::{Advance, Bound, ErrorClass, ModelPolicy, Provider, TargetWait, TargetsPolicy};
+use crate::policy::{Advance, CooldownScope, ErrorClass, ModelPolicy, TargetWait, TargetsPolicy, TimeBound};
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
 
 /// Where a turn stands with its models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rotation {
-    /// The model under way.
+pub(crate) struct TargetRotation {
+    /// The model in flight.
     current: usize,
     /// Models that are asked no more in this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -28,17 +28,17 @@ pub struct Rotation {
     /// The time spent waiting for models in this turn.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     waited: Nanos,
-    /// The round under way.
-    #[serde(default, skip_serializing_if = "Round::is_new")]
-    round: Round,
+    /// The round in flight.
+    #[serde(default, skip_serializing_if = "TargetRound::is_new")]
+    round: TargetRound,
 }
 
 /// One round through the models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Round {
+struct TargetRound {
     /// How many attempts failed in it.
     failed: usize,
-    /// How many of them because of a limit of the other side.
+    /// How many of them because of a limit of the server.
     limited: usize,
     /// The longest wait.
     wait: Nanos,
@@ -46,12 +46,12 @@ struct Round {
 
 /// What the policy decided about a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum AttemptDisposition {
     /// There is another attempt, after this delay.
     Again {
         /// The delay; zero is none.
         delay: Nanos,
-        /// Whether a limit of the other side is the reason.
+        /// Whether a limit of the server is the reason.
         limited: bool,
     },
     /// The model is asked no more in this turn.
@@ -60,7 +60,7 @@ pub enum Fate {
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum NextTarget {
     /// This model, after this delay; zero is none.
     Ask {
         /// Its place in the list of models.
@@ -69,7 +69,7 @@ pub enum Next {
         delay: Nanos,
     },
     /// No model is left.
-    Nobody,
+    None,
     /// There are models left, and each has to be waited for longer than there is time.
     Late,
 }
@@ -77,36 +77,40 @@ pub enum Next {
 /// Models that are passed over for a while, by name or by provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Resting(BTreeMap<String, Instant>);
+pub(crate) struct TargetCooldowns(BTreeMap<String, Instant>);
 
-impl Fate {
-    /// There is another attempt, after a failure of that class. A limit that the policy does not wait for is none: the model
-    /// may be asked again at once.
+impl AttemptDisposition {
+    /// There is another attempt, after a failure of that class. A limit of the server counts as one only if it is
+    /// waited for: else the model may be asked again at once.
     pub(crate) fn again(class: impl Into<Option<ErrorClass>>, delay: Nanos) -> Self {
+        // Such an attempt must not make its round one of limits, or the round would be waited for although the model
+        // may be asked.
         let limited = class.into().is_some_and(ErrorClass::is_a_limit) && !delay.is_zero();
         Self::Again { delay, limited }
     }
 }
 
-impl Rotation {
-    /// The place of the model under way.
-    pub const fn current(&self) -> usize {
+impl TargetRotation {
+    /// The place of the model in flight.
+    pub(crate) const fn current(&self) -> usize {
         self.current
     }
 
     /// Begins a turn with `count` models: with the first that does not rest. One that does not fit is not asked in this
-    /// turn; if none fits, the first is under way all the same.
-    pub fn begin(count: usize, rests: impl Fn(usize) -> bool, fits: impl Fn(usize) -> bool) -> Self {
+    /// turn; if none fits, the first is in flight all the same.
+    pub(crate) fn begin(count: usize, rests: impl Fn(usize) -> bool, fits: impl Fn(usize) -> bool) -> Self {
+        // The provider would refuse a conversation above its window, so the call is not made.
         let left: Vec<usize> = (0..count).filter(|target| !fits(*target)).collect();
         let free = |target: &usize| !left.contains(target);
         let rested = (0..count).filter(free).find(|target| !rests(*target));
+        // A model in its cooldown may answer all the same; no model never does.
         let current = rested.or_else(|| (0..count).find(free)).unwrap_or_default();
         Self { current, left, ..Self::default() }
     }
 
     /// Begins the turn once more, because its reply was not what was due: where every attempt goes to the next model, with
     /// the next one that is left.
-    pub fn begin_again(
+    pub(crate) fn begin_again(
         &mut self,
         rules: &TargetsPolicy,
         count: usize,
@@ -114,8 +118,11 @@ impl Rotation {
         fits: impl Fn(usize) -> bool,
     ) {
         let before = core::mem::replace(self, Self::begin(count, &rests, fits));
+        // What was waited counts for the turn, so it survives: else each repetition would renew the limit on it.
         self.waited = before.waited;
-        if rules.advance.value == Advance::Attempt {
+        // Where each attempt goes to the next model, a reply that does not hold is an attempt like any other: the
+        // turn must not start from the first model again (ai-agent moves its cursor with each attempt).
+        if rules.fallback.value == Advance::Attempt {
             self.left.extend(
                 before.left.iter().filter(|left| !self.left.contains(left)).copied().collect::<Vec<_>>(),
             );
@@ -138,61 +145,67 @@ impl Rotation {
     }
 
     /// A model of the turn is waited for.
-    pub const fn waits(&mut self, delay: Nanos) {
+    pub(crate) const fn waits(&mut self, delay: Nanos) {
         self.waited = self.waited.saturating_add(delay);
     }
 
     /// The time spent waiting for models in the turn.
-    pub const fn waited(&self) -> Nanos {
+    pub(crate) const fn waited(&self) -> Nanos {
         self.waited
     }
 
-    /// How many models besides the one under way can still be asked.
-    pub fn remaining(&self, count: usize) -> usize {
+    /// How many models besides the one in flight can still be asked.
+    pub(crate) fn remaining(&self, count: usize) -> usize {
         (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()
     }
 
-    /// The attempt at the model under way failed. Those that rest are asked only if no other one is left; `in_time` says
+    /// The attempt at the model in flight failed. Those that rest are asked only if no other one is left; `in_time` says
     /// whether a model may be waited for so long.
-    pub fn failed(
+    pub(crate) fn failed(
         &mut self,
         rules: &TargetsPolicy,
         count: usize,
-        fate: Fate,
+        fate: AttemptDisposition,
         rests: impl Fn(usize) -> bool,
         in_time: impl Fn(usize, Nanos) -> bool,
         now: Instant,
-    ) -> Next {
-        if rules.advance.value == Advance::Rotate {
+    ) -> NextTarget {
+        if rules.fallback.value == Advance::Rotate {
+            // Only here has each model attempts of its own; elsewhere the list would only make the state larger.
             self.tried.push(self.current);
         }
         let (open, round, due) = match fate {
-            Fate::Again { delay, .. } if !rules.advance.value.goes_round() => {
+            // A fallback list is an order of preference: the first model uses its attempts up before the next one is
+            // asked, as in supyagent and LiteLLM.
+            AttemptDisposition::Again { delay, .. } if !rules.fallback.value.goes_round() => {
                 let target = self.current;
+                // A delay of zero makes no timer, so there is nothing to be late for.
                 let possible = delay.is_zero() || in_time(target, delay);
-                return if possible { Next::Ask { target, delay } } else { Next::Late };
+                return if possible { NextTarget::Ask { target, delay } } else { NextTarget::Late };
             }
-            Fate::Again { delay, .. }
+            AttemptDisposition::Again { delay, .. }
                 if self.stays(rules, delay) && (delay.is_zero() || in_time(self.current, delay)) =>
             {
-                return Next::Ask { target: self.current, delay };
+                return NextTarget::Ask { target: self.current, delay };
             }
-            Fate::Again { delay, limited } => {
+            AttemptDisposition::Again { delay, limited } => {
+                // This time holds whoever is asked next, so coming back early cannot shorten the wait.
                 self.not_before.insert(self.current, now.saturating_add(delay));
                 self.round.failed = self.round.failed.saturating_add(1);
                 self.round.limited = self.round.limited.saturating_add(usize::from(limited));
                 self.round.wait = self.round.wait.max(delay);
                 let open = self.in_order(count, rests);
-                // Where there is one model only, there is nobody else to ask meanwhile.
+                // Meanwhile another model could be asked; with one model there is none, so its wait is waited out.
                 let wait = if open.len() <= 1 { TargetWait::Turn } else { rules.wait.value };
                 let round = self.round;
                 let due = self.due(wait, &open, delay, now);
                 (open, round, due)
             }
-            Fate::Leave => {
+            AttemptDisposition::Leave => {
                 self.left.push(self.current);
                 let open = self.in_order(count, rests);
-                // What the others have to be waited for, the one that is left does not add to.
+                // Nothing more is asked of the model that was given up, so its delay does not count: only the
+                // remaining ones have a wait.
                 let wait = match rules.wait.value {
                     TargetWait::Turn => TargetWait::Target,
                     wait => wait,
@@ -203,28 +216,30 @@ impl Rotation {
             }
         };
         if due.is_none() {
-            return Next::Nobody;
+            return NextTarget::None;
         }
         let possible = |(target, wait): &(usize, Nanos)| wait.is_zero() || in_time(*target, *wait);
-        // Where the wait that is due takes too long, somebody may still be asked without it.
+        // Where the wait that is due ends too late, a model that is free earlier may still answer in time.
         let next = due.filter(possible).or_else(|| self.soonest(&open, now).filter(possible));
         let Some((target, delay)) = next else {
+            // Nothing is asked after all, so the round has not ended: what was taken from it goes back.
             self.round = round;
-            return Next::Late;
+            return NextTarget::Late;
         };
         self.current = target;
-        Next::Ask { target, delay }
+        NextTarget::Ask { target, delay }
     }
 
-    /// How many of the attempts of the turn do not count for the model under way: those of the others, where each model has
+    /// How many of the attempts of the turn do not count for the model in flight: those of the others, where each model has
     /// attempts of its own.
-    pub fn beside(&self) -> u32 {
+    pub(crate) fn beside(&self) -> u32 {
         let others = self.tried.iter().filter(|target| **target != self.current).count();
+        // More than `u32` can count are far more than any limit allows, so saturating decides the same.
         u32::try_from(others).unwrap_or(u32::MAX)
     }
 
-    /// Whether an attempt of the turn, by its number from 0, was at the model under way.
-    pub fn is_own(&self, attempt: usize) -> bool {
+    /// Whether an attempt of the turn, by its number from 0, was at the model in flight.
+    pub(crate) fn is_own(&self, attempt: usize) -> bool {
         self.tried.get(attempt).is_none_or(|target| *target == self.current)
     }
 
@@ -232,8 +247,9 @@ impl Rotation {
     fn stays(&self, rules: &TargetsPolicy, delay: Nanos) -> bool {
         let tried = self.tried.iter().filter(|target| **target == self.current).count();
         let tried = u32::try_from(tried).unwrap_or(u32::MAX);
+        // A longer wait is better used by asking another model.
         let short = rules.fallback_after.value.length().is_none_or(|longest| delay <= longest);
-        rules.advance.value == Advance::Rotate && short && rules.attempts.value.allow_after(tried)
+        rules.fallback.value == Advance::Rotate && short && rules.attempts.value.allow_after(tried)
     }
 
     /// Who is due after which wait.
@@ -251,13 +267,16 @@ impl Rotation {
         }
     }
 
-    /// The models that can be asked, those after the one under way first, it itself last; those that rest after all
+    /// The models that can be asked, those after the one in flight first, it itself last; those that rest after all
     /// others.
     fn in_order(&self, count: usize, rests: impl Fn(usize) -> bool) -> Vec<usize> {
         let after = self.current.saturating_add(1);
+        // Those after the one in flight come first and it comes last, so that going round reaches every model before
+        // one is asked again.
         let all = (after..count).chain(0..after.min(count));
         let (resting, mut open): (Vec<usize>, Vec<usize>) =
             all.filter(|target| !self.left.contains(target)).partition(|target| rests(*target));
+        // Models in their cooldown come last instead of being left out: with all of them in it, one has to be asked.
         open.extend(resting);
         open
     }
@@ -265,7 +284,7 @@ impl Rotation {
     /// The first that may be asked now, or the one that may be asked first.
     fn soonest(&self, open: &[usize], now: Instant) -> Option<(usize, Nanos)> {
         let wait = |target: &usize| self.not_before.get(target).map_or(Nanos::ZERO, |at| at.since(now));
-        // The first of several that are equal.
+        // The first of equal ones is taken, so the order of preference settles a tie.
         open.iter().map(|target| (*target, wait(target))).min_by_key(|(_, wait)| *wait)
     }
 
@@ -275,14 +294,16 @@ impl Rotation {
             return Nanos::ZERO;
         }
         let round = core::mem::take(&mut self.round);
+        // As ai-agent does (`rateLimitedInCycle`): a round is waited for only if every target of it was limited. A
+        // target that failed otherwise may work at once, and waiting for it would be idle.
         if round.limited == round.failed { round.wait } else { Nanos::ZERO }
     }
 }
 
-/// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class.
-/// `attempt` is the number of the one that failed; `late`: there is no time left for an attempt, not even for one without
-/// a wait.
-pub fn goes_on(
+/// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class, as if
+/// `no_fallback_on` were empty. `attempt` is the number of the one that failed; `late`: there is no time left for an attempt, not even
+/// for one without a wait.
+pub(crate) fn falls_back_in_any_class(
     rules: &TargetsPolicy,
     model: &ModelPolicy,
     reason: StopReason,
@@ -290,20 +311,27 @@ pub fn goes_on(
     attempt: u32,
     late: bool,
 ) -> bool {
-    // Where the attempts at all models count together, their end is the end of the turn, whatever the last one met.
+    // Where one limit counts the attempts at all models, reaching it ends the turn, whichever model was asked last.
     let most = model.retry.for_class(class).max_attempts.value.limit();
     let used_up = reason == StopReason::Attempts || most.is_some_and(|most| attempt >= most);
-    // A wait that is too long is one for this model. A deadline that is over is over for all.
+    // A wait that is too long concerns one model; a deadline that has passed concerns all of them.
     let over = reason == StopReason::Deadline && late;
-    let spent = over || (used_up && rules.advance.value.counts_together());
-    !spent && !model.abort_on.value.contains(class) && model.retry.goes_on_elsewhere(reason, class)
+    let spent = over || (used_up && rules.fallback.value.counts_together());
+    !spent && model.retry.allows_fallback(reason, class)
 }
 
-/// A model is passed over before it is asked: so many tokens are too many for its window.
-pub(crate) fn passed_over(target: String, next: Option<String>, remaining: usize, tokens: u64) -> TurnRetry {
-    TurnRetry {
+/// A model is passed over before it is asked: so many tokens are too many for its window. `learned`: what its provider said of
+/// the window.
+pub(crate) fn passed_over(
+    target: String,
+    next: Option<String>,
+    remaining: usize,
+    tokens: u64,
+    learned: Option<String>,
+) -> TurnRetry {
+    let retry = TurnRetry {
         action: RetryAction::SkipProvider,
-        log_message: format!("{target} is passed over: {tokens} tokens are too many for its window"),
+        log_message: String::new(),
         error_type: ErrorClass::ContextOverflow,
         backoff: Nanos::ZERO,
         system_message: None,
@@ -311,97 +339,117 @@ pub(crate) fn passed_over(target: String, next: Option<String>, remaining: usize
         next_target: next,
         remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
         target,
-    }
+    };
+    let learned = learned.map(|window| format!(", {window}")).unwrap_or_default();
+    retry.logged(&format!("{tokens} tokens are too many for its window{learned}"))
 }
 
-impl Round {
+impl TargetRound {
     fn is_new(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl Resting {
+impl TargetCooldowns {
     /// Whether none is.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether a model is passed over at that time.
-    pub fn holds(&self, target: &str, policy: &ModelPolicy, now: Instant) -> bool {
+    pub(crate) fn holds(&self, target: &str, policy: &ModelPolicy, now: Instant) -> bool {
         self.0.get(&key(target, policy)).is_some_and(|until| *until > now)
     }
 
-    /// A model was given up; `asked` is the wait it asked for. Says until when it rests.
-    pub fn add(
+    /// A model was given up; `asked` is the wait that its server asked for. Returns the end of its cooldown.
+    pub(crate) fn add(
         &mut self,
         target: &str,
         policy: &ModelPolicy,
         asked: Option<Nanos>,
         now: Instant,
     ) -> Option<Instant> {
-        let until = match policy.cool_down.value {
-            Bound::Unlimited => Instant::MAX,
-            // Without a rest nobody is passed over, whatever was asked for.
-            Bound::Within(Nanos::ZERO) => return None,
-            Bound::Within(length) => now.saturating_add(asked.unwrap_or_default().max(length)),
+        let until = match policy.cooldown.value {
+            TimeBound::Unlimited => Instant::MAX,
+            // A cooldown of zero switches it off, hints included.
+            TimeBound::Within(Nanos::ZERO) => return None,
+            // The longer one counts: a model that asks for a minute and is asked after ten seconds refuses again.
+            TimeBound::Within(length) => now.saturating_add(asked.unwrap_or_default().max(length)),
         };
+        // Old entries are removed here, so the map stays as small as the list of models.
         self.0.retain(|_, until| *until > now);
         self.0.insert(key(target, policy), until);
         Some(until)
     }
 
-    /// A model answered: nobody of its provider rests any more.
-    pub fn wake(&mut self, target: &str, policy: &ModelPolicy) {
+    /// A model answered: its cooldown, or that of its provider, is over.
+    pub(crate) fn end(&mut self, target: &str, policy: &ModelPolicy) {
+        // An answer proves that the provider accepts calls again; waiting for the end of the cooldown would only cost
+        // quality.
         self.0.remove(&key(target, policy));
     }
 }
 
 /// Under which name a rest is kept.
 fn key(target: &str, policy: &ModelPolicy) -> String {
+    // The prefixes keep a model and a provider of one name apart.
     match &policy.provider.value {
-        Provider::Own => format!("model {target}"),
-        Provider::Named(name) => format!("provider {name}"),
+        CooldownScope::Own => format!("model {target}"),
+        CooldownScope::Named(name) => format!("provider {name}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Attempts, ErrorAction, Origin, Policy, Setting};
+    use crate::analysis::ErrorAction;
+    use crate::policy::{AttemptLimit, Origin, Policy, Setting};
     use core::num::NonZeroU32;
     use proptest::prelude::*;
 
     const NOW: Instant = Instant(1_000_000_000_000);
 
+    fn falls_back(
+        rules: &TargetsPolicy,
+        model: &ModelPolicy,
+        reason: StopReason,
+        class: ErrorClass,
+        attempt: u32,
+        late: bool,
+    ) -> bool {
+        !model.no_fallback_on.value.contains(class)
+            && falls_back_in_any_class(rules, model, reason, class, attempt, late)
+    }
+
     fn rules(advance: Advance, wait: TargetWait) -> TargetsPolicy {
         TargetsPolicy {
-            advance: Setting::new(advance, Origin::BUILTIN),
-            attempts: Setting::new(Attempts::Limited(NonZeroU32::MIN), Origin::BUILTIN),
-            fallback_after: Setting::new(Bound::Within(Nanos::ZERO), Origin::BUILTIN),
+            fallback: Setting::new(advance, Origin::BUILTIN),
+            attempts: Setting::new(AttemptLimit::Limited(NonZeroU32::MIN), Origin::BUILTIN),
+            fallback_after: Setting::new(TimeBound::Within(Nanos::ZERO), Origin::BUILTIN),
             wait: Setting::new(wait, Origin::BUILTIN),
         }
     }
 
-    const fn limited(secs: u64) -> Fate {
-        Fate::Again { delay: Nanos::from_secs(secs), limited: true }
+    const fn limited(secs: u64) -> AttemptDisposition {
+        AttemptDisposition::Again { delay: Nanos::from_secs(secs), limited: true }
     }
 
-    const fn broken(secs: u64) -> Fate {
-        Fate::Again { delay: Nanos::from_secs(secs), limited: false }
+    const fn broken(secs: u64) -> AttemptDisposition {
+        AttemptDisposition::Again { delay: Nanos::from_secs(secs), limited: false }
     }
 
     /// Plays fates at two models and says which is asked after which wait, in seconds.
-    fn played(advance: Advance, wait: TargetWait, fates: &[Fate]) -> Vec<(usize, u64)> {
+    fn played(advance: Advance, wait: TargetWait, fates: &[AttemptDisposition]) -> Vec<(usize, u64)> {
         let (rules, mut now) = (rules(advance, wait), NOW);
-        let mut rotation = Rotation::begin(2, |_| false, |_| true);
+        let mut rotation = TargetRotation::begin(2, |_| false, |_| true);
         let mut asked = Vec::new();
         for fate in fates {
             match rotation.failed(&rules, 2, *fate, |_| false, |_, _| true, now) {
-                Next::Ask { target, delay } => {
+                NextTarget::Ask { target, delay } => {
                     now = now.saturating_add(delay);
                     asked.push((target, delay.0 / 1_000_000_000));
                 }
-                Next::Nobody | Next::Late => asked.push((9, 0)),
+                NextTarget::None | NextTarget::Late => asked.push((9, 0)),
             }
         }
         asked
@@ -409,14 +457,14 @@ mod tests {
 
     #[test]
     fn a_model_is_asked_until_its_attempts_are_exhausted() {
-        let fates = [limited(1), broken(2), Fate::Leave, limited(4), Fate::Leave];
+        let fates = [limited(1), broken(2), AttemptDisposition::Leave, limited(4), AttemptDisposition::Leave];
         let expected = [(0, 1), (0, 2), (1, 0), (1, 4), (9, 0)];
         assert_eq!(played(Advance::Exhausted, TargetWait::Target, &fates), expected);
     }
 
     #[test]
     fn a_model_may_be_asked_until_no_attempt_at_it_makes_sense() {
-        let fates = [limited(1), broken(2), Fate::Leave, limited(4), Fate::Leave];
+        let fates = [limited(1), broken(2), AttemptDisposition::Leave, limited(4), AttemptDisposition::Leave];
         for wait in [TargetWait::Target, TargetWait::Round, TargetWait::Turn] {
             assert_eq!(played(Advance::Skip, wait, &fates), [(0, 1), (0, 2), (1, 0), (1, 4), (9, 0)]);
         }
@@ -434,8 +482,9 @@ mod tests {
         ] {
             let rules = rules(advance, TargetWait::Target);
             let class = ErrorClass::NotFound;
-            let goes_on = |attempt| goes_on(&rules, &model, StopReason::NeverRetry, class, attempt, false);
-            assert_eq!([goes_on(2), goes_on(3)], expected, "{advance:?}");
+            let falls_back =
+                |attempt| falls_back(&rules, &model, StopReason::NeverRetry, class, attempt, false);
+            assert_eq!([falls_back(2), falls_back(3)], expected, "{advance:?}");
         }
     }
 
@@ -457,18 +506,18 @@ mod tests {
     fn a_wait_that_takes_too_long_is_left_out_for_a_model_that_need_not_be_waited_for() {
         let in_time = |_, wait: Nanos| wait < Nanos::from_secs(3);
         for (wait, fates, expected) in [
-            (TargetWait::Turn, vec![limited(5)], Next::Ask { target: 1, delay: Nanos::ZERO }),
+            (TargetWait::Turn, vec![limited(5)], NextTarget::Ask { target: 1, delay: Nanos::ZERO }),
             (
                 TargetWait::Round,
                 vec![limited(5), limited(2)],
-                Next::Ask { target: 1, delay: Nanos::from_secs(2) },
+                NextTarget::Ask { target: 1, delay: Nanos::from_secs(2) },
             ),
-            (TargetWait::Round, vec![limited(5), limited(4)], Next::Late),
-            (TargetWait::Target, vec![limited(5), Fate::Leave], Next::Late),
+            (TargetWait::Round, vec![limited(5), limited(4)], NextTarget::Late),
+            (TargetWait::Target, vec![limited(5), AttemptDisposition::Leave], NextTarget::Late),
         ] {
             let (rules, mut rotation) =
-                (rules(Advance::Attempt, wait), Rotation::begin(2, |_| false, |_| true));
-            let mut next = Next::Nobody;
+                (rules(Advance::Attempt, wait), TargetRotation::begin(2, |_| false, |_| true));
+            let mut next = NextTarget::None;
             for fate in fates {
                 next = rotation.failed(&rules, 2, fate, |_| false, in_time, NOW);
             }
@@ -483,29 +532,32 @@ mod tests {
 
     #[test]
     fn one_that_is_left_is_not_asked_again_in_the_turn() {
-        let fates = [Fate::Leave, limited(5), broken(1), Fate::Leave];
+        let fates = [AttemptDisposition::Leave, limited(5), broken(1), AttemptDisposition::Leave];
         assert_eq!(played(Advance::Attempt, TargetWait::Round, &fates), [(1, 0), (1, 5), (1, 1), (9, 0)]);
     }
 
     #[test]
     fn those_that_rest_come_last_and_those_that_do_not_fit_never() {
         let rests = |target| target == 0;
-        let mut rotation = Rotation::begin(3, rests, |target| target != 2);
+        let mut rotation = TargetRotation::begin(3, rests, |target| target != 2);
         assert_eq!((rotation.current(), rotation.remaining(3)), (1, 1));
         let rules = rules(Advance::Exhausted, TargetWait::Target);
-        let next = rotation.failed(&rules, 3, Fate::Leave, rests, |_, _| true, NOW);
-        assert_eq!(next, Next::Ask { target: 0, delay: Nanos::ZERO });
-        assert_eq!(rotation.failed(&rules, 3, Fate::Leave, rests, |_, _| true, NOW), Next::Nobody);
+        let next = rotation.failed(&rules, 3, AttemptDisposition::Leave, rests, |_, _| true, NOW);
+        assert_eq!(next, NextTarget::Ask { target: 0, delay: Nanos::ZERO });
+        assert_eq!(
+            rotation.failed(&rules, 3, AttemptDisposition::Leave, rests, |_, _| true, NOW),
+            NextTarget::None
+        );
     }
 
     #[test]
     fn explain_says_after_which_classes_another_model_is_called() {
         for rules in [
-            "models: {m: {abort_on: [auth_error, timeout]}}",
-            "turn: {targets: {advance: attempt}}",
-            "turn: {targets: {advance: skip}}",
-            "turn: {targets: {advance: skip}}\nmodels: {m: {retry: {max_attempts: 1}}}",
-            "turn: {targets: {advance: attempt}}\nmodels: {m: {retry: {max_attempts: 1}, abort_on: [auth_error]}}",
+            "models: {m: {no_fallback_on: [auth_error, timeout]}}",
+            "turn: {targets: {fallback: attempt}}",
+            "turn: {targets: {fallback: skip}}",
+            "turn: {targets: {fallback: skip}}\nmodels: {m: {retry: {max_attempts: 1}}}",
+            "turn: {targets: {fallback: attempt}}\nmodels: {m: {retry: {max_attempts: 1}, no_fallback_on: [auth_error]}}",
             "models: {m: {retry: {enabled: false, max_attempts: 1}}}",
         ] {
             let policy = Policy::from_yaml("p.yaml", &format!("version: 1\n{rules}\n")).unwrap();
@@ -520,16 +572,27 @@ mod tests {
                 let told = then.contains("the next model of the agent is called");
                 assert_eq!(
                     told,
-                    goes_on(&policy.turn().targets, &model, reason, *class, 1, false),
+                    falls_back(&policy.turn().targets, &model, reason, *class, 1, false),
                     "{rules} {class}: {then}"
                 );
                 // What ends them is not always a number of attempts; a wait nobody has time for is one at this model.
-                if reason == StopReason::Attempts && policy.turn().targets.advance.value == Advance::Exhausted
+                if reason == StopReason::Attempts
+                    && policy.turn().targets.fallback.value == Advance::Exhausted
                 {
                     for reason in [StopReason::Deadline, StopReason::TotalDelay] {
-                        assert_eq!(told, goes_on(&policy.turn().targets, &model, reason, *class, 1, false));
+                        assert_eq!(
+                            told,
+                            falls_back(&policy.turn().targets, &model, reason, *class, 1, false)
+                        );
                     }
-                    assert!(!goes_on(&policy.turn().targets, &model, StopReason::Deadline, *class, 1, true));
+                    assert!(!falls_back(
+                        &policy.turn().targets,
+                        &model,
+                        StopReason::Deadline,
+                        *class,
+                        1,
+                        true
+                    ));
                 }
             }
         }
@@ -537,9 +600,9 @@ mod tests {
 
     #[test]
     fn a_turn_that_begins_once_more_goes_on_with_the_next_model_that_is_left() {
-        let mut rotation = Rotation::begin(3, |_| false, |_| true);
+        let mut rotation = TargetRotation::begin(3, |_| false, |_| true);
         let rules = |advance| rules(advance, TargetWait::Round);
-        rotation.failed(&rules(Advance::Attempt), 3, Fate::Leave, |_| false, |_, _| true, NOW);
+        rotation.failed(&rules(Advance::Attempt), 3, AttemptDisposition::Leave, |_| false, |_, _| true, NOW);
         let mut asked = vec![rotation.current()];
         for _ in 0..3 {
             rotation.begin_again(&rules(Advance::Attempt), 3, |_| false, |_| true);
@@ -563,22 +626,22 @@ mod tests {
                 [Advance::Exhausted, Advance::Attempt, Advance::Skip, Advance::Rotate][usize::from(advance)];
             let wait = [TargetWait::Target, TargetWait::Round, TargetWait::Turn][usize::from(wait)];
             let (rules, mut now, mut longest) = (rules(advance, wait), NOW, 0);
-            let mut rotation = Rotation::begin(count, |_| false, |_| true);
+            let mut rotation = TargetRotation::begin(count, |_| false, |_| true);
             let (mut left, mut failed) = (Vec::new(), vec![0_u32; count]);
             for fate in fates {
                 let asked = rotation.current();
                 failed[asked] += 1;
                 let fate = if let Some((secs, limited)) = fate {
                     longest = longest.max(secs);
-                    Fate::Again { delay: Nanos::from_secs(secs), limited }
+                    AttemptDisposition::Again { delay: Nanos::from_secs(secs), limited }
                 } else {
                     left.push(asked);
-                    Fate::Leave
+                    AttemptDisposition::Leave
                 };
                 match rotation.failed(&rules, count, fate, |_| false, |_, wait| wait <= Nanos::from_secs(most), now) {
-                    Next::Ask { target, delay } => {
+                    NextTarget::Ask { target, delay } => {
                         prop_assert!(!left.contains(&target) && target < count);
-                        // The model under way is held against its limits before it is asked again.
+                        // The model in flight is held against its limits before it is asked again.
                         prop_assert!(!advance.goes_round() || delay <= Nanos::from_secs(most));
                         let others: u32 = failed.iter().sum::<u32>() - failed[target];
                         let beside = if advance == Advance::Rotate { others } else { 0 };
@@ -586,11 +649,11 @@ mod tests {
                         prop_assert!(delay <= Nanos::from_secs(longest));
                         now = now.saturating_add(delay);
                     }
-                    Next::Nobody => {
+                    NextTarget::None => {
                         prop_assert_eq!(left.len(), count);
                         break;
                     }
-                    Next::Late => {
+                    NextTarget::Late => {
                         prop_assert!(longest > most && left.len() < count);
                         break;
                     }

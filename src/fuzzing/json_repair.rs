@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::repair::{repair, repair_broken, repair_for};
+use crate::text::repair::{repair, repair_broken, repair_for};
 
 /// JSON is never changed; what is repaired is JSON that needs no repair, and no number in it is another.
 pub fn json_repair(data: &[u8]) {

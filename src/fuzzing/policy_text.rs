@@ -1,6 +1,8 @@
 //! The text of a policy: load, lint, explain.
 
-use crate::policy::{ErrorClass, Explanation, LintOptions, Loader, Names, Policy, Report};
+use crate::analysis::{ComparedNames, LintOptions, PolicyExplanation};
+use crate::policy::{ErrorClass, Loader, Policy};
+use crate::text::Report;
 
 /// A policy loads or says why not, in places that are there. One that loads can be linted and explained, and what is
 /// explained is a policy that says the same.
@@ -9,7 +11,7 @@ pub fn policy_text(data: &[u8]) {
     let policy = match loader.load(vec![("policy.yaml".to_owned(), data)]) {
         Ok(policy) => policy,
         Err(report) => {
-            assert!(report.has_errors(), "it does not load, and no mistake is told");
+            assert!(report.has_errors(), "it does not load, and no mistake is reported");
             return shown(&report);
         }
     };
@@ -17,7 +19,7 @@ pub fn policy_text(data: &[u8]) {
         shown(warnings);
     }
     shown(&policy.lint(&LintOptions::default()));
-    let _ = policy.bounds(&Names::default(), 1).human();
+    let _ = policy.bounds(&ComparedNames::default(), 1).human();
     explained(&policy.explain_tool("search"), |other| other.explain_tool("search"));
     explained(&policy.explain_model("main"), |other| other.explain_model("main"));
     explained(&policy.explain_turn(), Policy::explain_turn);
@@ -25,7 +27,7 @@ pub fn policy_text(data: &[u8]) {
     explained(&policy.explain_context(), Policy::explain_context);
 }
 
-fn explained(found: &Explanation, again: impl Fn(&Policy) -> Explanation) {
+fn explained(found: &PolicyExplanation, again: impl Fn(&Policy) -> PolicyExplanation) {
     let _ = (found.human(), found.to_json(), found.on_error(ErrorClass::Timeout).human());
     let text = found.document().to_string();
     // A block alone may speak of slices and tools that stand elsewhere.

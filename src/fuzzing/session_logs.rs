@@ -1,6 +1,6 @@
 //! The log of a session: read, mended, folded and decided again.
 
-use crate::engine::{Catalogue, Fold, Interpreter, Record};
+use crate::engine::{Interpreter, Record, RecordLine, SessionFold, ToolCatalogue};
 use crate::policy::Policy;
 use crate::replay::Replay;
 use crate::store::read_log;
@@ -14,7 +14,9 @@ pub fn session_logs(data: &[u8]) {
     for record in read_log(data) {
         match record {
             Ok(record) => {
-                record.as_ref().write_to(&mut lines).unwrap_or_else(|error| panic!("it was read: {error}"));
+                let line =
+                    RecordLine::new(record.as_ref()).unwrap_or_else(|error| panic!("it was read: {error}"));
+                lines.extend_from_slice(line.with_end().as_bytes());
                 records.push(record);
             }
             Err(error) => {
@@ -29,8 +31,8 @@ pub fn session_logs(data: &[u8]) {
     lines.extend_from_slice(br#"{"v":1,"kind":"state","seq":"#);
     let torn = read_log(lines.as_slice()).filter_map(Result::ok).count();
     assert!(torn == records.len(), "a torn tail takes {} of {} records", records.len() - torn, records.len());
-    let interpreter = Interpreter::new(Policy::builtin(), Catalogue::default());
-    let (mut fold, mut replay) = (Fold::new(), whole.then(|| Replay::new(Policy::builtin())));
+    let interpreter = Interpreter::new(Policy::builtin(), ToolCatalogue::default());
+    let (mut fold, mut replay) = (SessionFold::new(), whole.then(|| Replay::new(Policy::builtin())));
     for record in records {
         if let Record::Event(envelope) = &record {
             fold.take(&interpreter, envelope.clone());

@@ -1,22 +1,23 @@
-//! The arguments of a tool call: repaired, validated, and in the form by which equal ones are told.
+//! The arguments of a tool call: repaired, validated, and in the form by which equal ones are recognised.
 
 use serde_json::{Map, Value};
 
 use crate::engine::{
-    Catalogue, Drive, Envelope, Event, Interpreter, Order, RunStarted, State, ToolSpec, Work, canonical,
+    DirectiveKind, DriveMode, Envelope, Event, Interpreter, RunStarted, State, ToolCatalogue, ToolSpec, Work,
+    canonical,
 };
 use crate::policy::Policy;
 use crate::session::ToolCall;
 use crate::time::Instant;
 
 /// The first line is the schema, the rest what the model wrote. A tool runs with arguments that its schema takes, or the
-/// model is told; arguments that hold as they are written run as they are.
+/// model gets an error; arguments that hold as they are written run as they are.
 pub fn tool_arguments(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else { return };
     let (schema, arguments) = text.split_once('\n').unwrap_or(("{}", text));
     let Ok(parameters) = serde_json::from_str(schema) else { return };
     let spec = ToolSpec { name: "tool".into(), description: String::new(), parameters, effect: None };
-    let Ok(tools) = Catalogue::new([spec]) else { return };
+    let Ok(tools) = ToolCatalogue::new([spec]) else { return };
     let ran = run(&tools, arguments);
     let schema = tools.schema("tool");
     if let Some(ran) = &ran {
@@ -34,20 +35,20 @@ pub fn tool_arguments(data: &[u8]) {
 }
 
 /// What a call of the tool with that text runs with; `None`: it does not run.
-fn run(tools: &Catalogue, arguments: &str) -> Option<Value> {
+fn run(tools: &ToolCatalogue, arguments: &str) -> Option<Value> {
     let interpreter = Interpreter::new(Policy::builtin(), tools.clone());
     let mut state = State::new();
     let mut tell = |event| {
         let seq = state.seq + 1;
         interpreter.step(&mut state, Envelope { seq, now: Instant(0), event }).0
     };
-    let started = RunStarted { run: "r".into(), drive: Drive::Calls, ..RunStarted::default() };
+    let started = RunStarted { run: "r".into(), drive: DriveMode::Calls, ..RunStarted::default() };
     tell(Event::RunStarted(started));
     let call = ToolCall { id: "c".into(), name: "tool".into(), arguments: arguments.into() };
     let told = tell(Event::ToolsProposed { calls: vec![call.into()], turn: None });
     assert!(!told.is_empty(), "nothing is said about a call");
     told.into_iter().find_map(|directive| match directive.order {
-        Order::Work(Work::RunTool(run)) => Some(run.arguments),
+        DirectiveKind::Work(Work::RunTool(run)) => Some(run.arguments),
         _ => None,
     })
 }

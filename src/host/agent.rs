@@ -11,6 +11,7 @@ mod resume;
 mod sharing;
 mod work;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,30 +21,33 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use self::sharing::Reach;
-use super::approver::{Approver, Nobody};
-use super::aside::{Asides, Progress};
+use self::sharing::SharedReach;
+use super::approver::{Approver, DenyAll};
+use super::aside::{ProgressChannel, ToolProgress};
 use super::clock::Clock;
-use super::measure::Measure;
-use super::model::Redactor;
-use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
-use super::policy_watch::Complaint;
-use super::port::{BoxFuture, Model, Streamed, ToolSource};
-use super::results::{Results, with_readers};
+use super::measure::ConversationMeasure;
+use super::model::SecretRedactor;
+use super::observer::{Journal, JournalError, NoopObserver, Observer, Planner, TellModel};
+use super::policy_watch::FileComplaint;
+use super::port::{BoxFuture, Model, StreamSink, ToolSource};
+use super::results::with_readers;
 use super::shared::SharedState;
-use super::task::{Past, RunError, RunReport, Task};
+use super::task::{RunError, RunReport, RunTask};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
 use super::under_way::UnderWay;
-use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace};
+use super::{
+    LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, StopSwitch, trace,
+};
 use crate::context::TokenCounter;
 use crate::engine::{
-    Directives, Drive, Envelope, Event, Interpreter, KnownWindow, Note, Order, Outcome, RunStarted, State,
-    ToolFacts, ToolSpec, WorkId,
+    DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, KnownWindow, Note, Outcome,
+    RunStarted, State, ToolFacts, ToolSpec, WorkId,
 };
+use crate::host::checkpoint::SessionCheckpoint;
+use crate::host::result_files::ResultFiles;
 use crate::policy::ErrorClass;
 use crate::session::{Message, splice};
-use crate::time::Nanos;
 
 /// Why a run that was stopped from outside ended.
 const STOPPED: &str = "stopped by the user";
@@ -62,24 +66,20 @@ pub struct Agent {
     counter: Option<Arc<dyn TokenCounter>>,
     windows: BTreeMap<String, KnownWindow>,
     clock: Option<Clock>,
-    redactor: Arc<Redactor>,
-    drain: Nanos,
+    redactor: Arc<SecretRedactor>,
+    drain: Duration,
     results: Option<PathBuf>,
     shared: Option<Arc<dyn SharedState>>,
 }
 
-/// The names of its models and the digest of its policy; no configuration, which has keys.
-impl core::fmt::Debug for Agent {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Agent")
-            .field("policy", &self.policy.current().digest())
-            .field("models", &self.models.iter().map(|(name, _)| name).collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
+// The names of its models and the digest of its policy; no configuration, which has keys.
+crate::debug_parts!(|this: Agent|
+    policy: this.policy.current().digest(),
+    models: this.models.iter().map(|(name, _)| name).collect::<Vec<_>>()
+);
 
 impl Agent {
-    /// An agent under `policy`, without models and tools. If it is a [`LivePolicy`] that is replaced, the run goes on
+    /// An agent under `policy`, without models and tools. If it is a [`LivePolicy`] that is replaced, the run continues
     /// under the new one from its next turn on.
     pub fn new(policy: impl Into<LivePolicy>) -> Self {
         Self {
@@ -91,19 +91,19 @@ impl Agent {
             tools: Tools::default(),
             sources: Vec::new(),
             planner: Arc::new(TellModel),
-            approver: Arc::new(Nobody),
+            approver: Arc::new(DenyAll),
             counter: None,
             windows: BTreeMap::new(),
             clock: None,
-            redactor: Arc::new(Redactor::default().with_forms(true)),
-            drain: Nanos::from_secs(5),
+            redactor: Arc::new(SecretRedactor::default().with_forms(true)),
+            drain: Duration::from_secs(5),
             results: None,
             shared: None,
         }
     }
 
     /// An agent under the policy of files that are looked at before every turn. What is broken is said and does not
-    /// get in force.
+    /// takes effect.
     pub fn watching(watch: PolicyWatch) -> Self {
         let mut agent = Self::new(watch.live().clone());
         agent.watch = Some(Mutex::new(watch));
@@ -114,52 +114,52 @@ impl Agent {
     ///
     /// # Errors
     /// See [`Agent::run_with`].
-    pub async fn run(&self, task: Task) -> Result<RunReport, RunError> {
-        self.run_with(task, &mut Silent, None, Stop::new()).await
+    pub async fn run(&self, task: RunTask) -> Result<RunReport, RunError> {
+        self.run_with(task, &mut NoopObserver, None, StopSwitch::new()).await
     }
 
-    /// Runs the agent to its end, or until `stop` fires: a [`Stop`], or a [`CancellationToken`] that ends it now.
+    /// Runs the agent to its end, or until `stop` fires: a [`StopSwitch`], or a [`CancellationToken`] that ends it now.
     ///
     /// # Errors
     /// Tools that cannot be used, or a session that cannot be written. A model or a tool that fails is no error:
     /// it is part of the outcome.
     pub async fn run_with(
         &self,
-        task: Task,
+        task: RunTask,
         observer: &mut dyn Observer,
         journal: Option<&mut dyn Journal>,
-        stop: impl Into<Stop>,
+        stop: impl Into<StopSwitch>,
     ) -> Result<RunReport, RunError> {
         // A run is large; who awaits it need not be.
-        Box::pin(self.live(Past::default(), Some(task), observer, journal, stop.into())).await
+        Box::pin(self.live(SessionCheckpoint::default(), Some(task), observer, journal, stop.into())).await
     }
 
     async fn live(
         &self,
-        past: Past,
-        task: Option<Task>,
+        past: SessionCheckpoint,
+        task: Option<RunTask>,
         observer: &mut dyn Observer,
         journal: Option<&mut dyn Journal>,
-        outside: Stop,
+        outside: StopSwitch,
     ) -> Result<RunReport, RunError> {
-        let mut unwritten = Silent;
+        let mut unwritten = NoopObserver;
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();
-        let results = Arc::new(Results::new(self.results.clone()));
+        let results = Arc::new(ResultFiles::new(self.results.clone()));
         let versions = self.versions();
         let tools = with_readers(&self.all_tools(), &policy, &results);
         let catalogue = tools.catalogue()?;
         catalogue.fits(&policy)?;
         self.prices_for(&policy)?;
         let form = self.models.first().map(|(_, model)| model.tool_form()).unwrap_or_default();
-        let measure = Measure::new(self.counter_under(&policy), form, self.first_model());
+        let measure = ConversationMeasure::new(self.counter_under(&policy), form, self.first_model());
         let facts = self.facts_under(&policy);
         let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
         let run = task.as_ref().map_or(&*past.state.run, |task| &*task.run);
         let span = tracing::info_span!("run", correlation_id = %run, policy);
         let metrics = self.metrics.clone().unwrap_or_default();
-        let run = Run {
+        let run = AgentRun {
             agent: self,
             results,
             generation,
@@ -183,15 +183,16 @@ impl Agent {
             cut: None,
             dropped: BTreeSet::new(),
             under_way: UnderWay::default(),
-            reach: Reach::default(),
+            reach: SharedReach::default(),
             observer,
             journal,
         };
-        run.live(past, task, outside).instrument(span).await
+        // A run is large; whoever awaits it would be as large.
+        Box::pin(run.live(past, task, outside)).instrument(span).await
     }
 }
 
-/// Work under way.
+/// Work in flight.
 type UnderWayWork = FuturesUnordered<BoxFuture<'static, Event>>;
 
 /// Whether a run failed because its last reply was cut at a limit of tokens.
@@ -201,14 +202,14 @@ fn cut_short(outcome: &Outcome) -> bool {
     matches!(last, Some(ErrorClass::TruncatedOutput | ErrorClass::ContextOverflow))
 }
 
-/// One run under way.
-struct Run<'a> {
+/// One run in flight.
+struct AgentRun<'a> {
     agent: &'a Agent,
-    results: Arc<Results>,
+    results: Arc<ResultFiles>,
     interpreter: Interpreter,
     /// Which policy of the agent was looked at last.
     generation: u64,
-    /// Which complaint about the policy's files was told last.
+    /// Which complaint about the policy's files was reported last.
     told: u64,
     /// Which tools of the agent's sources were looked at last.
     versions: Vec<u64>,
@@ -216,7 +217,7 @@ struct Run<'a> {
     tools: Tools,
     /// Every tool the model may be shown, the report's included.
     offered: Arc<[ToolSpec]>,
-    measure: Measure,
+    measure: ConversationMeasure,
     clock: Clock,
     state: State,
     messages: Arc<Vec<Message>>,
@@ -228,9 +229,9 @@ struct Run<'a> {
     long_reply: bool,
     stop: CancellationToken,
     /// Where models put what they stream.
-    streamed: Option<Streamed>,
+    streamed: Option<StreamSink>,
     /// Where tools say how far they are.
-    asides: Option<Asides>,
+    asides: Option<ProgressChannel>,
     /// The end of what was streamed, which may be the beginning of a secret.
     held: String,
     /// The text of the last reply, if a limit of tokens cut it.
@@ -239,30 +240,35 @@ struct Run<'a> {
     dropped: BTreeSet<WorkId>,
     /// Calls that have begun and not ended.
     under_way: UnderWay,
-    reach: Reach,
+    reach: SharedReach,
     observer: &'a mut dyn Observer,
     journal: &'a mut dyn Journal,
 }
 
-impl Run<'_> {
-    async fn live(mut self, past: Past, task: Option<Task>, outside: Stop) -> Result<RunReport, RunError> {
+impl AgentRun<'_> {
+    async fn live(
+        mut self,
+        past: SessionCheckpoint,
+        task: Option<RunTask>,
+        outside: StopSwitch,
+    ) -> Result<RunReport, RunError> {
         let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
         self.measure.set_tools(&self.offered);
-        let (streamed, mut pieces) = Streamed::new();
+        let (streamed, mut pieces) = StreamSink::new();
         self.streamed = Some(streamed);
-        let (asides, mut told) = Asides::new();
+        let (asides, mut told) = ProgressChannel::new();
         self.asides = Some(asides);
-        let mut next = self.take_up(past, task, &mut work)?;
+        let mut next = self.take_up(past, task, &mut work).await?;
         let mut asked = false;
         loop {
             if matches!(next, Some(Event::TurnPrepared { .. })) {
                 let changed = [self.reload(), self.look_at_tools(&outside).await];
                 for changed in changed.into_iter().flatten() {
-                    self.take(changed, &mut work)?;
+                    self.take(changed, &mut work).await?;
                 }
                 // Under the policy and with the tools of this turn.
                 if let Some(changed) = self.look_at_shared(&outside).await {
-                    self.take(changed, &mut work)?;
+                    self.take(changed, &mut work).await?;
                 }
             }
             if let Some(Event::TurnPrepared { measure, .. }) = &mut next {
@@ -272,7 +278,7 @@ impl Run<'_> {
                 self.take_aside(event, &mut work).await?;
             }
             if let Some(changed) = self.tell_others(&outside).await {
-                self.take(changed, &mut work)?;
+                self.take(changed, &mut work).await?;
             }
             if let Some(outcome) = self.state.outcome.clone() {
                 self.wind_up(work, &outside.kill).await?;
@@ -330,22 +336,22 @@ impl Run<'_> {
         }
     }
 
-    /// After the end: tells all work to end, and writes down what came of every call under way. Who does not end in time,
-    /// or is to be killed, is dropped; nobody knows then what it did.
+    /// After the end: tells all work to end, and writes down what came of every call in flight. Who does not end in time,
+    /// or is to be killed, is dropped; its effect is unknown then.
     async fn wind_up(
         &mut self,
         mut work: FuturesUnordered<BoxFuture<'static, Event>>,
         kill: &CancellationToken,
     ) -> Result<(), JournalError> {
         self.stop.cancel();
-        let mut late = std::pin::pin!(tokio::time::sleep(self.agent.drain.to_std()));
+        let mut late = std::pin::pin!(tokio::time::sleep(self.agent.drain));
         while !self.under_way.is_empty() {
             let event = tokio::select! {
                 biased;
                 () = kill.cancelled() => break,
                 event = work.next() => event,
                 () = &mut late => {
-                    tracing::warn!("work under way did not end in time and is dropped");
+                    tracing::warn!("work in flight did not end in time and is dropped");
                     break;
                 }
             };
@@ -353,12 +359,12 @@ impl Run<'_> {
             // Waits are over with the run.
             if event.work().is_some_and(|work| self.under_way.ended(work)) {
                 // The interpreter is done: it takes note and asks for nothing.
-                drop(self.step(event)?);
+                drop(self.step(event).await?);
             }
         }
         drop(work);
         for event in self.under_way.unknown() {
-            drop(self.step(event)?);
+            drop(self.step(event).await?);
         }
         let left = self.agent.tools.iter().map(|tool| tool.settled());
         tokio::select! {
@@ -382,19 +388,19 @@ impl Run<'_> {
         }
     }
 
-    fn pass_on(&mut self, said: Progress) {
+    fn pass_on(&mut self, said: ToolProgress) {
         let text = self.agent.redactor.text(said.text);
-        self.observer.progressed(&Progress { text, ..said });
+        self.observer.progressed(&ToolProgress { text, ..said });
     }
 
-    fn started(&self, task: Task) -> Event {
+    fn started(&self, task: RunTask) -> Event {
         let tools = self.interpreter.tools().iter();
         let overheads = self.agent.overheads(!task.system.is_empty());
         Event::RunStarted(RunStarted {
             run: task.run,
             policy: self.interpreter.policy().digest().to_owned(),
             seed: task.seed,
-            drive: Drive::Turns,
+            drive: DriveMode::Turns,
             system: self.agent.redactor.text(task.system),
             history: task.history.into_iter().map(|message| self.agent.redactor.message(message)).collect(),
             task: self.agent.redactor.text(task.task),
@@ -403,19 +409,19 @@ impl Run<'_> {
             overheads,
             prices: self.agent.prices(),
             tools: tools.map(ToolFacts::from).collect(),
-            deadline: task.deadline.map(|length| self.clock.now().saturating_add(length)),
+            deadline: task.deadline.map(|length| self.clock.now().saturating_add(length.into())),
         })
     }
 
-    /// Goes on under another policy, if there is one. Between two turns nothing is under way that began under the old.
+    /// Continues under another policy, if there is one. Between two turns nothing is in flight that began under the old.
     fn reload(&mut self) -> Option<Event> {
         if let Some(watch) = &self.agent.watch {
             let tools = self.interpreter.tools();
             let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
-            // What went wrong is in the complaint, which every run is told once.
+            // What went wrong is in the complaint, which every run gets once.
             let agent = self.agent;
             let _ = watch.poll_for(|policy| agent.fits(policy, tools));
-            let Complaint { number, error } = watch.complaint().clone();
+            let FileComplaint { number, error } = watch.complaint().clone();
             drop(watch);
             if let Some(error) = error
                 && number > self.told
@@ -442,12 +448,12 @@ impl Run<'_> {
         self.measure.set_tools(&self.offered);
         let policy = self.interpreter.policy().digest().to_owned();
         tracing::Span::current().record("policy", &policy);
-        tracing::info!(policy, "another policy is in force");
+        tracing::info!(policy, "another policy is in effect");
         Some(Event::PolicyChanged { policy })
     }
 
     /// Takes other tools, if there are any. Those that cannot be used together leave everything as it was.
-    async fn look_at_tools(&mut self, outside: &Stop) -> Option<Event> {
+    async fn look_at_tools(&mut self, outside: &StopSwitch) -> Option<Event> {
         let agent = self.agent;
         let looks = agent.sources.iter().map(|source| source.refresh());
         tokio::select! {
@@ -484,25 +490,35 @@ impl Run<'_> {
     }
 
     fn keep_last_good(&mut self, error: &PolicyFilesError) {
-        tracing::error!(error = %error, "the policy cannot be reloaded; the last good one stays in force");
+        tracing::error!(error = %error, "the policy cannot be reloaded; the last good one stays in effect");
         self.observer.on_reload_error(error);
     }
 
     /// Takes an event, and sets going what was decided.
-    fn take(
+    async fn take(
         &mut self,
         event: Event,
         work: &mut FuturesUnordered<BoxFuture<'static, Event>>,
     ) -> Result<(), JournalError> {
-        let directives = self.step(event)?;
+        let directives = self.step(event).await?;
         self.set_going(directives, work);
         Ok(())
     }
 
     /// Writes the event down, takes it, and writes down what was decided.
-    fn step(&mut self, event: Event) -> Result<Directives, JournalError> {
+    async fn step(&mut self, event: Event) -> Result<Directives, JournalError> {
         let envelope = self.write_down(event)?;
-        self.decide(envelope)
+        let directives = self.decide(envelope)?;
+        self.written().await?;
+        Ok(directives)
+    }
+
+    /// Nothing is acted on before it is written.
+    async fn written(&mut self) -> Result<(), JournalError> {
+        match self.journal.written() {
+            Some(writing) => writing.await,
+            None => Ok(()),
+        }
     }
 
     fn write_down(&mut self, event: Event) -> Result<Envelope, JournalError> {
@@ -535,8 +551,8 @@ impl Run<'_> {
             self.observer.directive(&directive);
             trace::directive(&directive);
             match directive.order {
-                Order::Note(note) => self.take_note(note),
-                Order::Work(order) => {
+                DirectiveKind::Note(note) => self.take_note(note),
+                DirectiveKind::Work(order) => {
                     self.under_way.begun(&order);
                     work.push(self.begin(order));
                 }

@@ -1,33 +1,51 @@
-//! The agent file: what an agent is told, which models it speaks to, which tools it has, under which policy.
+//! The agent file: its instructions, which models it speaks to, which tools it has, under which policy.
 
+mod assembly;
+mod check;
+mod error;
+mod file_agent;
+mod first_turn;
 mod headers;
 mod mcp;
-mod price;
+mod model;
+mod named;
 mod process;
+mod secrets;
+mod servers;
+mod tools;
+mod windows;
 
 use std::num::NonZeroU32;
 
 use indexmap::IndexMap;
-use schemars::{Schema as JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::{
-    AnthropicConfig, BUILTINS, ConfigError, OnTimeout, OpenAiConfig, OutputFormat, PROCESS_TOOLS, Stdin,
-};
-use crate::policy::decode::{
-    self, Decode, Document, OneOrMany, Reader, Spanned, VersionOne, choice, record, union,
-};
-use crate::policy::yaml::{self, Data, Node};
-use crate::policy::{
-    Code, Diagnostic, Effect, Findings, Report, Source, SourceId, Sources, Span, WrittenSchema, closest,
-    written_secret,
+use super::builtin;
+use super::{BUILTINS, OnTimeout, OutputFormat, PROCESS_TOOLS, StdinMode};
+use crate::engine::ToolSpec;
+use crate::policy::decode::{self, DecodedDocument, OneOrMany, Spanned, VersionOne, choice, record, union};
+use crate::policy::{Effect, WrittenSchema};
+use crate::text::{Code, Diagnostic, Report, Source, SourceId, Sources, Span, closest, written_secret};
+use crate::text::{
+    Problems,
+    yaml::{self, YamlData, YamlNode},
 };
 use crate::time::Nanos;
 
-pub use self::headers::HeaderEntry;
+pub use self::assembly::StartOptions;
+pub use self::check::{AgentWarning, CheckedAgent};
+pub use self::error::AgentFileError;
+pub use self::file_agent::FileAgent;
 pub use self::mcp::McpEntry;
+pub use self::model::{ModelEntry, ScriptedEntry};
+pub use self::named::NamedAgent;
 pub use self::process::ArgumentEntry;
-pub use crate::policy::{Dollars, PriceEntry};
+pub use self::secrets::SecretError;
+pub use self::servers::AgentServers;
+pub use crate::host::header_entry::HeaderEntry;
+pub use crate::host::key_source::KeySource;
+pub use crate::host::model::{ApiEntry, FinishReasonEntry};
+pub use crate::policy::{DollarAmount, PriceEntry};
 
 /// The longest name of a tool that providers take.
 const MOST_NAME: usize = 64;
@@ -59,18 +77,18 @@ record! {
         pub models: IndexMap<String, ModelEntry>,
         /// A file that says how large the windows of models are, as `LiteLLM` publishes it: `model_prices_and_context_window.json`;
         /// as YAML, in the form of the catalogue that ships with the product.
-        /// It goes before what ships with the product. The path starts at this file's folder.
+        /// It takes precedence over what ships with the product. The path starts at this file's folder.
         /// Example: `models.json`
         pub model_windows: Option<Spanned<String>>,
         /// The tools by the names the model calls them by.
         /// Example: `{"calc": {"kind": "builtin"}}`
         pub tools: IndexMap<String, ToolEntry> = IndexMap::new(),
-        /// Servers of tools that speak the Model Context Protocol, by the names that go before those of their tools.
+        /// Servers of tools that speak the Model Context Protocol, by the names that precede those of their tools.
         /// Example: `{"fs": {"command": ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]}}`
         pub mcp: IndexMap<String, McpEntry> = IndexMap::new(),
         /// Where sessions are kept.
-        pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), url: None, fsync: FsyncEntry::Turn, redact: RedactEntry::Forms },
-        /// What becomes of work under way when the run ends.
+        pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), url: None, fsync: FsyncEntry::Turn, redact: RedactEntry::Patterns },
+        /// What becomes of work in flight when the run ends.
         pub stop: StopEntry = StopEntry { drain: Nanos::from_secs(5) },
         /// Processes in the background.
         pub background: BackgroundEntry = BackgroundEntry { max: BackgroundEntry::MAX },
@@ -81,7 +99,7 @@ record! {
 }
 
 record! {
-    /// What becomes of work under way when the run ends.
+    /// What becomes of work in flight when the run ends.
     pub struct StopEntry {
         /// The longest it may take to end; then it is dropped and its processes are killed. Longer than the grace of
         /// every tool.
@@ -101,147 +119,6 @@ record! {
 
 impl BackgroundEntry {
     const MAX: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
-}
-
-union! {
-    /// How a model is reached.
-    #[part(true)]
-    pub enum ModelEntry by api {
-        /// A server that speaks the chat-completions format of `OpenAI`.
-        OpenAi = "openai" {
-            /// Where the server is: `https://api.openai.com/v1`.
-            /// Example: `https://api.openai.com/v1`
-            base_url: Spanned<String>,
-            /// The model's name on the server.
-            /// Example: `gpt-5`
-            model: String,
-            /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
-            api_key: Option<KeySource>,
-            /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
-            /// `{file: PATH}`.
-            /// Example: `{"x-title": "order desk", "x-gateway-token": {"env": "GATEWAY_TOKEN"}}`
-            headers: IndexMap<String, HeaderEntry> = IndexMap::new(),
-            /// Whether answers are streamed.
-            stream: bool = true,
-            /// The most tokens of one reply.
-            /// Example: `4096`
-            max_tokens: Option<u32>,
-            /// Further fields of the request body, sent as they are.
-            /// Example: `{"temperature": 0}`
-            extra: Value = Value::Null,
-            /// Whether guidance after the result of a tool becomes a part of that result, because the server refuses
-            /// what a user says there. Left out: at Mistral.
-            /// Example: `true`
-            guidance_in_results: Option<bool>,
-            /// Whether an answer must say why the model stopped. Left out: except at servers that are known not to say it.
-            /// Example: `optional`
-            finish_reason: Option<FinishReasonEntry>,
-            /// Whether the server is asked, before a run, how large the model's window is, unless the policy says it. The
-            /// run begins after two seconds at the latest.
-            ask_window: bool = true,
-            /// What its tokens cost, for telemetry.
-            /// Example: `{"input": 2.50, "output": 10}`
-            price: Option<PriceEntry>,
-        },
-        /// A server that speaks Anthropic's messages format.
-        Anthropic = "anthropic" {
-            /// Where the server is, with `/v1` at its end or without. Left out: Anthropic's own.
-            /// Example: `https://api.anthropic.com`
-            base_url: Option<Spanned<String>>,
-            /// The model's name on the server.
-            /// Example: `claude-sonnet-4-5`
-            model: Spanned<String>,
-            /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
-            api_key: Option<KeySource>,
-            /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
-            /// `{file: PATH}`.
-            /// Example: `{"anthropic-beta": "context-1m-2025-08-07"}`
-            headers: IndexMap<String, HeaderEntry> = IndexMap::new(),
-            /// Whether answers are streamed.
-            stream: bool = true,
-            /// The most tokens of one reply, those for thinking among them.
-            /// Example: `16000`
-            max_tokens: u32 = AnthropicConfig::MAX_TOKENS,
-            /// Whether the server is asked, before a run, how large the model's window is, unless the policy says it. The
-            /// run begins after two seconds at the latest.
-            ask_window: bool = true,
-            /// Further fields of the request body, sent as they are.
-            /// Example: `{"thinking": {"type": "enabled", "budget_tokens": 4000}}`
-            extra: Value = Value::Null,
-            /// What its tokens cost, for telemetry.
-            /// Example: `{"input": 3, "output": 15, "cache_read": 0.30, "cache_write": 3.75}`
-            price: Option<PriceEntry>,
-        },
-        /// A script that answers in a model's place, served over real HTTP on loopback.
-        Scripted = "scripted" {
-            /// The script file; the path starts at this file's folder.
-            /// Example: `model.yaml`
-            script: Spanned<String>,
-            /// Whether answers are streamed.
-            stream: bool = true,
-            /// The port of the server; 0 takes a free one.
-            /// Example: `8080`
-            port: u16 = 0,
-            /// What its tokens cost, for telemetry.
-            /// Example: `{"input": 2.50, "output": 10}`
-            price: Option<PriceEntry>,
-        },
-    }
-}
-
-record! {
-    /// Where a key comes from: exactly one of the two.
-    struct KeyRule {
-        /// The environment variable that holds it.
-        /// Example: `OPENAI_API_KEY`
-        env: Option<Spanned<String>>,
-        /// The file that holds it.
-        /// Example: `/run/secrets/openai`
-        file: Option<Spanned<String>>,
-    }
-}
-
-/// Where a key comes from: exactly one of the two.
-#[derive(Clone, Debug)]
-pub struct KeySource {
-    /// The environment variable that holds it.
-    pub env: Option<Spanned<String>>,
-    /// The file that holds it.
-    pub file: Option<Spanned<String>>,
-}
-
-impl Decode for KeySource {
-    const NAME: Option<&'static str> = Some("KeySource");
-
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        const WHERE: &str = "write where it is: `{env: NAME}` or `{file: PATH}`";
-        let wrong = |span, message: &str| Diagnostic::error(Code::BAD_VALUE, span, message).help(WHERE);
-        if let Data::Text(_) | Data::Number(_) | Data::Bool(_) | Data::List(_) = node.data {
-            reader.report(wrong(node.span, "keys are never written into the file itself"));
-            return None;
-        }
-        let KeyRule { env, file } = KeyRule::decode(node, reader)?;
-        let is_name = |name: &str| {
-            !name.starts_with(|c: char| c.is_ascii_digit())
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        };
-        if let Some(env) = env.as_ref().filter(|env| env.value.is_empty() || !is_name(&env.value)) {
-            reader.report(wrong(env.span, "this is not the name of an environment variable"));
-            return None;
-        }
-        // A key that is not known has been reported.
-        let nothing_known =
-            env.is_none() && file.is_none() && !matches!(&node.data, Data::Map(keys) if keys.is_empty());
-        if env.is_some() == file.is_some() && !nothing_known {
-            reader.report(wrong(node.span, "exactly one of `env` and `file` says where it is"));
-            return None;
-        }
-        Some(Self { env, file })
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> JsonSchema {
-        KeyRule::schema(generator)
-    }
 }
 
 union! {
@@ -276,7 +153,7 @@ union! {
             /// Example: `[["--city", "{{ args.city }}"], "--days={{ args.days }}"]`
             arguments: Vec<ArgumentEntry> = Vec::new(),
             /// What it gets on standard input. Left out: `json`, and `none` where there are `arguments`.
-            stdin: Option<Stdin>,
+            stdin: Option<StdinMode>,
             /// What its standard output holds.
             output: OutputFormat = OutputFormat::Auto,
             /// The most bytes of output that are kept.
@@ -294,8 +171,8 @@ union! {
             /// How long processes that outlive the program have to write out what they have.
             /// Example: `1s`
             linger: Nanos = Nanos::from_millis(250),
-            /// Whether a run in the background goes on after the run of the agent.
-            keep: Option<Spanned<bool>>,
+            /// Whether a run in the background continues after the run of the agent.
+            keep_running: Option<Spanned<bool>>,
         },
         /// A tool that comes with the product: `calc`, `echo`, `process_status`, `process_stop`.
         Builtin = "builtin" {
@@ -303,6 +180,24 @@ union! {
             /// Example: `calc`
             name: Option<Spanned<String>>,
         },
+    }
+}
+
+impl ToolEntry {
+    /// What models and policies know of the tool; `None`: it is a built-in tool that does not exist.
+    pub fn spec(&self, name: &str) -> Option<ToolSpec> {
+        match self {
+            Self::Process { description, parameters, effect, .. } => Some(ToolSpec {
+                name: name.to_owned(),
+                description: description.clone(),
+                parameters: parameters.value.0.clone(),
+                effect: *effect,
+            }),
+            Self::Builtin { name: which } => {
+                let tool = builtin(which.as_ref().map_or(name, |which| &which.value))?;
+                Some(ToolSpec { name: name.to_owned(), ..tool.spec().clone() })
+            }
+        }
     }
 }
 
@@ -319,7 +214,7 @@ record! {
         /// When what was written is forced to the disk.
         pub fsync: FsyncEntry = FsyncEntry::Turn,
         /// What is taken out of all that is said and comes back, before anybody sees it.
-        pub redact: RedactEntry = RedactEntry::Forms,
+        pub redact: RedactEntry = RedactEntry::Patterns,
     }
 }
 
@@ -329,7 +224,7 @@ choice! {
         /// The values that this file names: keys, headers, variables that are passed on.
         Known = "known",
         /// These, and what has the form of a secret: keys of well-known services, passwords in addresses, private keys.
-        Forms = "forms",
+        Patterns = "patterns",
     }
 }
 
@@ -345,28 +240,18 @@ choice! {
     }
 }
 
-choice! {
-    /// Whether an answer must say why the model stopped.
-    pub enum FinishReasonEntry {
-        /// It must; one that does not is a failure.
-        Required = "required",
-        /// The server may leave it out; an answer that was cut may then pass for a whole one.
-        Optional = "optional",
-    }
-}
-
 impl AgentFile {
     /// Reads an agent file. `name` is how it is called in reports.
     ///
     /// # Errors
     /// Every mistake in it, with its place.
-    pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
+    pub fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
         decode::read_with(name, bytes, problems)
     }
 
     /// As [`read`](Self::read), with what could be read of a file that has mistakes, so that the files it names can be
     /// looked at too. With a report, that is not all it says.
-    pub fn read_rest(name: &str, bytes: &[u8]) -> (Option<Document<Self>>, Option<Report>) {
+    pub fn read_rest(name: &str, bytes: &[u8]) -> (Option<DecodedDocument<Self>>, Option<Report>) {
         decode::read_and(name, bytes, problems)
     }
 
@@ -376,12 +261,12 @@ impl AgentFile {
     }
 
     /// Where a key of the document is written: `["tools", "search"]`; the start of the file if it is not there.
-    pub fn key(document: &Document<Self>, path: &[&str]) -> Span {
+    pub fn key(document: &DecodedDocument<Self>, path: &[&str]) -> Span {
         let text = document.sources().iter().next().map_or("", Source::text);
-        let (_, root) = yaml::load(&mut Sources::new(), &mut Findings::default(), "", text.as_bytes());
+        let (_, root) = yaml::load(&mut Sources::new(), &mut Problems::default(), "", text.as_bytes());
         let (mut node, mut span) = (root, START);
         for name in path {
-            let Some(Node { data: Data::Map(entries), .. }) = node else { return START };
+            let Some(YamlNode { data: YamlData::Map(entries), .. }) = node else { return START };
             let Some((key, value)) = entries.iter().find(|(key, _)| &*key.name == *name) else {
                 return START;
             };
@@ -392,26 +277,8 @@ impl AgentFile {
     }
 }
 
-impl ModelEntry {
-    /// Where its key comes from.
-    pub const fn api_key(&self) -> Option<&KeySource> {
-        match self {
-            Self::OpenAi { api_key, .. } | Self::Anthropic { api_key, .. } => api_key.as_ref(),
-            Self::Scripted { .. } => None,
-        }
-    }
-
-    /// Further fields of its requests.
-    const fn extra(&self) -> Option<&Value> {
-        match self {
-            Self::OpenAi { extra, .. } | Self::Anthropic { extra, .. } => Some(extra),
-            Self::Scripted { .. } => None,
-        }
-    }
-}
-
 /// What is wrong with a file that can be read.
-fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
+fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
     let file = &document.value;
     let mut problems = Vec::new();
     let Spanned { value: VersionOne, span } = file.version;
@@ -425,7 +292,7 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
     }
     problems.extend(secrets(document));
     for (name, entry) in &file.models {
-        problems.extend(model_problems(document, name, entry));
+        problems.extend(model::problems(document, name, entry));
     }
     for (name, entry) in &file.tools {
         let at = || AgentFile::key(document, &["tools", name]);
@@ -444,22 +311,21 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
     problems
 }
 
-/// Keys and passwords in addresses and in what models are told. Where they may be, in `api_key` and in headers, others look.
-fn secrets(document: &Document<AgentFile>) -> Vec<Diagnostic> {
+/// Keys and passwords in addresses and in texts for models. Where they may be, in `api_key` and in headers, others look.
+fn secrets(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
     let file = &document.value;
-    let addresses = file.models.values().filter_map(|entry| match entry {
-        ModelEntry::OpenAi { base_url, .. } => Some(base_url),
-        ModelEntry::Anthropic { base_url, .. } => base_url.as_ref(),
-        ModelEntry::Scripted { .. } => None,
-    });
-    let addresses = addresses.chain(file.mcp.values().filter_map(|entry| entry.url.as_ref()));
+    let of_models =
+        file.models.values().filter_map(ModelEntry::api).map(|api| (api.config.base_url.as_str(), api.at));
+    let of_servers =
+        file.mcp.values().filter_map(|entry| entry.url.as_ref()).map(|url| (url.value.as_str(), url.span));
+    let addresses = of_models.chain(of_servers);
     let held = |text: &str| written_secret(text).is_some();
     let problem = |span, help: &str| {
         Diagnostic::error(Code::SECRET, span, "a secret is written into the file").help(help)
     };
     let in_address = "remove it from the address: keys belong into `api_key: {env: NAME}`, or into `headers` from the environment";
     let mut problems: Vec<Diagnostic> =
-        addresses.filter(|url| held(&url.value)).map(|url| problem(url.span, in_address)).collect();
+        addresses.filter(|(url, _)| held(url)).map(|(_, at)| problem(at, in_address)).collect();
     let told = "models see this text: remove the secret, and revoke it where it was issued";
     if held(&file.system) {
         problems.push(problem(AgentFile::key(document, &["system"]), told));
@@ -468,51 +334,11 @@ fn secrets(document: &Document<AgentFile>) -> Vec<Diagnostic> {
     problems
 }
 
-fn model_problems(document: &Document<AgentFile>, name: &str, entry: &ModelEntry) -> Vec<Diagnostic> {
-    let (checked, at) = match entry {
-        ModelEntry::OpenAi { base_url, extra, .. } => {
-            let config = OpenAiConfig {
-                base_url: base_url.value.clone(),
-                extra: extra.as_object().cloned().unwrap_or_default(),
-                ..OpenAiConfig::default()
-            };
-            (config.check(), base_url.span)
-        }
-        ModelEntry::Anthropic { base_url, model, max_tokens, extra, .. } => {
-            let mut config = AnthropicConfig {
-                max_tokens: *max_tokens,
-                extra: extra.as_object().cloned().unwrap_or_default(),
-                ..AnthropicConfig::default()
-            };
-            if let Some(base_url) = base_url {
-                config.base_url.clone_from(&base_url.value);
-            }
-            (config.check(), base_url.as_ref().map_or(model.span, |base_url| base_url.span))
-        }
-        ModelEntry::Scripted { .. } => return Vec::new(),
-    };
-    let mut problems = headers::problems(document, name, entry);
-    let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
-    match checked {
-        Ok(()) => {}
-        Err(ConfigError::OwnField(field)) => {
-            let at = AgentFile::key(document, &["models", name, "extra", &field]);
-            problems.push(wrong(at, ConfigError::OwnField(field).to_string()));
-        }
-        Err(error) => problems.push(wrong(at, error.to_string())),
-    }
-    if entry.extra().is_some_and(|extra| !extra.is_null() && !extra.is_object()) {
-        let at = AgentFile::key(document, &["models", name, "extra"]);
-        problems.push(wrong(at, "`extra` is a mapping of fields of the request's body".into()));
-    }
-    problems
-}
-
 fn tool_problem(name: &str, entry: &ToolEntry, at: impl Fn() -> Span) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     match entry {
-        ToolEntry::Process { command, timeout, on_timeout, keep, .. } => {
-            problems.extend(process::problems(timeout.as_ref(), on_timeout.as_ref(), keep.as_ref()));
+        ToolEntry::Process { command, timeout, on_timeout, keep_running, .. } => {
+            problems.extend(process::problems(timeout.as_ref(), on_timeout.as_ref(), keep_running.as_ref()));
             if command.value.first().is_none_or(|program| program.trim().is_empty()) {
                 let problem = Diagnostic::error(Code::BAD_VALUE, command.span, "the command is empty");
                 problems.push(problem.help("write the program and its arguments: `[python3, tool.py]`"));

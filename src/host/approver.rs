@@ -5,45 +5,45 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::port::BoxFuture;
-use crate::engine::{Answer, Ask, Event};
+use crate::engine::{ApprovalAnswer, AskPerson, Event};
 
 /// Asks a person.
 ///
 /// The question is dropped when its time is over or the run ends; an answer that comes later is of no use.
 ///
 /// ```
-/// use unfazed::engine::{Answer, Ask};
+/// use unfazed::engine::{ApprovalAnswer, AskPerson};
 /// use unfazed::host::{Approver, BoxFuture};
 ///
 /// /// Lets everything run that is no deletion.
 /// struct Careful;
 ///
 /// impl Approver for Careful {
-///     fn ask<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Answer> {
-///         let answer = if ask.tool.starts_with("delete") { Answer::Refuse } else { Answer::Approve };
+///     fn ask<'a>(&'a self, ask: &'a AskPerson) -> BoxFuture<'a, ApprovalAnswer> {
+///         let answer = if ask.tool.starts_with("delete") { ApprovalAnswer::Refuse } else { ApprovalAnswer::Approve };
 ///         Box::pin(std::future::ready(answer))
 ///     }
 /// }
 /// ```
 pub trait Approver: Send + Sync {
-    /// What the person says. [`Answer::None`] if there is nobody: the policy decides then.
-    fn ask<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Answer>;
+    /// What the person says. [`ApprovalAnswer::None`] if there is nobody: the policy decides then.
+    fn ask<'a>(&'a self, ask: &'a AskPerson) -> BoxFuture<'a, ApprovalAnswer>;
 }
 
 /// There is nobody to ask.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct DenyAll;
 
-impl Approver for Nobody {
-    fn ask<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Answer> {
-        Box::pin(std::future::ready(Answer::None))
+impl Approver for DenyAll {
+    fn ask<'a>(&'a self, _ask: &'a AskPerson) -> BoxFuture<'a, ApprovalAnswer> {
+        Box::pin(std::future::ready(ApprovalAnswer::None))
     }
 }
 
-/// Asks a person, as long as there is time and the run goes on.
+/// Asks a person, as long as there is time and the run continues.
 pub(super) fn answered(
     approver: Arc<dyn Approver>,
-    ask: Ask,
+    ask: AskPerson,
     stop: CancellationToken,
 ) -> BoxFuture<'static, Event> {
     Box::pin(async move {
@@ -55,9 +55,9 @@ pub(super) fn answered(
         };
         let answer = tokio::select! {
             biased;
-            () = stop.cancelled() => Answer::None,
+            () = stop.cancelled() => ApprovalAnswer::None,
             answer = approver.ask(&ask) => answer,
-            () = patience => Answer::None,
+            () = patience => ApprovalAnswer::None,
         };
         ask.answered(answer)
     })

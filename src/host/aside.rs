@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
-use super::results::Results;
+use crate::host::result_files::ResultFiles;
 
 /// How often one run is heard.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -19,28 +19,28 @@ const WAITING: usize = 64;
 /// The most files of one run.
 const MOST_FILES: u32 = 64;
 
-/// The ear of the host while a tool runs. The default one belongs to nobody: what it is told is lost.
+/// The ear of the host while a tool runs. The default one belongs to nobody: its reports are lost.
 #[derive(Clone, Default)]
-pub struct Aside(Option<Arc<Ear>>);
+pub struct ProgressReporter(Option<Arc<ProgressSink>>);
 
-struct Ear {
+struct ProgressSink {
     call: String,
     tool: String,
-    sender: Sender<Progress>,
+    sender: Sender<ToolProgress>,
     heard: Mutex<Option<Instant>>,
-    files: Option<Files>,
+    files: Option<RunFiles>,
 }
 
 /// Where a run keeps what is no text.
-struct Files {
-    results: Arc<Results>,
+struct RunFiles {
+    results: Arc<ResultFiles>,
     handle: String,
     kept: AtomicU32,
 }
 
 /// How far a run of a tool is, as the tool tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ToolProgress {
     /// The model's id of the call.
     pub call: String,
     /// The tool.
@@ -51,9 +51,9 @@ pub struct Progress {
 
 /// The way of what runs say to the host.
 #[derive(Clone, Debug)]
-pub(super) struct Asides(Sender<Progress>);
+pub(super) struct ProgressChannel(Sender<ToolProgress>);
 
-impl Aside {
+impl ProgressReporter {
     /// Says how far the run is. Said too often, or at too great length, it is not all heard; so it never holds a run up.
     pub fn progress(&self, text: &str) {
         let Some(ear) = &self.0 else { return };
@@ -63,14 +63,14 @@ impl Aside {
             return;
         }
         let text = text.chars().take(MOST_CHARS).collect();
-        let progress = Progress { call: ear.call.clone(), tool: ear.tool.clone(), text };
+        let progress = ToolProgress { call: ear.call.clone(), tool: ear.tool.clone(), text };
         if ear.sender.try_send(progress).is_ok() {
             *heard = Some(now);
         }
     }
 
-    /// Keeps what is no text as a file beside the session, if the policy keeps what the model is not shown
-    /// (`result.over: spill`). Returns its handle.
+    /// Keeps what is no text as a sidecar file of the session, if the policy keeps what the model is not shown
+    /// (`result.overflow: spill`). Returns its handle.
     pub async fn keep(&self, media_type: &str, bytes: Vec<u8>) -> Option<String> {
         let files = self.0.as_ref()?.files.as_ref()?;
         let number = files.kept.fetch_add(1, Ordering::Relaxed);
@@ -92,21 +92,27 @@ impl Aside {
     }
 }
 
-impl Asides {
+impl ProgressChannel {
     /// The way, and its end.
-    pub(super) fn new() -> (Self, Receiver<Progress>) {
+    pub(super) fn new() -> (Self, Receiver<ToolProgress>) {
         let (sender, receiver) = channel(WAITING);
         (Self(sender), receiver)
     }
 
     /// The ear for one run. What it makes is kept under handles that begin with `handle`, if there is one.
-    pub(super) fn of(&self, call: &str, tool: &str, handle: Option<&str>, results: &Arc<Results>) -> Aside {
-        let files = handle.map(|handle| Files {
+    pub(super) fn of(
+        &self,
+        call: &str,
+        tool: &str,
+        handle: Option<&str>,
+        results: &Arc<ResultFiles>,
+    ) -> ProgressReporter {
+        let files = handle.map(|handle| RunFiles {
             results: Arc::clone(results),
             handle: handle.to_owned(),
             kept: AtomicU32::new(0),
         });
-        Aside(Some(Arc::new(Ear {
+        ProgressReporter(Some(Arc::new(ProgressSink {
             call: call.to_owned(),
             tool: tool.to_owned(),
             sender: self.0.clone(),
@@ -116,7 +122,7 @@ impl Asides {
     }
 }
 
-impl fmt::Debug for Aside {
+impl fmt::Debug for ProgressReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Aside").field(&self.0.as_ref().map(|ear| &ear.tool)).finish()
     }
@@ -128,8 +134,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_talks_without_end_is_heard_now_and_then_and_briefly() {
-        let (asides, mut heard) = Asides::new();
-        let aside = asides.of("c1", "copy", None, &Arc::new(Results::new(None)));
+        let (asides, mut heard) = ProgressChannel::new();
+        let aside = asides.of("c1", "copy", None, &Arc::new(ResultFiles::new(None)));
         for _ in 0..1000 {
             aside.progress(&"far ".repeat(1000));
         }
@@ -142,8 +148,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_kept_has_a_handle_and_there_is_an_end_to_it() {
         let dir = tempfile::tempdir().unwrap();
-        let results = Arc::new(Results::new(Some(dir.path().to_owned())));
-        let (asides, _heard) = Asides::new();
+        let results = Arc::new(ResultFiles::new(Some(dir.path().to_owned())));
+        let (asides, _heard) = ProgressChannel::new();
         let aside = asides.of("c1", "draw", Some("r1-0"), &results);
         assert_eq!(aside.keep("image/png", vec![1, 2]).await.as_deref(), Some("r1-0-0"));
         assert_eq!(aside.keep("text/../../x", vec![3]).await.as_deref(), Some("r1-0-1"));

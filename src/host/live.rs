@@ -1,4 +1,4 @@
-//! A policy that is replaced while work goes on.
+//! A policy that is replaced while work continues.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use crate::policy::Policy;
 
-/// A policy that may be replaced while work goes on. Cheap to clone; clones share it.
+/// A policy that may be replaced while work continues. Cheap to clone; clones share it.
 ///
-/// Work under way keeps the policy it began with; what begins later has the new one.
+/// Work in flight keeps the policy it began with; what begins later has the new one.
 ///
 /// ```
 /// use unfazed::host::{Guard, LivePolicy};
@@ -21,22 +21,22 @@ use crate::policy::Policy;
 /// // Later, when the file has changed:
 /// let edited = "version: 1\nretry: {max_attempts: many}\n";
 /// let failed = live.reload(|| Policy::from_yaml("policy.yaml", edited));
-/// assert!(failed.is_err(), "what is broken never gets in force");
+/// assert!(failed.is_err(), "what is broken never takes effect");
 /// assert!(live.status().last_error.is_some());
-/// # Ok::<(), unfazed::policy::Report>(())
+/// # Ok::<(), unfazed::text::Report>(())
 /// ```
 #[derive(Clone)]
-pub struct LivePolicy(Arc<Shared>);
+pub struct LivePolicy(Arc<SharedPolicy>);
 
-struct Shared {
-    current: RwLock<Current>,
+struct SharedPolicy {
+    current: RwLock<CurrentPolicy>,
     /// Grows with every replacement; written under the lock only.
     generation: AtomicU64,
     /// Reloads go one after the other: an older load never undoes a newer one.
     reload: Mutex<()>,
 }
 
-struct Current {
+struct CurrentPolicy {
     policy: Policy,
     last_error: Option<String>,
 }
@@ -44,7 +44,7 @@ struct Current {
 /// How the last reload went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadStatus {
-    /// Digest of the policy in force.
+    /// Digest of the effective policy.
     pub digest: String,
     /// How often it was replaced.
     pub reloads: u64,
@@ -55,11 +55,11 @@ pub struct ReloadStatus {
 impl LivePolicy {
     /// Begins with that policy.
     pub fn new(policy: Policy) -> Self {
-        let current = RwLock::new(Current { policy, last_error: None });
-        Self(Arc::new(Shared { current, generation: AtomicU64::new(0), reload: Mutex::default() }))
+        let current = RwLock::new(CurrentPolicy { policy, last_error: None });
+        Self(Arc::new(SharedPolicy { current, generation: AtomicU64::new(0), reload: Mutex::default() }))
     }
 
-    /// The policy in force.
+    /// The effective policy.
     pub fn current(&self) -> Policy {
         self.read().policy.clone()
     }
@@ -70,13 +70,13 @@ impl LivePolicy {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// The policy in force and its generation, of the same moment.
+    /// The effective policy and its generation, of the same moment.
     pub(crate) fn numbered(&self) -> (u64, Policy) {
         let current = self.read();
         (self.generation(), current.policy.clone())
     }
 
-    /// Puts another policy in force. `false`: it is the one in force already, by its digest.
+    /// Puts another effective policy. `false`: it is the effective one already, by its digest.
     pub fn replace(&self, policy: Policy) -> bool {
         let mut current = self.write();
         current.last_error = None;
@@ -88,11 +88,11 @@ impl LivePolicy {
         other
     }
 
-    /// Loads a policy and puts it in force. Returns whether it is another one. Of several at the same time, each
+    /// Loads a policy and puts it into effect. Returns whether it is another one. Of several at the same time, each
     /// waits for the one before, so `load` must not reload the same policy.
     ///
     /// # Errors
-    /// Those of `load`; the policy in force stays.
+    /// Those of `load`; the effective policy stays.
     pub fn reload<E: fmt::Display>(&self, load: impl FnOnce() -> Result<Policy, E>) -> Result<bool, E> {
         let _one_after_the_other = self.0.reload.lock().unwrap_or_else(PoisonError::into_inner);
         match load() {
@@ -114,11 +114,11 @@ impl LivePolicy {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Current> {
+    fn read(&self) -> RwLockReadGuard<'_, CurrentPolicy> {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Current> {
+    fn write(&self) -> RwLockWriteGuard<'_, CurrentPolicy> {
         self.0.current.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

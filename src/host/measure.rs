@@ -2,29 +2,29 @@
 
 use std::sync::Arc;
 
-use crate::context::{Checked, Ledger, TokenCounter, ToolForm, reduce};
+use crate::context::{CheckedHistory, TokenCounter, TokenLedger, ToolForm, reduce};
 use crate::engine::{ReducePlan, ToolSpec, TurnMeasure};
 use crate::policy::Policy;
-use crate::session::{Message, Reduction, Splice};
+use crate::session::{ContextReduction, HistorySplice, Message};
 
 /// The sizes of a conversation and of the tools that go with it.
-pub(super) struct Measure {
+pub(super) struct ConversationMeasure {
     counter: Arc<dyn TokenCounter>,
     form: ToolForm,
     model: String,
-    ledger: Ledger,
-    checked: Checked,
+    ledger: TokenLedger,
+    checked: CheckedHistory,
 }
 
-impl Measure {
+impl ConversationMeasure {
     /// An empty conversation, counted by `counter`; tools are declared in that form to a model of that name at its server.
     pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm, model: &str) -> Self {
         Self {
             counter,
             form,
             model: model.to_owned(),
-            ledger: Ledger::default(),
-            checked: Checked::default(),
+            ledger: TokenLedger::default(),
+            checked: CheckedHistory::default(),
         }
     }
 
@@ -40,7 +40,7 @@ impl Measure {
     }
 
     /// Pieces of the conversation were replaced.
-    pub(super) fn splice(&mut self, splices: &[Splice]) {
+    pub(super) fn splice(&mut self, splices: &[HistorySplice]) {
         self.ledger.splice(&*self.counter, splices);
         self.checked.spliced(splices);
     }
@@ -48,9 +48,9 @@ impl Measure {
     /// This is the conversation from now on.
     pub(super) fn take_up(&mut self, messages: &[Message]) {
         let tools = self.ledger.tools();
-        self.ledger = Ledger::of(&*self.counter, messages);
+        self.ledger = TokenLedger::of(&*self.counter, messages);
         self.ledger.set_tools(tools);
-        self.checked = Checked::default();
+        self.checked = CheckedHistory::default();
     }
 
     /// Everything is counted by another counter from now on; tools when they are set.
@@ -65,7 +65,12 @@ impl Measure {
     }
 
     /// What a step of a reduction comes to. What is known of the messages is not counted again.
-    pub(super) fn reduced(&self, policy: &Policy, plan: &ReducePlan, messages: &[Message]) -> Reduction {
+    pub(super) fn reduced(
+        &self,
+        policy: &Policy,
+        plan: &ReducePlan,
+        messages: &[Message],
+    ) -> ContextReduction {
         reduce(policy, plan, messages, self.ledger.weights(), &*self.counter)
     }
 

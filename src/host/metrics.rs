@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::engine::Metric;
 
-use self::meter::Kind;
-pub use self::meter::{Meter, Unit};
+use self::meter::MetricKind;
+pub use self::meter::{MetricId, MetricUnit};
 
 /// The most series of one metric; a model may make up names of tools without end.
 const MAX_SERIES: usize = 1000;
@@ -31,11 +31,11 @@ const OTHER: &str = "other";
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// By the values of their labels, in the order the metric names them.
-    series: Mutex<BTreeMap<Meter, BTreeMap<Vec<String>, Series>>>,
+    series: Mutex<BTreeMap<MetricId, BTreeMap<Vec<String>, MetricSeries>>>,
 }
 
 /// The labels of one series; one without a value is left out.
-pub type Labels = BTreeMap<&'static str, String>;
+pub type LabelSet = BTreeMap<&'static str, String>;
 
 /// The metrics at one moment, by name and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,11 +52,11 @@ pub struct MetricsSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CounterSnapshot {
     /// The metric.
-    pub name: Meter,
+    pub name: MetricId,
     /// What it is about.
-    pub labels: Labels,
+    pub labels: LabelSet,
     /// What the value is in.
-    pub unit: Unit,
+    pub unit: MetricUnit,
     /// How many.
     pub value: u64,
 }
@@ -65,11 +65,11 @@ pub struct CounterSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GaugeSnapshot {
     /// The metric.
-    pub name: Meter,
+    pub name: MetricId,
     /// What it is about.
-    pub labels: Labels,
+    pub labels: LabelSet,
     /// What the value is in.
-    pub unit: Unit,
+    pub unit: MetricUnit,
     /// The last value.
     pub value: u64,
 }
@@ -78,11 +78,11 @@ pub struct GaugeSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HistogramSnapshot {
     /// The metric.
-    pub name: Meter,
+    pub name: MetricId,
     /// What it is about.
-    pub labels: Labels,
+    pub labels: LabelSet,
     /// What the values are in.
-    pub unit: Unit,
+    pub unit: MetricUnit,
     /// How many values.
     pub count: u64,
     /// Their sum.
@@ -92,12 +92,12 @@ pub struct HistogramSnapshot {
     /// The greatest of them.
     pub max: u64,
     /// For each upper bound, how many values are not above it.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<HistogramBucket>,
 }
 
 /// One bucket of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Bucket {
+pub struct HistogramBucket {
     /// The upper bound.
     pub le: u64,
     /// How many values are not above it.
@@ -105,7 +105,7 @@ pub struct Bucket {
 }
 
 #[derive(Debug)]
-enum Series {
+enum MetricSeries {
     Counter(u64),
     Gauge(u64),
     Histogram(Histogram),
@@ -139,13 +139,13 @@ impl Metrics {
     }
 
     /// Adds a value to the series with these labels, in the order the metric names them.
-    pub(super) fn add(&self, meter: Meter, labels: &[&str], value: u64) {
+    pub(super) fn add(&self, meter: MetricId, labels: &[&str], value: u64) {
         debug_assert_eq!(labels.len(), meter.labels().len(), "{meter:?}");
         let labels: Vec<String> = labels.iter().copied().map(str::to_owned).collect();
         self.put(meter, &labels, value, 1);
     }
 
-    fn put(&self, meter: Meter, labels: &[String], value: u64, times: u64) {
+    fn put(&self, meter: MetricId, labels: &[String], value: u64, times: u64) {
         if times == 0 {
             return;
         }
@@ -156,7 +156,7 @@ impl Metrics {
         }
         let labels =
             if known.len() < MAX_SERIES { labels.to_vec() } else { vec![OTHER.to_owned(); labels.len()] };
-        known.entry(labels).or_insert_with(|| Series::of(meter)).add(value, times);
+        known.entry(labels).or_insert_with(|| MetricSeries::of(meter)).add(value, times);
     }
 
     /// The metrics as they are now.
@@ -166,15 +166,15 @@ impl Metrics {
             let unit = name.unit();
             for (values, series) in all {
                 let labels = name.labels().iter().copied().zip(values.iter().cloned());
-                let labels: Labels = labels.filter(|(_, value)| !value.is_empty()).collect();
+                let labels: LabelSet = labels.filter(|(_, value)| !value.is_empty()).collect();
                 match series {
-                    &Series::Counter(value) => {
+                    &MetricSeries::Counter(value) => {
                         snapshot.counters.push(CounterSnapshot { name, labels, unit, value });
                     }
-                    &Series::Gauge(value) => {
+                    &MetricSeries::Gauge(value) => {
                         snapshot.gauges.push(GaugeSnapshot { name, labels, unit, value });
                     }
-                    Series::Histogram(histogram) => {
+                    MetricSeries::Histogram(histogram) => {
                         snapshot.histograms.push(histogram.snapshot(name, labels));
                     }
                 }
@@ -188,7 +188,7 @@ impl Metrics {
         self.snapshot().to_prometheus()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Meter, BTreeMap<Vec<String>, Series>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<MetricId, BTreeMap<Vec<String>, MetricSeries>>> {
         // Counting never stops half way: what a panicking thread left is whole.
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,12 +201,12 @@ impl MetricsSnapshot {
     }
 }
 
-impl Series {
-    fn of(meter: Meter) -> Self {
+impl MetricSeries {
+    fn of(meter: MetricId) -> Self {
         match meter.definition().kind {
-            Kind::Counter => Self::Counter(0),
-            Kind::Gauge => Self::Gauge(0),
-            Kind::Histogram(bounds) => Self::Histogram(Histogram::new(bounds)),
+            MetricKind::Counter => Self::Counter(0),
+            MetricKind::Gauge => Self::Gauge(0),
+            MetricKind::Histogram(bounds) => Self::Histogram(Histogram::new(bounds)),
         }
     }
 
@@ -235,10 +235,10 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    fn snapshot(&self, name: Meter, labels: Labels) -> HistogramSnapshot {
+    fn snapshot(&self, name: MetricId, labels: LabelSet) -> HistogramSnapshot {
         let buckets = self.bounds.iter().zip(&self.counts).scan(0, |below, (&le, count)| {
             *below += count;
-            Some(Bucket { le, count: *below })
+            Some(HistogramBucket { le, count: *below })
         });
         HistogramSnapshot {
             name,
@@ -315,7 +315,7 @@ mod tests {
     fn a_gauge_keeps_its_last_value_and_a_label_without_value_is_left_out() {
         let metrics = Metrics::new();
         for tokens in [700, 90] {
-            metrics.add(Meter::ContextRemaining, &["main", "", "gpt-5"], tokens);
+            metrics.add(MetricId::ContextRemaining, &["main", "", "gpt-5"], tokens);
         }
         let gauges = metrics.snapshot().gauges;
         assert_eq!(gauges.len(), 1);

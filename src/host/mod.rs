@@ -4,19 +4,26 @@ mod agent;
 pub mod agent_file;
 mod approver;
 mod aside;
+mod checkpoint;
 mod clock;
 mod driven;
 mod file_error;
 pub mod guard;
+mod header_entry;
+mod key_source;
 mod live;
 mod measure;
 mod metrics;
 mod model;
 mod observer;
+mod off_thread;
+mod plain_path;
 mod policy_files;
 mod policy_watch;
 mod port;
+mod read_file;
 mod reduce;
+mod result_files;
 mod results;
 pub mod scripted;
 mod shared;
@@ -34,37 +41,43 @@ mod windows;
 pub use crate::policy::{Cost, Price};
 pub use agent::Agent;
 pub(crate) use agent::offered;
-pub use approver::{Approver, Nobody};
-pub use aside::{Aside, Progress};
+pub use approver::{Approver, DenyAll};
+pub use aside::{ProgressReporter, ToolProgress};
+pub use checkpoint::SessionCheckpoint;
 pub use clock::Clock;
 pub(crate) use clock::new_uuid;
-pub use driven::{DrivenRun, Interrupted, ProposalError, RunHost};
+pub use driven::{DrivenRun, InterruptedCall, ProposalError, RunHost};
 pub use file_error::file_error;
 use file_error::without_number;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{
-    Bucket, CounterSnapshot, GaugeSnapshot, HistogramSnapshot, Labels, Meter, Metrics, MetricsSnapshot, Unit,
+    CounterSnapshot, GaugeSnapshot, HistogramBucket, HistogramSnapshot, LabelSet, MetricId, MetricUnit,
+    Metrics, MetricsSnapshot,
 };
+pub(crate) use model::check_header;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use model::fuzzed;
 pub use model::{
-    Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
-    WindowPages, WindowQuestion, chat_messages, check_header,
+    ConfigError, EventTooLarge, HttpModel, ModelConfig, Provider, SseEvent, SseParser, WindowPages,
+    WindowQuestion, chat_messages,
 };
-pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
+pub use observer::{Journal, JournalError, NoopObserver, Observer, Planner, TellModel};
+pub(crate) use off_thread::off_thread;
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
-pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, ToolSource, Traffic};
-pub use shared::{InProcess, Shared, SharedState, SharedStateError};
+pub use port::{BoxFuture, ByteTraffic, Model, ModelRequest, StreamSink, Tool, ToolInput, ToolSource};
+pub use read_file::read_file;
+pub use shared::{InProcess, SharedState, SharedStateError, SharedValue};
 pub use similar_file::similar_file;
-pub use stop::Stop;
-pub use task::{Past, RunError, RunReport, Task};
+pub use stop::StopSwitch;
+pub use task::{RunError, RunReport, RunTask};
 pub use telemetry::{AttemptStatus, ModelAttempt, ModelFacts};
-pub use tokenizer::{Tiktoken, counter_by, counter_for};
+pub use tokenizer::{TiktokenCounter, counter_by, counter_for};
+pub(crate) use tool::BUILTINS;
 pub use tool::{
-    Argument, BUILTINS, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,
-    ProcessTool, Processes, Stdin, ToolContext, ToolError, Tools, builtin,
+    BackgroundProcesses, CommandArgument, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS,
+    ProcessConfig, ProcessTool, StdinMode, ToolContext, ToolError, Tools, builtin,
 };
 #[cfg(feature = "mcp")]
 pub use tool::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};

@@ -1,14 +1,14 @@
 //! What a host may listen to and decide: the observer and the planner.
 
-use super::{ModelAttempt, Past, PolicyFilesError, Progress, SharedStateError};
-use crate::engine::{Decision, Directive, Directives, Envelope, State};
+use super::{BoxFuture, ModelAttempt, PolicyFilesError, SessionCheckpoint, SharedStateError, ToolProgress};
+use crate::engine::{Directive, Directives, Envelope, PlannerDecision, State};
 use crate::policy::CallOverride;
 use crate::session::{ReducerError, RetryExhausted, ToolCall};
 
-/// Is told everything that happens in a run, in order.
+/// Sees everything that happens in a run, in order.
 pub trait Observer: Send {
-    /// A session goes on that stood there.
-    fn resumed(&mut self, _past: &Past) {}
+    /// A session continues that stood there.
+    fn resumed(&mut self, _past: &SessionCheckpoint) {}
 
     /// An event is about to be taken.
     fn event(&mut self, _envelope: &Envelope) {}
@@ -22,7 +22,7 @@ pub trait Observer: Send {
 
     /// A tool tells how far it is. Comes between its `run_tool` directive and its `tool_finished` event, at most ten times
     /// a second, and is not written down.
-    fn progressed(&mut self, _progress: &Progress) {}
+    fn progressed(&mut self, _progress: &ToolProgress) {}
 
     /// A call of a model is over. Comes after the directives it led to.
     fn attempt(&mut self, _attempt: &ModelAttempt) {}
@@ -30,17 +30,19 @@ pub trait Observer: Send {
     /// A reducer failed. What it was given and why is in `error`; the session has it already.
     fn on_reducer_error(&mut self, _error: &ReducerError) {}
 
-    /// The policy's files have changed, but cannot be used; the last good policy stays in force.
+    /// The policy's files have changed, but cannot be used; the last good policy stays in effect.
     fn on_reload_error(&mut self, _error: &PolicyFilesError) {}
 
-    /// What hosts share is out of reach; the run goes on with what it knows. Told once, until it is back.
+    /// What hosts share is out of reach; the run continues with what it knows. Told once, until it is back.
     fn on_shared_error(&mut self, _error: &SharedStateError) {}
 
     /// The event has been taken and its directives are on their way.
     fn stepped(&mut self, _state: &State) {}
 }
 
-/// Writes a run down while it goes on: each event before it is taken, each set of directives before it is acted on.
+/// Writes a run down while it continues: each event and what was decided about it, before that is acted on.
+///
+/// What is recorded may be written later, in the same order: nothing is acted on before [`written`](Self::written) has ended.
 pub trait Journal: Send {
     /// How many bytes the result of a tool may have as JSON; `None`: any number. What has more is cut before it is taken, and
     /// says so: for want of a record nobody would know what the tool has done.
@@ -65,6 +67,14 @@ pub trait Journal: Send {
         directives: &Directives,
         state: &State,
     ) -> Result<(), JournalError>;
+
+    /// Ends when all that was recorded is written; `None`: it is.
+    ///
+    /// # Errors
+    /// It could not be written; the run must stop.
+    fn written(&mut self) -> Option<BoxFuture<'static, Result<(), JournalError>>> {
+        None
+    }
 }
 
 /// A session that cannot be written.
@@ -80,16 +90,16 @@ pub trait Planner: Send + Sync {
     }
 
     /// What is done when attempts are exhausted and the policy says `ask_planner`.
-    fn on_exhausted(&self, exhausted: &RetryExhausted) -> Decision;
+    fn on_exhausted(&self, exhausted: &RetryExhausted) -> PlannerDecision;
 }
 
 /// Listens to nothing and writes nothing down.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoopObserver;
 
-impl Observer for Silent {}
+impl Observer for NoopObserver {}
 
-impl Journal for Silent {
+impl Journal for NoopObserver {
     fn event(&mut self, _envelope: &Envelope) -> Result<(), JournalError> {
         Ok(())
     }
@@ -104,12 +114,12 @@ impl Journal for Silent {
     }
 }
 
-/// Tells the model and goes on.
+/// Tells the model and continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TellModel;
 
 impl Planner for TellModel {
-    fn on_exhausted(&self, _exhausted: &RetryExhausted) -> Decision {
-        Decision::TellModel
+    fn on_exhausted(&self, _exhausted: &RetryExhausted) -> PlannerDecision {
+        PlannerDecision::TellModel
     }
 }

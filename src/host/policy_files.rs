@@ -1,16 +1,18 @@
 //! Policies from files: those that are named and those they extend.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::file_error;
+use super::plain_path::plain;
+use super::read_file::{MOST, read_file};
 use super::similar_file::similar_file;
-use crate::policy::{Comparison, Loader, Names, Policy, Report};
-
-/// The most bytes of a file that are read at all; loading has its own, smaller limit and names it.
-const MOST: u64 = 64 << 20;
+use crate::ErrorCause;
+use crate::analysis::{ComparedNames, PolicyComparison};
+use crate::policy::{Loader, Policy};
+use crate::text::Report;
 
 /// Reads policy files, each once. A path that a file says is relative to that file.
 ///
@@ -24,15 +26,15 @@ const MOST: u64 = 64 << 20;
 pub struct PolicyFiles {
     known: HashMap<PathBuf, (String, Vec<u8>)>,
     /// What each path led to before it was read, also where it led nowhere.
-    stamps: Stamps,
+    stamps: FileStamps,
 }
 
 /// What the paths that were looked at led to; `None`: nothing is there.
-pub(super) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+pub(super) type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 /// What tells one content from the next without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     /// The file, whichever links lead to it.
     file: PathBuf,
     length: u64,
@@ -59,7 +61,7 @@ pub enum PolicyFilesError {
     Report(#[from] Report),
     /// The policy does not fit what it is to be used with.
     #[error("the policy cannot be used here: {0}")]
-    Unfit(String),
+    Unfit(#[source] ErrorCause),
 }
 
 impl PolicyFiles {
@@ -97,11 +99,17 @@ impl PolicyFiles {
 
     /// What another text of a file makes different, as far as both can be read, mistakes or not; `None`: one of them cannot
     /// be read at all.
-    pub fn compare(&mut self, loader: &Loader, name: &str, old: &[u8], new: &[u8]) -> Option<Comparison> {
+    pub fn compare(
+        &mut self,
+        loader: &Loader,
+        name: &str,
+        old: &[u8],
+        new: &[u8],
+    ) -> Option<PolicyComparison> {
         let loader = loader.clone().lenient();
         let mut load = |text: &[u8]| self.load_named(&loader, vec![(name.to_owned(), text.to_vec())]).ok();
         let (old, new) = (load(old)?, load(new)?);
-        Some(old.diff(&new, &Names::default()))
+        Some(old.diff(&new, &ComparedNames::default()))
     }
 
     /// The file at `path`, which the file `from` extends: its name and its bytes.
@@ -126,29 +134,23 @@ impl PolicyFiles {
     }
 
     /// What the paths that were looked at led to, as it was before they were read.
-    pub(super) fn into_stamps(self) -> Stamps {
+    pub(super) fn into_stamps(self) -> FileStamps {
         self.stamps
     }
 
     fn read(&mut self, path: &Path) -> io::Result<(String, Vec<u8>)> {
-        self.stamps.entry(path.to_path_buf()).or_insert_with(|| Stamp::of(path));
+        self.stamps.entry(path.to_path_buf()).or_insert_with(|| FileStamp::of(path));
         let identity = identity(path);
         if let Some(known) = self.known.get(&identity) {
             return Ok(known.clone());
         }
-        // Opening a pipe would wait for somebody to write, and a device may have no end.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only regular files are read"));
-        }
-        let mut bytes = Vec::new();
-        std::fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
-        let read = (path.display().to_string(), bytes);
+        let read = (path.display().to_string(), read_file(path, MOST)?);
         self.known.insert(identity, read.clone());
         Ok(read)
     }
 }
 
-impl Stamp {
+impl FileStamp {
     /// What the path leads to now.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let file = path.canonicalize().ok()?;
@@ -169,21 +171,6 @@ impl Stamp {
 /// What the file is, whichever way leads to it.
 fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
-}
-
-/// The path without the steps that lead nowhere: `a/../b` is `b`.
-pub(super) fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for step in path.components() {
-        match step {
-            Component::CurDir => {}
-            Component::ParentDir if matches!(plain.components().next_back(), Some(Component::Normal(_))) => {
-                plain.pop();
-            }
-            step => plain.push(step),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

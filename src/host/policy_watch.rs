@@ -1,10 +1,11 @@
-//! Policy files that are looked at again while work goes on.
+//! Policy files that are looked at again while work continues.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::policy_files::{Stamp, Stamps};
+use super::policy_files::{FileStamp, FileStamps};
 use super::{LivePolicy, PolicyFiles, PolicyFilesError};
+use crate::ErrorCause;
 use crate::policy::{Loader, Policy};
 
 /// A policy from files, and a look at whether they have changed: those that are named and those they extend.
@@ -26,13 +27,13 @@ pub struct PolicyWatch {
     loader: Loader,
     paths: Vec<PathBuf>,
     live: LivePolicy,
-    seen: Stamps,
-    complaint: Complaint,
+    seen: FileStamps,
+    complaint: FileComplaint,
 }
 
 /// What is wrong with the files as they are now.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Complaint {
+pub(super) struct FileComplaint {
     /// Grows with every new one.
     pub(super) number: u64,
     /// `None`: nothing is wrong.
@@ -48,19 +49,19 @@ impl PolicyWatch {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
         let mut files = PolicyFiles::new();
         let live = LivePolicy::new(files.load(&loader, &paths)?);
-        Ok(Self { loader, paths, live, seen: files.into_stamps(), complaint: Complaint::default() })
+        Ok(Self { loader, paths, live, seen: files.into_stamps(), complaint: FileComplaint::default() })
     }
 
-    /// The policy in force.
+    /// The effective policy.
     pub const fn live(&self) -> &LivePolicy {
         &self.live
     }
 
     /// Looks at the files, and loads them anew if one has changed: one that is named, one that is extended, one that
-    /// was missing, or a link that leads elsewhere now. Returns whether another policy is in force now.
+    /// was missing, or a link that leads elsewhere now. Returns whether another policy is in effect now.
     ///
     /// # Errors
-    /// If they cannot be loaded; the policy in force stays. It is said once for each change of the files.
+    /// If they cannot be loaded; the effective policy stays. It is said once for each change of the files.
     pub fn poll(&mut self) -> Result<bool, Arc<PolicyFilesError>> {
         self.poll_for(|_| Ok(()))
     }
@@ -68,12 +69,12 @@ impl PolicyWatch {
     /// As [`PolicyWatch::poll`], where a policy must also fit what it is used with.
     ///
     /// # Errors
-    /// If they cannot be loaded, or what `fits` has against the policy; the one in force stays.
+    /// If they cannot be loaded, or what `fits` has against the policy; the effective one stays.
     pub fn poll_for(
         &mut self,
-        fits: impl FnOnce(&Policy) -> Result<(), String>,
+        fits: impl FnOnce(&Policy) -> Result<(), ErrorCause>,
     ) -> Result<bool, Arc<PolicyFilesError>> {
-        if self.seen.iter().all(|(path, seen)| Stamp::of(path) == *seen) {
+        if self.seen.iter().all(|(path, seen)| FileStamp::of(path) == *seen) {
             return Ok(false);
         }
         let mut files = PolicyFiles::new();
@@ -100,7 +101,7 @@ impl PolicyWatch {
     }
 
     /// What is wrong with the files as they were seen last.
-    pub(super) const fn complaint(&self) -> &Complaint {
+    pub(super) const fn complaint(&self) -> &FileComplaint {
         &self.complaint
     }
 }
@@ -175,7 +176,7 @@ mod tests {
         write(&path, 2);
         let mut watch = PolicyWatch::load(Loader::new(), &[&path]).unwrap();
         write(&path, 3);
-        let error = watch.poll_for(|_| Err("too big".into())).unwrap_err();
+        let error = watch.poll_for(|_| Err(ErrorCause::new("too big"))).unwrap_err();
         assert_eq!(error.to_string(), "the policy cannot be used here: too big");
         assert_eq!(attempts(&watch), Some(2));
         assert!(watch.live().status().last_error.is_some());

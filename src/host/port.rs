@@ -1,5 +1,6 @@
 //! The ports of the host: what a model and a tool are to it.
 
+use core::time::Duration;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,11 +10,10 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use super::aside::Aside;
+use super::aside::ProgressReporter;
 use crate::context::ToolForm;
 use crate::engine::{CallTimeouts, Failure, ModelReply, RunFacts, ToolChoice, ToolOutcome, ToolSpec};
 use crate::session::Message;
-use crate::time::Nanos;
 
 /// A future on the heap, so that ports can be trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -42,22 +42,22 @@ pub struct ModelRequest<'a> {
     /// The most tokens of the reply, if that is less than the model's configuration has.
     pub max_output: Option<u64>,
     /// The longest the call may take.
-    pub timeout: Option<Nanos>,
+    pub timeout: Option<Duration>,
     /// The longest each step of it may take.
     pub timeouts: CallTimeouts,
-    /// Who is told of the text of a streamed answer while it comes.
-    pub streamed: Option<Streamed>,
+    /// Receives the text of a streamed answer while it comes.
+    pub streamed: Option<StreamSink>,
     /// Where the bytes are counted that the call sends and receives.
-    pub traffic: Traffic,
+    pub traffic: ByteTraffic,
     /// Fires when the run is stopped.
     pub cancel: CancellationToken,
 }
 
 /// The way of a streamed text to whoever shows it.
 #[derive(Clone, Debug)]
-pub struct Streamed(UnboundedSender<String>);
+pub struct StreamSink(UnboundedSender<String>);
 
-impl Streamed {
+impl StreamSink {
     /// The way, and its end. What is not taken there stays in memory; an answer is no larger than 8 MiB.
     pub fn new() -> (Self, UnboundedReceiver<String>) {
         let (sender, receiver) = unbounded_channel();
@@ -74,15 +74,15 @@ impl Streamed {
 
 /// How many bytes one call of a model sends and receives. All clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct Traffic(Arc<Bytes>);
+pub struct ByteTraffic(Arc<ByteCounts>);
 
 #[derive(Debug, Default)]
-struct Bytes {
+struct ByteCounts {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-impl Traffic {
+impl ByteTraffic {
     /// So many bytes of a request are sent.
     pub fn sends(&self, bytes: usize) {
         self.0.sent.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -125,7 +125,7 @@ pub trait Tool: Send + Sync {
     }
 }
 
-/// Tools that may change while a run goes on. Several runs may look at one source.
+/// Tools that may change while a run continues. Several runs may look at one source.
 pub trait ToolSource: Send + Sync {
     /// The tools as they are now, in the order they are shown to the model.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
@@ -147,9 +147,9 @@ pub struct ToolInput<'a> {
     /// The same for every attempt of this call.
     pub idempotency_key: &'a str,
     /// The longest the run may take.
-    pub timeout: Option<Nanos>,
+    pub timeout: Option<Duration>,
     /// Fires when the run is stopped.
     pub cancel: CancellationToken,
-    /// Who is told how far the run is.
-    pub aside: Aside,
+    /// Receives progress of the run.
+    pub aside: ProgressReporter,
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::measure::Measure;
-use super::model::Redactor;
-use super::port::{Model, ModelRequest, Traffic};
-use crate::engine::{Event, Failure, ReduceContext, Summarize, ToolChoice};
+use super::measure::ConversationMeasure;
+use super::model::SecretRedactor;
+use super::port::{ByteTraffic, Model, ModelRequest};
+use crate::engine::{Event, Failure, ReduceContext, SummarizeMessages, ToolChoice};
 use crate::policy::{ErrorClass, Policy};
 use crate::session::Message;
 
@@ -16,7 +16,7 @@ pub(super) fn reduced(
     policy: &Policy,
     work: ReduceContext,
     messages: &[Message],
-    measure: &Measure,
+    measure: &ConversationMeasure,
 ) -> Event {
     let reduction = measure.reduced(policy, &work.plan, messages);
     work.reduced(reduction)
@@ -24,10 +24,10 @@ pub(super) fn reduced(
 
 /// Asks a model for a summary. Nobody is shown what it streams.
 pub(super) async fn summarized(
-    work: Summarize,
+    work: SummarizeMessages,
     model: Option<Arc<dyn Model>>,
-    redactor: Arc<Redactor>,
-    traffic: Traffic,
+    redactor: Arc<SecretRedactor>,
+    traffic: ByteTraffic,
     cancel: CancellationToken,
 ) -> Event {
     let Some(model) = model else {
@@ -40,7 +40,7 @@ pub(super) async fn summarized(
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         max_output: work.max_output,
-        timeout: work.timeout,
+        timeout: work.timeout.map(Into::into),
         timeouts: work.timeouts,
         streamed: None,
         traffic,

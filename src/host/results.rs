@@ -1,17 +1,16 @@
-//! Results that are too large for a model: kept whole in files, and read back piece by piece.
+//! Results that are too large for a model: read back piece by piece.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::file_error;
 use super::port::{BoxFuture, Tool, ToolInput};
+use super::result_files::ResultFiles;
 use super::tool::{ToolError, Tools};
-use crate::engine::{Spill, ToolOutcome, ToolSpec, json_size, walk};
+use crate::engine::{ResultSpill, ToolOutcome, ToolSpec};
 use crate::policy::{Effect, OverMax, Policy};
 
 /// The most bytes that are read back at once.
@@ -21,74 +20,13 @@ const USUAL: u64 = 8_000;
 /// No character has more bytes.
 const CHAR_BYTES: u64 = 4;
 
-/// How files of known types end, so that people can open them.
-const ENDINGS: &[(&str, &str)] = &[
-    ("image/png", "png"),
-    ("image/jpeg", "jpg"),
-    ("image/gif", "gif"),
-    ("image/webp", "webp"),
-    ("image/svg+xml", "svg"),
-    ("audio/wav", "wav"),
-    ("audio/mpeg", "mp3"),
-    ("audio/ogg", "ogg"),
-    ("video/mp4", "mp4"),
-    ("application/pdf", "pdf"),
-    ("application/zip", "zip"),
-];
-/// How all others do.
-const OTHER: &str = "bin";
-
-/// Where the results of one run are kept. Without a folder of its own it has a private one, which goes with it.
-#[derive(Debug)]
-pub(super) struct Results {
-    folder: Option<PathBuf>,
-    private: OnceLock<PathBuf>,
-}
-
-impl Results {
-    pub(super) const fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, private: OnceLock::new() }
-    }
-
-    /// Keeps the result if it is too large. Returns whether it is kept. Blocks.
-    pub(super) fn keep(&self, data: &Value, spill: &Spill) -> io::Result<bool> {
-        let size = match data {
-            Value::String(text) => spill.over.unit.measure(text),
-            data => json_size(data, spill.over.unit),
-        };
-        if size <= spill.over.count {
-            return Ok(false);
-        }
-        let path = self.path(&spill.handle).ok_or(io::ErrorKind::InvalidInput)?;
-        self.put(&path, |file| write(file, data)).map(|()| true)
-    }
-
-    /// Keeps what is no text. Blocks.
-    pub(super) fn keep_file(&self, handle: &str, media_type: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path(handle).ok_or(io::ErrorKind::InvalidInput)?;
-        self.put(&path.with_extension(ending(media_type)), |mut file| file.write_all(bytes))
-    }
-
-    /// Writes a file that is there as soon as it is whole, and no sooner.
-    fn put(&self, path: &Path, write: impl FnOnce(File) -> io::Result<()>) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
-        let part = path.with_extension("part");
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-        let written = write(file).and_then(|()| fs::rename(&part, path));
-        if written.is_err() {
-            // What is half written is of no use; that it cannot be removed either is no news.
-            let _ = fs::remove_file(&part);
-        }
-        written
-    }
-
+impl ResultFiles {
     /// Why nothing can be read under a handle.
     fn missing(&self, handle: &str) -> ToolError {
-        let files = ENDINGS.iter().map(|(_, ending)| *ending).chain([OTHER]);
-        let mut files = files.filter_map(|ending| Some(self.path(handle)?.with_extension(ending)));
-        let why = match files.find(|path| path.exists()) {
-            Some(_) => format!("what is kept under the handle `{handle}` is no text"),
-            None => format!("nothing is kept under the handle `{handle}`"),
+        let why = if self.has_file(handle) {
+            format!("what is kept under the handle `{handle}` is no text")
+        } else {
+            format!("nothing is kept under the handle `{handle}`")
         };
         ToolError::invalid_args(why)
     }
@@ -117,59 +55,16 @@ impl Results {
         let read = u64::try_from(begin + whole.len()).unwrap_or(u64::MAX);
         Ok((whole.to_owned(), offset.saturating_add(read), of))
     }
-
-    /// The file of a handle; `None`: it is no handle.
-    fn path(&self, handle: &str) -> Option<PathBuf> {
-        let named = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if handle.is_empty() || handle.len() > 64 || !handle.chars().all(named) {
-            return None;
-        }
-        Some(self.folder().join(format!("{handle}.txt")))
-    }
-
-    fn folder(&self) -> &Path {
-        let private = || std::env::temp_dir().join(format!("unfazed-{}", crate::host::new_uuid()));
-        self.folder.as_deref().unwrap_or_else(|| self.private.get_or_init(private))
-    }
-}
-
-impl Drop for Results {
-    fn drop(&mut self) {
-        if let Some(folder) = self.private.get() {
-            // It may never have been made.
-            let _ = fs::remove_dir_all(folder);
-        }
-    }
-}
-
-/// The ending of a file of that type.
-fn ending(media_type: &str) -> &'static str {
-    let named = ENDINGS.iter().find(|(kind, _)| media_type.eq_ignore_ascii_case(kind));
-    named.map_or(OTHER, |(_, ending)| ending)
-}
-
-fn write(file: File, data: &Value) -> io::Result<()> {
-    let mut file = BufWriter::new(file);
-    if let Value::String(text) = data {
-        file.write_all(text.as_bytes())?;
-        return file.flush();
-    }
-    let mut written = Ok(());
-    walk(data, u32::MAX, &mut |part| {
-        written = file.write_all(part.as_bytes());
-        written.is_ok()
-    });
-    written.and_then(|()| file.flush())
 }
 
 /// The tool by which a model reads what is kept.
 pub(super) struct ReadResult {
     spec: ToolSpec,
-    results: Arc<Results>,
+    results: Arc<ResultFiles>,
 }
 
 impl ReadResult {
-    pub(super) fn new(name: &str, results: Arc<Results>) -> Self {
+    pub(super) fn new(name: &str, results: Arc<ResultFiles>) -> Self {
         let parameters = json!({
             "type": "object",
             "properties": {
@@ -184,7 +79,7 @@ impl ReadResult {
             "additionalProperties": false,
         });
         let description = "Reads a piece of a result that was too large to be shown whole. Answers with the text, where it \
-                           begins (`from`) and ends (`to`), and how large all of it is (`of`), in bytes. Go on at `to`.";
+                           begins (`from`) and ends (`to`), and how large all of it is (`of`), in bytes. Continue at `to`.";
         let spec = ToolSpec {
             name: name.to_owned(),
             description: description.to_owned(),
@@ -218,12 +113,12 @@ impl Tool for ReadResult {
 }
 
 /// The tools, and those by which a model reads results that the policy has kept.
-pub(super) fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools {
+pub(super) fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<ResultFiles>) -> Tools {
     let mut all = tools.clone();
     for tool in tools.iter() {
         let rules = &policy.tool(&tool.spec().name).result;
         let reader = &rules.reader.value;
-        if rules.over.value == OverMax::Spill && all.get(reader).is_none() {
+        if rules.overflow.value == OverMax::Spill && all.get(reader).is_none() {
             all.push(Arc::new(ReadResult::new(reader, Arc::clone(results))));
         }
     }
@@ -232,9 +127,9 @@ pub(super) fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results
 
 /// Keeps a result that is too large. Returns it, and its handle if it is kept.
 pub(super) async fn kept(
-    results: Arc<Results>,
+    results: Arc<ResultFiles>,
     outcome: ToolOutcome,
-    spill: Spill,
+    spill: ResultSpill,
 ) -> (ToolOutcome, Option<String>) {
     let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
     let data = Arc::new(data);
@@ -256,16 +151,16 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::host::Aside;
-    use crate::policy::{Size, Unit};
+    use crate::host::ProgressReporter;
+    use crate::policy::{SizeUnit, TextSize};
 
-    fn spill(handle: &str, count: u64) -> Spill {
-        Spill { handle: handle.into(), over: Size { count, unit: Unit::Bytes } }
+    fn spill(handle: &str, count: u64) -> ResultSpill {
+        ResultSpill { handle: handle.into(), over: TextSize { count, unit: SizeUnit::Bytes } }
     }
 
     #[test]
     fn what_is_kept_is_read_back_piece_by_piece() {
-        let results = Results::new(None);
+        let results = ResultFiles::new(None);
         let text = "aä€𝄞".repeat(1000);
         assert!(results.keep(&json!(text), &spill("r1-0", 100)).unwrap());
         let (mut read, mut at) = (String::new(), 0);
@@ -281,14 +176,14 @@ mod tests {
 
     #[test]
     fn an_offset_within_a_character_begins_at_the_next() {
-        let results = Results::new(None);
+        let results = ResultFiles::new(None);
         results.keep(&json!("€€"), &spill("r1-0", 1)).unwrap();
         assert_eq!(results.read("r1-0", 1, 100).unwrap().0, "€");
     }
 
     #[tokio::test]
     async fn a_model_is_told_where_the_text_begins_that_it_has_read() {
-        let results = Results::new(None);
+        let results = ResultFiles::new(None);
         results.keep(&json!("€€"), &spill("r1-0", 1)).unwrap();
         let reader = ReadResult::new("read_result", Arc::new(results));
         let arguments = json!({"handle": "r1-0", "offset": 1});
@@ -298,7 +193,7 @@ mod tests {
             idempotency_key: "key",
             timeout: None,
             cancel: CancellationToken::new(),
-            aside: Aside::default(),
+            aside: ProgressReporter::default(),
         };
         let ToolOutcome::Ok { data } = reader.run(input).await else { panic!("it is read") };
         assert_eq!(data, json!({"text": "€", "from": 3, "to": 6, "of": 6}));
@@ -306,21 +201,21 @@ mod tests {
 
     #[test]
     fn data_is_kept_as_json() {
-        let results = Results::new(None);
+        let results = ResultFiles::new(None);
         results.keep(&json!({"a": [1, "x"]}), &spill("r1-0", 1)).unwrap();
         assert_eq!(results.read("r1-0", 0, 100).unwrap().0, r#"{"a":[1,"x"]}"#);
     }
 
     #[test]
     fn a_result_that_is_small_enough_is_not_kept() {
-        let results = Results::new(None);
+        let results = ResultFiles::new(None);
         assert!(!results.keep(&json!("four"), &spill("r1-0", 4)).unwrap());
         assert!(results.read("r1-0", 0, 100).is_err());
     }
 
     #[test]
     fn a_handle_does_not_lead_out_of_the_folder() {
-        let results = Results::new(Some("/".into()));
+        let results = ResultFiles::new(Some("/".into()));
         for handle in ["", "../etc/passwd", "etc/passwd", "a.b", "r1\0", &"x".repeat(65)] {
             let error = results.read(handle, 0, 10).unwrap_err();
             assert!(error.to_string().contains("nothing is kept"), "{handle}");
@@ -329,30 +224,9 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_end_is_told_with_the_size() {
-        let results = Results::new(None);
+        let results = ResultFiles::new(None);
         results.keep(&json!("0123456789"), &spill("r1-0", 1)).unwrap();
         let error = results.read("r1-0", 10, 10).unwrap_err();
         assert_eq!(error.to_string(), "invalid_args: the result has 10 bytes: `offset` must be less");
-    }
-
-    #[test]
-    fn a_private_folder_is_for_nobody_else_and_goes_with_the_run() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let results = Results::new(None);
-        results.keep(&json!("0123456789"), &spill("r1-0", 1)).unwrap();
-        let folder = results.folder().to_path_buf();
-        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-        drop(results);
-        assert!(!folder.exists());
-    }
-
-    #[test]
-    fn the_folder_of_a_session_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("s.results");
-        let results = Results::new(Some(folder.clone()));
-        results.keep(&json!("0123456789"), &spill("r1-0", 1)).unwrap();
-        drop(results);
-        assert_eq!(fs::read_to_string(folder.join("r1-0.txt")).unwrap(), "0123456789");
     }
 }

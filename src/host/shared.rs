@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::port::BoxFuture;
-use crate::engine::{Interpreter, SharedKnown, SharedPart, Sharing, State};
+use crate::ErrorCause;
+use crate::engine::{Interpreter, SharedKnown, SharedPart, SharedSubject, State};
 
 /// So often it is tried to tell the others, if they tell something at the same time.
 const TRIES: u32 = 8;
 
 /// A value that hosts share.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shared {
+pub struct SharedValue {
     /// Which change of it this is; the first is 1.
     pub version: u64,
     /// The value.
@@ -23,7 +24,7 @@ pub struct Shared {
 /// Where hosts keep what they share: values by name, each of which changes only if nobody else has changed it meanwhile.
 pub trait SharedState: Send + Sync {
     /// What is kept under each of these names, in their order.
-    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>>;
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<SharedValue>>, SharedStateError>>;
 
     /// Keeps a value, if `known` is still the version that the others see; 0: if there is none. Returns whether it was.
     fn replace(
@@ -37,14 +38,14 @@ pub trait SharedState: Send + Sync {
 /// What hosts share can neither be read nor written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SharedStateError(pub String);
+pub struct SharedStateError(#[source] pub ErrorCause);
 
 /// Keeps what the agents of one process share. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct InProcess(Arc<Mutex<BTreeMap<String, Shared>>>);
+pub struct InProcess(Arc<Mutex<BTreeMap<String, SharedValue>>>);
 
 impl SharedState for InProcess {
-    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<SharedValue>>, SharedStateError>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = names.iter().map(|name| kept.get(name).cloned()).collect();
         Box::pin(std::future::ready(Ok(found)))
@@ -59,25 +60,25 @@ impl SharedState for InProcess {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = kept.get(&name).map_or(0, |shared| shared.version) == known;
         if fits {
-            kept.insert(name, Shared { version: known.saturating_add(1), value });
+            kept.insert(name, SharedValue { version: known.saturating_add(1), value });
         }
         Box::pin(std::future::ready(Ok(fits)))
     }
 }
 
 /// Brings together what a run knows of these and what the others know, and tells them what has happened here. `known` takes
-/// what all know now, as far as that is not what the run knows: one after the other, for what was told stays told, however
+/// what all know now, as far as that is not what the run knows: one after the other, for what was reported stays reported, however
 /// this ends.
 pub(super) async fn bring_together(
     port: &dyn SharedState,
     interpreter: &Interpreter,
     state: &State,
-    all: &[Sharing],
+    all: &[SharedSubject],
     known: &mut SharedKnown,
 ) -> Result<(), SharedStateError> {
     let found = port.get(all.iter().map(|sharing| sharing.key.clone()).collect()).await?;
     for (sharing, found) in all.iter().zip(found) {
-        let side = Side { port, interpreter, state, sharing };
+        let side = SharedSide { port, interpreter, state, sharing };
         if let Some(told) = side.told(found).await? {
             known.add(told);
         }
@@ -87,16 +88,16 @@ pub(super) async fn bring_together(
 
 /// One thing that is shared, as this run sees it.
 #[derive(Clone, Copy)]
-struct Side<'a> {
+struct SharedSide<'a> {
     port: &'a dyn SharedState,
     interpreter: &'a Interpreter,
     state: &'a State,
-    sharing: &'a Sharing,
+    sharing: &'a SharedSubject,
 }
 
-impl Side<'_> {
+impl SharedSide<'_> {
     /// What all know of it; `None`: what the run knows, or others were quicker every time.
-    async fn told(self, mut found: Option<Shared>) -> Result<Option<SharedPart>, SharedStateError> {
+    async fn told(self, mut found: Option<SharedValue>) -> Result<Option<SharedPart>, SharedStateError> {
         let key = &self.sharing.key;
         for _ in 0..TRIES {
             let part = self.with(found.as_ref())?;
@@ -110,7 +111,7 @@ impl Side<'_> {
                 return Ok(Some(part));
             }
             found = self.port.get(vec![key.clone()]).await?.pop().flatten();
-            // Where only the answer was lost, the others are told.
+            // Where only the answer was lost, the others are informed.
             if found.as_ref().is_some_and(|found| found.value == value) {
                 return Ok(Some(part));
             }
@@ -120,13 +121,13 @@ impl Side<'_> {
         Ok(None)
     }
 
-    fn with(self, found: Option<&Shared>) -> Result<SharedPart, SharedStateError> {
+    fn with(self, found: Option<&SharedValue>) -> Result<SharedPart, SharedStateError> {
         let Self { interpreter, state, sharing, .. } = self;
         let others = found.and_then(|found| found.value.get("known"));
-        let part = interpreter.told(state, sharing, others).or_else(|error| {
+        let part = interpreter.merge_shared(state, sharing, others).or_else(|error| {
             tracing::warn!(key = sharing.key, %error, "what others share cannot be read; it begins anew");
-            interpreter.told(state, sharing, None)
+            interpreter.merge_shared(state, sharing, None)
         });
-        part.map_err(|error| SharedStateError(error.to_string()))
+        part.map_err(|error| SharedStateError(error.into()))
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::policy_files::plain;
-use crate::policy::did_you_mean;
+use super::plain_path::plain;
+use crate::text::did_you_mean;
 
 /// So many entries of a folder are looked at for one that may be meant.
 const MOST_ENTRIES: usize = 1_000;

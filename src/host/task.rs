@@ -1,72 +1,29 @@
 //! What a run is asked to do, and what it comes to.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use super::observer::JournalError;
 use super::{Cost, Metrics};
-use crate::engine::{
-    CatalogueError, Drive, Envelope, Event, NameClash, Outcome, RunTool, State, ToolFacts, Work,
-};
+use crate::engine::{CatalogueError, NameClash, Outcome, State};
 use crate::policy::{RunLimits, UnknownPrice};
 use crate::session::Message;
-use crate::time::Nanos;
 
 /// What one run is to do.
 #[derive(Clone, Debug, Default)]
-pub struct Task {
+pub struct RunTask {
     /// The run's id; the correlation id of everything logged about it.
     pub run: String,
     /// Instructions above the conversation.
     pub system: String,
-    /// A conversation there was before, which goes on with the task.
+    /// A conversation there was before, which continues with the task.
     pub history: Vec<Message>,
     /// What the user wants.
     pub task: String,
     /// The seed of every jittered delay.
     pub seed: u64,
     /// The longest the run may take; `None`: no limit.
-    pub deadline: Option<Nanos>,
-}
-
-/// Where a session stood when its log ended. Nothing, if it is new.
-#[derive(Debug, Default)]
-pub struct Past {
-    /// The state.
-    pub state: State,
-    /// The conversation.
-    pub messages: Vec<Message>,
-    /// The work that was begun and has no answer, in the order in which it was asked for.
-    pub open: Vec<Work>,
-    /// An event that is in the log, and about which nothing was decided yet.
-    pub untaken: Option<Envelope>,
-    /// Digest of the policy that decided last; empty: none did.
-    pub policy: String,
-    /// The tools as the log tells them last.
-    pub tools: Vec<ToolFacts>,
-}
-
-impl Past {
-    /// Whether there is no run to go on with.
-    pub fn is_over(&self) -> bool {
-        self.untaken.is_none() && (self.state.run.is_empty() || self.state.is_over())
-    }
-
-    /// Whether the run to go on with is driven by a host with a loop of its own.
-    pub fn is_driven(&self) -> bool {
-        let drive = match &self.untaken {
-            Some(Envelope { event: Event::RunStarted(started), .. }) => started.drive,
-            _ => self.state.drive(),
-        };
-        !self.is_over() && drive == Drive::Calls
-    }
-
-    /// The tools that were running when the log ended: nobody knows what they did.
-    pub fn unknown(&self) -> impl Iterator<Item = &RunTool> {
-        self.open.iter().filter_map(|work| match work {
-            Work::RunTool(run) => Some(run),
-            _ => None,
-        })
-    }
+    pub deadline: Option<Duration>,
 }
 
 /// What a run came to.
@@ -88,7 +45,7 @@ pub struct RunReport {
     pub partial: Option<String>,
 }
 
-/// A run that could not go on, for reasons outside the policy.
+/// A run that could not continue, for reasons outside the policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -104,12 +61,15 @@ pub enum RunError {
     /// The session cannot be written.
     #[error("the session cannot be written, so the run stops: {0}")]
     Journal(#[from] JournalError),
-    /// There is no run to go on with.
-    #[error("the last run of the session is over; give it a task to go on with")]
+    /// There is no task.
+    #[error("there is nothing to do: write `task:` into the agent file, or give the run a task of its own")]
+    NoTask,
+    /// There is no run to continue with.
+    #[error("the last run of the session is over; give it a task to continue with")]
     Over,
     /// The run that was broken off is not an agent's.
     #[error(
-        "the run that was broken off was driven by its own host (drive: calls), which alone can go on with it; give it a task to \
+        "the run that was broken off was driven by its own host (drive: calls), which alone can continue with it; give it a task to \
          end that run and begin the next"
     )]
     Driven,

@@ -11,9 +11,9 @@ use std::time::Instant;
 use tiktoken_rs::CoreBPE;
 use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
 
-use crate::context::{Estimate, Estimator, TokenCounter};
+use crate::context::{ByteEstimate, TokenCounter, TokenEstimator};
 use crate::policy::{CountBy, TokensPolicy};
-use runs::Part;
+use runs::TextPart;
 
 /// A text of more bytes is counted by its beginning: no window is so large that the difference could matter.
 const WHOLE: usize = 2 << 20;
@@ -24,15 +24,15 @@ const LARGEST_PIECE: usize = 256 << 10;
 /// How many vocabularies are loaded.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 /// Which they are.
-static WHICH: Mutex<Vec<Vocabulary>> = Mutex::new(Vec::new());
+static WHICH: Mutex<Vec<LoadedVocabulary>> = Mutex::new(Vec::new());
 
 /// Counts with the vocabulary of one model. It is loaded when first used, which takes some tenths of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tiktoken(Vocabulary);
+pub struct TiktokenCounter(LoadedVocabulary);
 
 /// The vocabularies of models that hold a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Vocabulary {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, unfazed_macros::Named)]
+enum LoadedVocabulary {
     O200kHarmony,
     O200kBase,
     Cl100kBase,
@@ -40,41 +40,31 @@ enum Vocabulary {
 
 /// The best counter there is for that model: its own vocabulary if it is known, else the estimate.
 pub fn counter_for(model: &str) -> Box<dyn TokenCounter> {
-    match Tiktoken::for_model(model) {
+    match TiktokenCounter::for_model(model) {
         Some(counter) => Box::new(counter),
-        None => Box::new(Estimate),
+        None => Box::new(ByteEstimate),
     }
 }
 
 /// Counts the tokens of that model as its policy says.
 pub fn counter_by(rules: &TokensPolicy, model: &str) -> Arc<dyn TokenCounter> {
-    let estimator = Estimator::from(rules);
-    match (rules.method.value, Tiktoken::for_model(model)) {
+    let estimator = TokenEstimator::from(rules);
+    match (rules.method.value, TiktokenCounter::for_model(model)) {
         (CountBy::Tokenizer, Some(vocabulary)) => Arc::new(vocabulary),
-        (CountBy::Max, Some(vocabulary)) => Arc::new(Larger(vocabulary, estimator)),
+        (CountBy::Max, Some(vocabulary)) => Arc::new(LargerCount(vocabulary, estimator)),
         (CountBy::Estimate, _) | (_, None) => Arc::new(estimator),
     }
 }
 
-impl Vocabulary {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::O200kHarmony => "o200k_harmony",
-            Self::O200kBase => "o200k_base",
-            Self::Cl100kBase => "cl100k_base",
-        }
-    }
-}
-
-impl Tiktoken {
+impl TiktokenCounter {
     /// The counter for that model, if its vocabulary is known. A provider may stand before the name:
     /// `openai/gpt-4o`.
     pub fn for_model(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);
         match get_tokenizer(name)? {
-            Tokenizer::O200kHarmony => Some(Self(Vocabulary::O200kHarmony)),
-            Tokenizer::O200kBase => Some(Self(Vocabulary::O200kBase)),
-            Tokenizer::Cl100kBase => Some(Self(Vocabulary::Cl100kBase)),
+            Tokenizer::O200kHarmony => Some(Self(LoadedVocabulary::O200kHarmony)),
+            Tokenizer::O200kBase => Some(Self(LoadedVocabulary::O200kBase)),
+            Tokenizer::Cl100kBase => Some(Self(LoadedVocabulary::Cl100kBase)),
             // Models that complete texts and call no tools: for them the binary would be 1.7 MB larger.
             Tokenizer::P50kBase | Tokenizer::R50kBase | Tokenizer::P50kEdit | Tokenizer::Gpt2 => None,
         }
@@ -89,9 +79,9 @@ impl Tiktoken {
     fn vocabulary(self) -> &'static CoreBPE {
         let began = Instant::now();
         let vocabulary = match self.0 {
-            Vocabulary::O200kHarmony => tiktoken_rs::o200k_harmony_singleton(),
-            Vocabulary::O200kBase => tiktoken_rs::o200k_base_singleton(),
-            Vocabulary::Cl100kBase => tiktoken_rs::cl100k_base_singleton(),
+            LoadedVocabulary::O200kHarmony => tiktoken_rs::o200k_harmony_singleton(),
+            LoadedVocabulary::O200kBase => tiktoken_rs::o200k_base_singleton(),
+            LoadedVocabulary::Cl100kBase => tiktoken_rs::cl100k_base_singleton(),
         };
         let mut which = WHICH.lock().unwrap_or_else(PoisonError::into_inner);
         if !which.contains(&self.0) {
@@ -107,7 +97,7 @@ impl Tiktoken {
     }
 }
 
-impl TokenCounter for Tiktoken {
+impl TokenCounter for TiktokenCounter {
     fn count(&self, text: &str) -> u64 {
         if text.is_empty() {
             return 0;
@@ -119,14 +109,14 @@ impl TokenCounter for Tiktoken {
         let head = head(text, WHOLE);
         let tokens = u128::from(counted(vocabulary, head));
         let scaled = (tokens * text.len() as u128).div_ceil(head.len() as u128);
-        u64::try_from(scaled).unwrap_or(u64::MAX).max(Estimate.count(text))
+        u64::try_from(scaled).unwrap_or(u64::MAX).max(ByteEstimate.count(text))
     }
 }
 
 /// Both, of which the larger number counts.
-struct Larger(Tiktoken, Estimator);
+struct LargerCount(TiktokenCounter, TokenEstimator);
 
-impl TokenCounter for Larger {
+impl TokenCounter for LargerCount {
     fn count(&self, text: &str) -> u64 {
         self.0.count(text).max(self.1.count(text))
     }
@@ -140,8 +130,8 @@ fn counted(vocabulary: &CoreBPE, text: &str) -> u64 {
 }
 
 /// The tokens of a part. A long run is alike from end to end: those of its beginning tell how many it has.
-fn of_part(vocabulary: &CoreBPE, part: Part<'_>) -> u64 {
-    let Part::Run(run) = part else { return without_runs(vocabulary, part.text()) };
+fn of_part(vocabulary: &CoreBPE, part: TextPart<'_>) -> u64 {
+    let TextPart::Run(run) = part else { return without_runs(vocabulary, part.text()) };
     let sample = part.looked_at();
     let tokens = u128::from(without_runs(vocabulary, sample)) * run.len() as u128;
     u64::try_from(tokens.div_ceil(sample.len().max(1) as u128)).unwrap_or(u64::MAX)
@@ -150,8 +140,8 @@ fn of_part(vocabulary: &CoreBPE, part: Part<'_>) -> u64 {
 /// The tokens of a text that has no long run of one character, or of white space.
 fn without_runs(vocabulary: &CoreBPE, text: &str) -> u64 {
     whole(vocabulary, text).unwrap_or_else(|| {
-        let pieces = Pieces(text);
-        pieces.map(|piece| whole(vocabulary, piece).unwrap_or_else(|| Estimate.count(piece))).sum()
+        let pieces = TextPieces(text);
+        pieces.map(|piece| whole(vocabulary, piece).unwrap_or_else(|| ByteEstimate.count(piece))).sum()
     })
 }
 
@@ -163,9 +153,9 @@ fn whole(vocabulary: &CoreBPE, text: &str) -> Option<u64> {
 
 /// A text in pieces. The tokens of those that end with a line, before a letter or a digit, are exactly those of the text;
 /// only where no line ends for long is it cut anywhere.
-struct Pieces<'t>(&'t str);
+struct TextPieces<'t>(&'t str);
 
-impl<'t> Iterator for Pieces<'t> {
+impl<'t> Iterator for TextPieces<'t> {
     type Item = &'t str;
 
     fn next(&mut self) -> Option<&'t str> {
@@ -204,21 +194,21 @@ mod tests {
     use crate::policy::{Loader, Policy};
 
     fn gpt_4o() -> &'static CoreBPE {
-        Tiktoken::for_model("gpt-4o").map(Tiktoken::vocabulary).unwrap()
+        TiktokenCounter::for_model("gpt-4o").map(TiktokenCounter::vocabulary).unwrap()
     }
 
     #[test]
     fn the_vocabulary_is_chosen_by_the_name() {
         for (model, vocabulary) in [
-            ("gpt-4o-mini", Some(Vocabulary::O200kBase)),
-            ("openai/gpt-4.1", Some(Vocabulary::O200kBase)),
-            ("gpt-4-0613", Some(Vocabulary::Cl100kBase)),
-            ("openai/gpt-oss-120b", Some(Vocabulary::O200kHarmony)),
+            ("gpt-4o-mini", Some(LoadedVocabulary::O200kBase)),
+            ("openai/gpt-4.1", Some(LoadedVocabulary::O200kBase)),
+            ("gpt-4-0613", Some(LoadedVocabulary::Cl100kBase)),
+            ("openai/gpt-oss-120b", Some(LoadedVocabulary::O200kHarmony)),
             ("claude-sonnet-4-5", None),
             ("text-davinci-003", None),
             ("", None),
         ] {
-            assert_eq!(Tiktoken::for_model(model), vocabulary.map(Tiktoken), "{model}");
+            assert_eq!(TiktokenCounter::for_model(model), vocabulary.map(TiktokenCounter), "{model}");
         }
     }
 
@@ -264,7 +254,7 @@ mod tests {
     fn white_space_that_the_vocabulary_cannot_take_at_once_is_counted_by_its_beginning() {
         let text = " ".repeat(1_500_000) + "x";
         let counted = counter_for("gpt-4o").count(&text);
-        assert!(counted > 1_500_000 / 256 && counted < Estimate.count(&text), "{counted}");
+        assert!(counted > 1_500_000 / 256 && counted < ByteEstimate.count(&text), "{counted}");
     }
 
     #[test]
@@ -284,12 +274,15 @@ mod tests {
         let text = "hello world ".repeat(WHOLE / 6);
         let counted = counter_for("gpt-4o").count(&text);
         let words = 2 * (WHOLE as u64 / 6);
-        assert!(counted >= Estimate.count(&text) && counted < words * 2, "{counted} of {words}");
+        assert!(counted >= ByteEstimate.count(&text) && counted < words * 2, "{counted} of {words}");
     }
 
     #[test]
     fn a_model_nobody_knows_is_estimated() {
-        assert_eq!(counter_for("claude-sonnet-4-5").count("one two three"), Estimate.count("one two three"));
+        assert_eq!(
+            counter_for("claude-sonnet-4-5").count("one two three"),
+            ByteEstimate.count("one two three")
+        );
     }
 
     #[test]
@@ -310,8 +303,8 @@ mod tests {
             lines in prop::collection::vec("[a-zA-Zé0-9][ -~éß漢]{0,40}", 1..60), times in 1usize..60,
         ) {
             let text = (lines.join("\n") + "\n").repeat(times * 2);
-            prop_assert_eq!(Pieces(&text).collect::<String>(), text.clone());
-            let pieces: u64 = Pieces(&text).map(|piece| whole(gpt_4o(), piece).unwrap()).sum();
+            prop_assert_eq!(TextPieces(&text).collect::<String>(), text.clone());
+            let pieces: u64 = TextPieces(&text).map(|piece| whole(gpt_4o(), piece).unwrap()).sum();
             prop_assert_eq!(pieces, whole(gpt_4o(), &text).unwrap());
         }
 
@@ -321,7 +314,7 @@ mod tests {
         ) {
             let text = run.repeat(times) + &end;
             let mut length = 0;
-            for piece in Pieces(&text) {
+            for piece in TextPieces(&text) {
                 prop_assert!(!piece.is_empty() && piece.len() <= LARGEST_PIECE);
                 length += piece.len();
             }

@@ -3,10 +3,10 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use crate::policy::decode::{self, Document, Spanned, VersionOne, record};
-use crate::policy::{
-    Completeness, Effect, KnownModel, KnownNames, KnownTool, LintOptions, Report, WrittenSchema,
-};
+use crate::analysis::{KnownModel, KnownNames, KnownTool, LintOptions, NameCompleteness};
+use crate::policy::decode::{self, DecodedDocument, Spanned, VersionOne, record};
+use crate::policy::{Effect, WrittenSchema};
+use crate::text::Report;
 
 record! {
     /// What a host has. JSON, or the YAML that policies are written in.
@@ -50,7 +50,7 @@ impl ToolsFile {
     ///
     /// # Errors
     /// Every mistake in it, with its place.
-    pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
+    pub fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
         decode::read(name, bytes)
     }
 
@@ -121,7 +121,7 @@ fn of_agent(bytes: &[u8]) -> Option<LintOptions> {
             owner: "agent",
             tools: Some(tools.iter().map(|tool| tool.name.clone()).collect()),
             models: models.clone(),
-            completeness: if complete { Completeness::All } else { Completeness::More },
+            completeness: if complete { NameCompleteness::All } else { NameCompleteness::More },
             shared: Vec::new(),
             unasked: texts("unasked").unwrap_or_default(),
         }),
@@ -145,11 +145,11 @@ mod tests {
         assert_eq!((tools[0].name.as_str(), tools[0].effect), ("refund", Effect::NonIdempotent));
         assert_eq!(tools[0].arguments, Some(vec!["id".to_owned()]));
         assert_eq!(options.models.unwrap()[0].name, "m");
-        assert_eq!(options.names.unwrap().completeness, Completeness::All);
+        assert_eq!(options.names.unwrap().completeness, NameCompleteness::All);
         let text = text.replace("\"failed\": []", "\"failed\": [\"server s: gone\"]");
         let options = ToolsFile::read_options("tools.json", text.as_bytes()).unwrap();
         assert!(options.tools.is_none(), "other tools may be there");
-        assert_eq!(options.names.unwrap().completeness, Completeness::More);
+        assert_eq!(options.names.unwrap().completeness, NameCompleteness::More);
     }
 
     fn mistakes(text: &str) -> String {

@@ -1,16 +1,16 @@
-//! Calls that have begun and not ended: whatever happens to them, their outcome is told.
+//! Calls that have begun and not ended: whatever happens to them, their outcome is reported.
 
 use std::collections::BTreeMap;
 
 use crate::engine::{EffectState, Event, Failure, RunFacts, ToolOutcome, Work, WorkId};
 use crate::policy::ErrorClass;
 
-/// Calls of models and tools under way.
+/// Calls of models and tools in flight.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay(BTreeMap<WorkId, Callee>);
+pub(super) struct UnderWay(BTreeMap<WorkId, RunningCallee>);
 
 #[derive(Clone, Copy, Debug)]
-enum Callee {
+enum RunningCallee {
     Model,
     Tool,
 }
@@ -19,8 +19,8 @@ impl UnderWay {
     /// Takes note of work that begins, if it is a call.
     pub(super) fn begun(&mut self, work: &Work) {
         let callee = match work {
-            Work::CallModel(_) | Work::Summarize(_) => Callee::Model,
-            Work::RunTool(_) => Callee::Tool,
+            Work::CallModel(_) | Work::Summarize(_) => RunningCallee::Model,
+            Work::RunTool(_) => RunningCallee::Tool,
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
             | Work::ReduceContext(_)
@@ -40,13 +40,13 @@ impl UnderWay {
         self.0.is_empty()
     }
 
-    /// What is told of calls that were given up in the middle.
+    /// What is reported about calls that were given up in the middle.
     pub(super) fn unknown(&mut self) -> impl Iterator<Item = Event> + use<> {
         std::mem::take(&mut self.0).into_iter().map(|(work, callee)| {
             let failure = |message: &str| Failure::of(ErrorClass::Cancelled, message);
             match callee {
-                Callee::Model => Event::ModelFailed { work, failure: failure("the call was dropped") },
-                Callee::Tool => {
+                RunningCallee::Model => Event::ModelFailed { work, failure: failure("the call was dropped") },
+                RunningCallee::Tool => {
                     let failure = failure("the run was dropped before it ended");
                     let outcome = ToolOutcome::Failed { failure, effect: EffectState::Unknown };
                     Event::ToolFinished { work, outcome, run: RunFacts::default() }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Ratio, Seed};
+use super::Seed;
+use crate::text::GrowthFactor;
 use crate::time::Nanos;
 
 /// The delay before each next attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// How the delay grows from attempt to attempt.
-    pub shape: Shape,
+    pub shape: BackoffShape,
     /// No delay is longer, jitter included.
     pub cap: Option<Nanos>,
     /// How the delay is spread.
@@ -18,7 +19,7 @@ pub struct Backoff {
 
 /// How the delay grows from attempt to attempt; `n` is the 1-based attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum BackoffShape {
     /// Always `delay`.
     Constant {
         /// Every delay.
@@ -36,7 +37,7 @@ pub enum Shape {
         /// The first delay.
         base: Nanos,
         /// What each further attempt multiplies by.
-        factor: Ratio,
+        factor: GrowthFactor,
     },
     /// `base` times 1, 1, 2, 3, 5, 8, …
     Fibonacci {
@@ -94,6 +95,7 @@ impl Backoff {
     /// The shortest wait possible after `attempt`, and the one that all possible ones stay below, or are equal to
     /// where nothing is drawn.
     pub fn bounds(&self, attempt: u32) -> (Nanos, Nanos) {
+        // Every delay grows with its draw, so the smallest draw and one more than the largest give the bounds.
         (self.jittered(attempt, || |_| 0), self.jittered(attempt, || |_| WHOLE_DRAW))
     }
 
@@ -106,9 +108,9 @@ impl Backoff {
         }
     }
 
-    /// What the bounds become in the end, if attempts go on for ever: as [`bounds`](Self::bounds) of the last attempt there is,
+    /// What the bounds become in the end, if attempts continue for ever: as [`bounds`](Self::bounds) of the last attempt there is,
     /// without all those before it.
-    pub(in crate::policy) fn limits(&self) -> (Nanos, Nanos) {
+    pub(crate) fn limits(&self) -> (Nanos, Nanos) {
         self.bounds_of(u32::MAX, self.shape.limit())
     }
 
@@ -123,8 +125,10 @@ impl Backoff {
     #[inline]
     fn jittered<D: Fn(u32) -> u128>(&self, attempt: u32, source: impl FnOnce() -> D) -> Nanos {
         let cap = self.cap.unwrap_or(Nanos::MAX).0;
+        // Attempt 1 is the first. A 0 counts as it, so that no delay is computed for an attempt before the first.
         let attempt = attempt.max(1);
         match self.jitter.range(self.shape.raw(attempt, cap), cap) {
+            // An empty range needs no draw, so policies without jitter never make a seed.
             Some((least, 0)) => Nanos(least),
             Some((least, width)) => Nanos(least.saturating_add(part(width, source()(attempt)))),
             None => Nanos(self.decorrelated(attempt, cap, source())),
@@ -134,7 +138,11 @@ impl Backoff {
     /// The delay with [`Jitter::Decorrelated`].
     #[inline(never)]
     fn decorrelated(&self, attempt: u32, cap: u64, draw: impl Fn(u32) -> u128) -> u64 {
+        // AWS, "Exponential Backoff And Jitter": sleep = min(cap, random_between(base, previous · 3)). The previous
+        // delay is computed again from the draws and not stored, so a replayed call needs no state but its attempt.
         let base = self.shape.base();
+        // Only the last 64 attempts are chained, which bounds the cost of one delay. The largest draws have
+        // saturated by then, as 3^41 exceeds 2^64.
         let from = attempt.saturating_sub(DECORRELATED_STEPS.saturating_sub(1)).max(1);
         (from..=attempt).fold(base, |previous, attempt| {
             let width = previous.saturating_mul(3).saturating_sub(base);
@@ -150,6 +158,8 @@ impl Jitter {
     fn range(self, delay: u64, cap: u64) -> Option<(u64, u64)> {
         match self {
             Self::None => Some((delay, 0)),
+            // AWS, "Exponential Backoff And Jitter", names these two. The cap is applied before the draw: applied
+            // after it, many draws would become the cap, and callers would return at the same instant.
             Self::Full => Some((0, delay)),
             Self::Equal => Some((delay / 2, delay.div_ceil(2))),
             Self::PlusMinus { ppm } => Some(around(delay, cap, ppm)),
@@ -158,13 +168,15 @@ impl Jitter {
     }
 }
 
-impl Shape {
+impl BackoffShape {
     /// The delay after `attempt >= 1`, at most `cap`.
     #[inline]
     fn raw(&self, attempt: u32, cap: u64) -> u64 {
         let retries = attempt.saturating_sub(1);
         let delay = match self {
             Self::Constant { delay } => delay.0,
+            // Whole factors are the common case and need one saturating power. Delays that wrapped have become
+            // negative elsewhere (Polly issue 2163).
             Self::Exponential { base, factor } if factor.den() == 1 => {
                 base.0.saturating_mul(factor.num().saturating_pow(retries))
             }
@@ -186,6 +198,7 @@ impl Shape {
             Self::Fibonacci { base } => fibonacci(base.0, retries, cap),
             Self::Schedule { delays } => {
                 let index = usize::try_from(retries).unwrap_or(usize::MAX);
+                // The last delay repeats. If the list ended the attempts, two keys would limit their number.
                 delays.get(index).or(delays.last()).map_or(0, |delay| delay.0)
             }
         }
@@ -195,8 +208,9 @@ impl Shape {
     fn limit(&self) -> u64 {
         match self {
             Self::Exponential { base, factor } if factor.den() > 1 => {
-                // A fraction's powers leave 128 bits after as many steps. Who grows then grows for ever.
-                let mut power = Power::new(base.0, *factor, u64::MAX);
+                // After 128 steps the exact fraction no longer fits 128 bits. A series that still grows then grows
+                // for ever.
+                let mut power = PowerSeries::new(base.0, *factor, u64::MAX);
                 for _ in 0..128_u32 {
                     if power.stands {
                         return power.value();
@@ -224,44 +238,44 @@ impl Shape {
 
 /// The bounds of the waits after one attempt after the other, each in a step from those before it.
 #[derive(Clone, Debug)]
-pub(in crate::policy) struct Waiting<'b> {
+pub(crate) struct WaitBounds<'b> {
     backoff: &'b Backoff,
     attempt: u32,
-    grown: Grown,
+    grown: GrownDelay,
 }
 
 #[derive(Clone, Debug)]
-enum Grown {
+enum GrownDelay {
     /// It takes no more than one step from the beginning.
     Plain,
-    Power(Power),
+    Power(PowerSeries),
     Fibonacci(u64, u64),
 }
 
-impl<'b> Waiting<'b> {
+impl<'b> WaitBounds<'b> {
     /// Before the first attempt.
-    pub(in crate::policy) fn new(backoff: &'b Backoff) -> Self {
+    pub(crate) fn new(backoff: &'b Backoff) -> Self {
         let grown = match &backoff.shape {
-            Shape::Exponential { base, factor } if factor.den() > 1 => {
-                Grown::Power(Power::new(base.0, *factor, u64::MAX))
+            BackoffShape::Exponential { base, factor } if factor.den() > 1 => {
+                GrownDelay::Power(PowerSeries::new(base.0, *factor, u64::MAX))
             }
-            Shape::Fibonacci { base } => Grown::Fibonacci(base.0, base.0),
-            _ => Grown::Plain,
+            BackoffShape::Fibonacci { base } => GrownDelay::Fibonacci(base.0, base.0),
+            _ => GrownDelay::Plain,
         };
         Self { backoff, attempt: 0, grown }
     }
 
     /// The shortest and the longest wait after the next attempt.
-    pub(in crate::policy) fn next(&mut self) -> (Nanos, Nanos) {
+    pub(crate) fn next(&mut self) -> (Nanos, Nanos) {
         self.attempt = self.attempt.saturating_add(1);
         let raw = match &mut self.grown {
-            Grown::Plain => self.backoff.shape.raw(self.attempt, u64::MAX),
-            Grown::Power(power) => {
+            GrownDelay::Plain => self.backoff.shape.raw(self.attempt, u64::MAX),
+            GrownDelay::Power(power) => {
                 let value = power.value();
                 power.step();
                 value
             }
-            Grown::Fibonacci(current, next) => {
+            GrownDelay::Fibonacci(current, next) => {
                 let value = *current;
                 (*current, *next) = (*next, current.saturating_add(*next));
                 value
@@ -274,8 +288,8 @@ impl<'b> Waiting<'b> {
 /// `base · factor^n`, rounded down, for one `n` after the other. Exact as long as numerator and denominator fit 128 bits, from
 /// there on rounded down at each step; never falling in between.
 #[derive(Clone, Debug)]
-struct Power {
-    factor: Ratio,
+struct PowerSeries {
+    factor: GrowthFactor,
     cap: u128,
     num: u128,
     den: u128,
@@ -283,8 +297,8 @@ struct Power {
     stands: bool,
 }
 
-impl Power {
-    fn new(base: u64, factor: Ratio, cap: u64) -> Self {
+impl PowerSeries {
+    fn new(base: u64, factor: GrowthFactor, cap: u64) -> Self {
         Self { factor, cap: cap.into(), num: base.into(), den: 1, stands: base == 0 }
     }
 
@@ -304,14 +318,17 @@ impl Power {
         }
         let (num, den) = (u128::from(self.factor.num()), u128::from(self.factor.den()));
         let grown = self.num.checked_mul(num).zip(self.den.checked_mul(den));
+        // From here on each step rounds down. Rounding down keeps the series from falling.
         (self.num, self.den) = grown.unwrap_or_else(|| (value.saturating_mul(num), den));
+        // A rounded step that changes nothing will change nothing later, so the loops over steps may end.
         self.stands = grown.is_none() && self.whole() == value;
     }
 }
 
 /// `base · factor^times`, rounded down, at most `cap`.
-fn power(base: u64, factor: Ratio, times: u32, cap: u64) -> u64 {
-    let mut power = Power::new(base, factor, cap);
+fn power(base: u64, factor: GrowthFactor, times: u32, cap: u64) -> u64 {
+    let mut power = PowerSeries::new(base, factor, cap);
+    // With `max_attempts: unlimited` the attempt may be in the billions; the loop ends once the value stands still.
     for _ in 0..times {
         if power.stands {
             break;
@@ -325,6 +342,7 @@ fn power(base: u64, factor: Ratio, times: u32, cap: u64) -> u64 {
 fn fibonacci(base: u64, retries: u32, cap: u64) -> u64 {
     let (mut current, mut next) = (base, base);
     for _ in 0..retries {
+        // Same here: the cap, or a base of zero, ends the loop long before the attempt does.
         if current >= cap || next == 0 {
             break;
         }
@@ -336,6 +354,8 @@ fn fibonacci(base: u64, retries: u32, cap: u64) -> u64 {
 /// `u · whole` for the `u` that `draw` stands for: in `[0, 1)`, and one for [`WHOLE_DRAW`].
 #[inline]
 fn part(whole: u64, draw: u128) -> u64 {
+    // Multiply-high maps 64 random bits to a range without floats and without division, so every machine gets the
+    // same delay (Lemire, "Fast Random Integer Generation in an Interval", 2019).
     let product = u128::from(whole).saturating_mul(draw);
     u64::try_from(product >> 64).unwrap_or(u64::MAX)
 }
@@ -344,6 +364,8 @@ fn part(whole: u64, draw: u128) -> u64 {
 #[inline(never)]
 fn around(delay: u64, cap: u64, ppm: u32) -> (u64, u64) {
     let ppm = u64::from(ppm).min(WHOLE_PPM);
+    // The delay is lowered before it is spread. Clamping the spread delay instead would send all callers above the
+    // cap back at one instant.
     let delay = delay.min(scale(cap, WHOLE_PPM, WHOLE_PPM.saturating_add(ppm)));
     let least = scale(delay, WHOLE_PPM.saturating_sub(ppm), WHOLE_PPM);
     (least, scale(delay, ppm.saturating_mul(2), WHOLE_PPM))
@@ -351,6 +373,7 @@ fn around(delay: u64, cap: u64, ppm: u32) -> (u64, u64) {
 
 /// `whole · num / den`, rounded down.
 fn scale(whole: u64, num: u64, den: u64) -> u64 {
+    // The product of two 64-bit numbers needs 128 bits.
     let product = u128::from(whole).saturating_mul(u128::from(num));
     u64::try_from(product.checked_div(u128::from(den)).unwrap_or(0)).unwrap_or(u64::MAX)
 }
@@ -366,12 +389,12 @@ mod tests {
         Nanos::from_secs(n)
     }
 
-    fn backoff(shape: Shape) -> Backoff {
+    fn backoff(shape: BackoffShape) -> Backoff {
         Backoff { shape, cap: None, jitter: Jitter::None }
     }
 
-    fn exponential(base: Nanos, factor: &str) -> Shape {
-        Shape::Exponential { base, factor: factor.parse().unwrap() }
+    fn exponential(base: Nanos, factor: &str) -> BackoffShape {
+        BackoffShape::Exponential { base, factor: factor.parse().unwrap() }
     }
 
     fn delays(backoff: &Backoff, attempts: core::ops::RangeInclusive<u32>) -> Vec<String> {
@@ -381,14 +404,17 @@ mod tests {
     #[test]
     fn each_shape_grows_as_it_says() {
         for (shape, expected) in [
-            (Shape::Constant { delay: secs(2) }, ["2s", "2s", "2s", "2s", "2s"]),
-            (Shape::Linear { base: secs(1), step: secs(3) }, ["1s", "4s", "7s", "10s", "13s"]),
+            (BackoffShape::Constant { delay: secs(2) }, ["2s", "2s", "2s", "2s", "2s"]),
+            (BackoffShape::Linear { base: secs(1), step: secs(3) }, ["1s", "4s", "7s", "10s", "13s"]),
             (exponential(secs(1), "2"), ["1s", "2s", "4s", "8s", "16s"]),
             (exponential(secs(1), "1.5"), ["1s", "1.5s", "2.25s", "3.375s", "5.0625s"]),
             (exponential(secs(1), "1"), ["1s", "1s", "1s", "1s", "1s"]),
-            (Shape::Fibonacci { base: secs(1) }, ["1s", "1s", "2s", "3s", "5s"]),
-            (Shape::Schedule { delays: [secs(1), secs(5), secs(9)].into() }, ["1s", "5s", "9s", "9s", "9s"]),
-            (Shape::Schedule { delays: [].into() }, ["0s"; 5]),
+            (BackoffShape::Fibonacci { base: secs(1) }, ["1s", "1s", "2s", "3s", "5s"]),
+            (
+                BackoffShape::Schedule { delays: [secs(1), secs(5), secs(9)].into() },
+                ["1s", "5s", "9s", "9s", "9s"],
+            ),
+            (BackoffShape::Schedule { delays: [].into() }, ["0s"; 5]),
         ] {
             assert_eq!(delays(&backoff(shape), 1..=5), expected);
         }
@@ -403,10 +429,10 @@ mod tests {
     #[test]
     fn the_last_attempt_there_is_waits_the_cap() {
         let shapes = [
-            Shape::Linear { base: secs(1), step: secs(10) },
+            BackoffShape::Linear { base: secs(1), step: secs(10) },
             exponential(secs(1), "10"),
             exponential(secs(1), "1.001"),
-            Shape::Fibonacci { base: secs(1) },
+            BackoffShape::Fibonacci { base: secs(1) },
         ];
         for shape in shapes {
             let capped = Backoff { cap: Some(secs(100)), ..backoff(shape.clone()) };
@@ -422,7 +448,7 @@ mod tests {
         for shape in [
             exponential(Nanos::ZERO, "2"),
             exponential(Nanos::ZERO, "1.5"),
-            Shape::Fibonacci { base: Nanos::ZERO },
+            BackoffShape::Fibonacci { base: Nanos::ZERO },
         ] {
             assert_eq!(backoff(shape).delay(u32::MAX, Seed::new(0, "", "")), Nanos::ZERO);
         }
@@ -452,7 +478,7 @@ mod tests {
     #[test]
     fn a_growing_jitter_does_not_pile_up_at_the_cap() {
         let backoff = Backoff {
-            shape: Shape::Constant { delay: secs(10) },
+            shape: BackoffShape::Constant { delay: secs(10) },
             cap: Some(secs(10)),
             jitter: Jitter::PlusMinus { ppm: 250_000 },
         };
@@ -463,7 +489,7 @@ mod tests {
     #[test]
     fn decorrelated_jitter_is_the_same_whenever_it_is_asked() {
         let backoff = Backoff {
-            shape: Shape::Constant { delay: secs(1) },
+            shape: BackoffShape::Constant { delay: secs(1) },
             cap: Some(secs(60)),
             jitter: Jitter::Decorrelated,
         };
@@ -479,16 +505,21 @@ mod tests {
         prop_oneof![any::<u64>(), 0..10_000_000_000_u64, 0..1000_u64].prop_map(Nanos)
     }
 
-    fn any_shape() -> impl Strategy<Value = Shape> {
+    fn any_shape() -> impl Strategy<Value = BackoffShape> {
         prop_oneof![
-            nanos().prop_map(|delay| Shape::Constant { delay }),
-            (nanos(), nanos()).prop_map(|(base, step)| Shape::Linear { base, step }),
-            (nanos(), 1000..=1_000_000_u64)
-                .prop_map(|(base, n)| Shape::Exponential { base, factor: Ratio::new(n, 1000).unwrap() }),
-            (nanos(), 1000..=1010_u64)
-                .prop_map(|(base, n)| Shape::Exponential { base, factor: Ratio::new(n, 1000).unwrap() }),
-            nanos().prop_map(|base| Shape::Fibonacci { base }),
-            prop::collection::vec(nanos(), 0..5).prop_map(|delays| Shape::Schedule { delays: delays.into() }),
+            nanos().prop_map(|delay| BackoffShape::Constant { delay }),
+            (nanos(), nanos()).prop_map(|(base, step)| BackoffShape::Linear { base, step }),
+            (nanos(), 1000..=1_000_000_u64).prop_map(|(base, n)| BackoffShape::Exponential {
+                base,
+                factor: GrowthFactor::new(n, 1000).unwrap()
+            }),
+            (nanos(), 1000..=1010_u64).prop_map(|(base, n)| BackoffShape::Exponential {
+                base,
+                factor: GrowthFactor::new(n, 1000).unwrap()
+            }),
+            nanos().prop_map(|base| BackoffShape::Fibonacci { base }),
+            prop::collection::vec(nanos(), 0..5)
+                .prop_map(|delays| BackoffShape::Schedule { delays: delays.into() }),
         ]
     }
 
@@ -526,7 +557,7 @@ mod tests {
 
         #[test]
         fn without_jitter_never_shorter_than_before(shape in any_shape(), cap in prop::option::of(nanos()), n in attempt()) {
-            prop_assume!(!matches!(shape, Shape::Schedule { .. }));
+            prop_assume!(!matches!(shape, BackoffShape::Schedule { .. }));
             let backoff = Backoff { shape, cap, jitter: Jitter::None };
             let seed = Seed::new(0, "", "");
             prop_assert!(backoff.delay(n, seed) <= backoff.delay(n.saturating_add(1), seed));
@@ -534,7 +565,7 @@ mod tests {
 
         #[test]
         fn one_step_after_the_other_and_the_end_are_as_if_each_were_asked_for(backoff in any_backoff(), n in 1..300_u32) {
-            let mut waiting = Waiting::new(&backoff);
+            let mut waiting = WaitBounds::new(&backoff);
             for attempt in 1..=n {
                 prop_assert_eq!(waiting.next(), backoff.bounds(attempt), "{}", attempt);
             }
@@ -550,7 +581,7 @@ mod tests {
         #[test]
         fn another_seed_differs_somewhere(jitter in any_jitter(), run: u64) {
             prop_assume!(!matches!(jitter, Jitter::None | Jitter::PlusMinus { ppm: 0..=1000 }));
-            let backoff = Backoff { shape: Shape::Constant { delay: secs(1) }, cap: None, jitter };
+            let backoff = Backoff { shape: BackoffShape::Constant { delay: secs(1) }, cap: None, jitter };
             let of = |run: u64| (1..=8).map(|n| backoff.delay(n, Seed::new(run, "tool", "call"))).collect::<Vec<_>>();
             prop_assert_ne!(of(run), of(run.wrapping_add(1)));
         }

@@ -6,13 +6,13 @@ use core::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BreakerScope;
+use super::decode::choice;
 use crate::time::Nanos;
 
 /// Which failures count together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Counting {
+pub enum FailureCounting {
     /// Failures in a row: a success begins anew.
     #[default]
     Consecutive,
@@ -38,20 +38,46 @@ pub struct CountWindow {
     pub min_calls: u32,
 }
 
+choice! {
+    /// How long what is known of a tool's failures lasts.
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema, PartialOrd)]
+    #[serde(rename_all = "snake_case")]
+    pub enum BreakerScope {
+        /// Until the next turn.
+        Turn = "turn",
+        /// Until the end of the run. A run that is resumed continues with it.
+        Run = "run",
+        /// As long as the session: the next run continues with it.
+        Session = "session",
+        /// As long as anybody counts, and with all hosts that share it.
+        Shared = "shared",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "`choice!` reads no mark of a default")]
+impl Default for BreakerScope {
+    fn default() -> Self {
+        Self::Run
+    }
+}
+
 impl CountWindow {
     /// The most results a window may hold.
     pub const MOST: u32 = 1000;
 
     /// Whether so many failures among so many results open a breaker that waits for `failures`.
     pub fn trips(&self, failures: NonZeroU32, failed: u32, results: u32) -> bool {
+        // Products are compared, so no division rounds a ratio.
         let share = u64::from(failed).saturating_mul(1_000_000);
+        // A ratio of few results says little, hence the minimum (`minimumNumberOfCalls` of resilience4j). The
+        // threshold itself trips: resilience4j once asked for more than it.
         failed >= failures.get()
             && results >= self.min_calls
             && share >= u64::from(self.ratio_ppm).saturating_mul(results.into())
     }
 }
 
-impl fmt::Display for Counting {
+impl fmt::Display for FailureCounting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Consecutive => "consecutive",

@@ -1,15 +1,17 @@
 //! The policy that ships with the product: the values, and the tables that tell failures apart.
 
-use super::SourceId;
+use crate::text::SourceId;
 
 /// The lowest layer of every policy. It sets every value.
-pub(super) const DEFAULT: &str = include_str!("../../policies/default.yaml");
+pub(crate) const DEFAULT: &str = include_str!("../../policies/default.yaml");
 /// Its name in places.
-pub(super) const DEFAULT_NAME: &str = "builtin:default";
+pub(crate) const DEFAULT_NAME: &str = "builtin:default";
 
 /// The error tables with their names in places, in the order in which their rows are asked.
-pub(super) const TABLES: &[(&str, &str)] = &[
+pub(crate) const TABLES: &[(&str, &str)] = &[
     ("builtin:errors/validation", include_str!("../../policies/errors/validation.yaml")),
+    // DashScope sends `insufficient_quota` for a limit per minute, so its rows are asked before those of OpenAI,
+    // where the code means that the money is gone.
     ("builtin:errors/qwen", include_str!("../../policies/errors/qwen.yaml")),
     ("builtin:errors/zai", include_str!("../../policies/errors/zai.yaml")),
     ("builtin:errors/openai", include_str!("../../policies/errors/openai.yaml")),
@@ -43,11 +45,12 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ("builtin:errors/vllm", include_str!("../../policies/errors/vllm.yaml")),
     ("builtin:errors/tgi", include_str!("../../policies/errors/tgi.yaml")),
     ("builtin:errors/lm_studio", include_str!("../../policies/errors/lm_studio.yaml")),
+    // These rows look at little but the status, so they come last.
     ("builtin:errors/generic", include_str!("../../policies/errors/generic.yaml")),
 ];
 
 /// Policies after other systems, by the names files extend them by.
-pub(super) const PRESETS: &[(&str, &str)] = &[
+pub(crate) const PRESETS: &[(&str, &str)] = &[
     ("builtin:presets/ai-agent", include_str!("../../policies/presets/ai-agent.yaml")),
     ("builtin:presets/ai-agent-current", include_str!("../../policies/presets/ai-agent-current.yaml")),
     ("builtin:presets/localcowork", include_str!("../../policies/presets/localcowork.yaml")),

@@ -7,11 +7,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, json};
 
-use super::decode::{Decode, Described, Reader};
+use super::Findings;
+use super::decode::{Decode, NodeReader, SchemaOf};
 use super::document::PlannerRule;
-use super::source::PLANNER;
-use super::yaml::Node;
-use super::{Findings, Report, Sources, yaml};
+use crate::text::source::PLANNER;
+use crate::text::yaml::YamlNode;
+use crate::text::{Report, Sources, yaml};
 
 /// A layer for one call, `{"retry": {...}, "limits": {...}}`, given at run time. It may tighten limits, never
 /// loosen them.
@@ -59,8 +60,9 @@ impl CallOverride {
     pub fn new(json: Value) -> Result<Self, Report> {
         let text = json.to_string();
         let mut findings = Findings::default();
-        let rule = yaml::parse(PLANNER, &text, &mut findings)
-            .and_then(|node| PlannerRule::decode(&node, &mut Reader::new(&text, &mut findings)));
+        // JSON is a subset of YAML 1.2, so the planner's layer takes the same decoder and gives the same messages.
+        let rule = yaml::parse(PLANNER, &text, findings.problems_mut())
+            .and_then(|node| PlannerRule::decode(&node, &mut NodeReader::new(&text, &mut findings)));
         match rule {
             Some(rule) if !findings.has_errors() => Ok(Self { json, rule: Arc::new(rule) }),
             _ => Err(findings.into_report(Sources::new())),
@@ -74,14 +76,14 @@ impl CallOverride {
 }
 
 impl Decode for CallOverride {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        // Mistakes have their places in the document; what is right has its places in the planner's JSON.
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        // Decoded twice: a mistake needs its place in the document, a value its place in the planner's JSON.
         PlannerRule::decode(node, reader)?;
         Self::new(node.to_json()).ok()
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<Described<PlannerRule>>()
+        generator.subschema_for::<SchemaOf<PlannerRule>>()
     }
 }
 

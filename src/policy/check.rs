@@ -1,22 +1,20 @@
 //! What is wrong with files that are each well formed: attempts without end, reducers without a slice, budgets.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::conflict::{Work, short};
+use super::conflict::{SearchBudget, short};
 use super::decode::{Patch, list};
-use super::did_you_mean::closest;
-use super::document::ReducerEntry;
-use super::layers::{Layers, unbounded};
-use super::loader::Part;
-use super::merge::Leaf as _;
-use super::rules::Rules;
-use super::{Budget, Code, Diagnostic, Findings, Origin, RetryPolicy, Selector, Setting, Sources, Span};
+use super::document::{MOST_SELECTORS, ReducerEntry, too_many_selectors};
+use super::layers::{PolicyLayers, unbounded};
+use super::rules::RuleList;
+use super::{Findings, Origin, RetryBudget, RetryPolicy, Selector, Setting};
 use crate::policy::form::MergedBlock as _;
-
-/// The most selectors of each kind, of all files together.
-pub(crate) const MOST_SELECTORS: usize = 10_000;
+use crate::policy::layer_value::LayerValue as _;
+use crate::policy::part::PolicyPart;
+use crate::text::did_you_mean::closest;
+use crate::text::{Code, Diagnostic, Sources, Span};
 /// The most texts in error rows, those of the built-in tables counted in, and their bytes: all are searched for at once.
 const MOST_ERROR_TEXTS: usize = 5_000;
 const MOST_ERROR_BYTES: usize = 96 << 10;
@@ -39,11 +37,12 @@ const BOUNDING: [&str; 13] = [
 /// What may say another budget, where it cannot be read.
 const BUDGETING: [&str; 9] =
     ["budget", "retry", "calls", "CallRule", "tools", "ToolLayer", "models", "ModelLayer", "output"];
-/// So many shapes of a pool are told.
+/// So many shapes of a pool are reported.
 const SHAPES: usize = 8;
 
 /// Reports more selectors than there may be. `true`: there are not.
-pub(crate) fn within_budget<T>(rules: &Rules<T>, findings: &mut Findings) -> bool {
+pub(crate) fn within_budget<T>(rules: &RuleList<T>, findings: &mut Findings) -> bool {
+    // The last selector is shown, because the earlier ones were within the limit.
     let over = rules.all().iter().max_by_key(|rule| rule.span).filter(|_| rules.all().len() > MOST_SELECTORS);
     if let Some(rule) = over {
         findings.push(too_many_selectors(rule.span));
@@ -51,14 +50,8 @@ pub(crate) fn within_budget<T>(rules: &Rules<T>, findings: &mut Findings) -> boo
     over.is_none()
 }
 
-/// Says that there are too many selectors.
-pub(crate) fn too_many_selectors(span: Span) -> Diagnostic {
-    let message = format!("more than {MOST_SELECTORS} selectors");
-    Diagnostic::error(Code::TOO_LARGE, span, message).help("use fewer, wider patterns with `*`")
-}
-
 /// Reports error rows that exceed the budget. `true`: there are none.
-pub(super) fn rows_within_budget(parts: &[&Part], findings: &mut Findings) -> bool {
+pub(crate) fn rows_within_budget(parts: &[&PolicyPart], findings: &mut Findings) -> bool {
     let (mut texts, mut bytes) = (0_usize, 0_usize);
     for rule in parts.iter().flat_map(|part| &part.blocks.errors) {
         let pieces = rule.message.iter().chain(&rule.detail).flat_map(|texts| &texts.0);
@@ -80,14 +73,17 @@ pub(super) fn rows_within_budget(parts: &[&Part], findings: &mut Findings) -> bo
 }
 
 /// Reports attempts without end, for every subject the files name.
-pub(crate) fn endless(layers: &Layers, work: &mut Work, findings: &mut Findings) {
+pub(crate) fn endless(layers: &PolicyLayers, work: &mut SearchBudget, findings: &mut Findings) {
+    // A key that could not be read may be the bound that seems to be missing.
     if findings.lost().any(&BOUNDING) {
         return;
     }
-    let (mut told, mut problems) = (HashSet::new(), Vec::new());
+    let (mut told, mut problems) = (BTreeSet::new(), Vec::new());
     let finished = everywhere(layers, work, &mut |retry, subject| {
         let Some(origin) = unbounded(retry) else { return };
+        // The word `unlimited` has nine letters.
         let span = Span::new(origin.source, origin.at, origin.at.saturating_add(9));
+        // Many names share one place, and one report of it is enough.
         if told.insert(span) {
             let message = format!("the attempts of {subject} have no end");
             let problem = Diagnostic::error(Code::UNBOUNDED, span, message);
@@ -101,14 +97,20 @@ pub(crate) fn endless(layers: &Layers, work: &mut Work, findings: &mut Findings)
 }
 
 /// Reports pools of budgets that are not the same wherever they are drawn on: each use would begin anew.
-pub(super) fn pools(layers: &Layers, sources: &Sources, work: &mut Work, findings: &mut Findings) {
+pub(crate) fn pools(
+    layers: &PolicyLayers,
+    sources: &Sources,
+    work: &mut SearchBudget,
+    findings: &mut Findings,
+) {
     if findings.lost().any(&BUDGETING) {
         return;
     }
-    let mut pools: BTreeMap<String, Vec<Setting<Budget>>> = BTreeMap::new();
+    let mut pools: BTreeMap<String, Vec<Setting<RetryBudget>>> = BTreeMap::new();
     let finished = everywhere(layers, work, &mut |retry, _| {
         let Some(pool) = retry.budget.value.pool() else { return };
         let shapes = pools.entry(pool.to_owned()).or_default();
+        // Each new shape is compared with those before it, so their number is bounded.
         if shapes.len() < SHAPES && !shapes.iter().any(|shape| shape.value == retry.budget.value) {
             shapes.push(retry.budget.clone());
         }
@@ -135,8 +137,8 @@ pub(super) fn pools(layers: &Layers, sources: &Sources, work: &mut Work, finding
 
 /// Shows the retries of every subject the files name. The error says that there is too much to look at.
 fn everywhere(
-    layers: &Layers,
-    work: &mut Work,
+    layers: &PolicyLayers,
+    work: &mut SearchBudget,
     see: &mut dyn FnMut(&RetryPolicy, &str),
 ) -> Result<(), Box<Diagnostic>> {
     let mut show = |retry: Option<RetryPolicy>, subject: &str| {
@@ -144,7 +146,8 @@ fn everywhere(
             see(&retry, subject);
         }
     };
-    // A name no rule matches shows the global layer; `*` in a pattern may stand for nothing.
+    // U+0001 is in no name, so only the global layer matches it. A pattern is looked at through the shortest name it
+    // matches, with nothing for each `*`.
     let nobody = "\u{1}".to_owned();
     let names = |selector: &Selector| selector.as_str().replace('*', "");
     show(layers.tool_retry(&nobody, &[]).policy(), "tools");
@@ -154,9 +157,10 @@ fn everywhere(
         let name = names(&rule.selector);
         let subject = format!("tool `{}`", rule.selector.as_str());
         let calls = layers.calls(&name);
+        // One merge for the tool and one for each of its calls. The budget keeps a hostile file from taking minutes.
         let cost = layers.tool_rules().cost(&name);
         if !work.spend(cost.saturating_mul(calls.len().saturating_add(1))) {
-            return Err(Box::new(Work::used_up(rule.span)));
+            return Err(Box::new(SearchBudget::used_up(rule.span)));
         }
         show(layers.tool_retry(&name, &[]).policy(), &subject);
         for (_, above) in calls {
@@ -167,7 +171,7 @@ fn everywhere(
         let subject = format!("model `{}`", rule.selector.as_str());
         let name = names(&rule.selector);
         if !work.spend(layers.model_rules().cost(&name)) {
-            return Err(Box::new(Work::used_up(rule.span)));
+            return Err(Box::new(SearchBudget::used_up(rule.span)));
         }
         show(layers.model_retry(&name).policy(), &subject);
     }
@@ -175,14 +179,14 @@ fn everywhere(
 }
 
 /// Reports reducers whose slice does not exist or cannot be changed that way, and messages that read a slice there is not.
-pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
+pub(crate) fn reducers(parts: &[&PolicyPart], findings: &mut Findings) {
     let sessions: Vec<_> = parts.iter().filter_map(|part| part.blocks.session.as_ref()).collect();
     if findings.lost().any(&["session", "slices", "reducers"]) {
         return;
     }
     // What a slice starts as; not known of one that could not be read.
-    let mut slices: HashMap<&str, Option<&Value>> = HashMap::new();
-    let mut removed: HashMap<&str, Span> = HashMap::new();
+    let mut slices: BTreeMap<&str, Option<&Value>> = BTreeMap::new();
+    let mut removed: BTreeMap<&str, Span> = BTreeMap::new();
     let mut rules: BTreeMap<&str, &ReducerEntry> = BTreeMap::new();
     let mut guess = true;
     for session in sessions {
@@ -201,7 +205,7 @@ pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
                 Patch::Set(reducer, _) => {
                     rules.insert(&name.value, reducer);
                 }
-                // One that could not be read may make any slice anything.
+                // A reducer that could not be read may give any slice a value of any kind.
                 Patch::Absent => guess = false,
                 Patch::Null(_) => {
                     rules.remove(name.value.as_str());
@@ -209,7 +213,8 @@ pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
             }
         }
     }
-    let set: HashSet<&str> =
+    // A reducer that sets a slice may change its kind, so the others are compared with `initial` only without one.
+    let set: BTreeSet<&str> =
         rules.values().filter(|r| r.r#do.value.needs().is_none()).map(|r| r.slice.value.as_str()).collect();
     for (name, reducer) in &rules {
         let slice = reducer.slice.value.as_str();
@@ -244,7 +249,7 @@ fn no_slice_any_more(name: &str, reducer: &ReducerEntry, at: Span) -> Diagnostic
     ))
 }
 
-fn no_slice(name: &str, span: Span, slices: &HashMap<&str, Option<&Value>>) -> Diagnostic {
+fn no_slice(name: &str, span: Span, slices: &BTreeMap<&str, Option<&Value>>) -> Diagnostic {
     let mut known: Vec<&str> = slices.keys().copied().collect();
     known.sort_unstable();
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no slice `{name}`"));

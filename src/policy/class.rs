@@ -128,6 +128,7 @@ impl ErrorClass {
     }
 
     const fn bit(self) -> u32 {
+        // One bit for each class: a 33rd would need a wider set.
         1 << (self as u32)
     }
 }

@@ -19,7 +19,7 @@ use crate::time::Nanos;
 
 /// What is known of a failure.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Evidence<'a> {
+pub struct FailureEvidence<'a> {
     /// The HTTP status.
     pub status: Option<u16>,
     /// The error code in the body.
@@ -36,7 +36,7 @@ pub struct Evidence<'a> {
 
 /// The class of a failure, and the row that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Classified {
+pub struct ClassifiedFailure {
     /// The class.
     pub class: ErrorClass,
     /// Whether the request itself is at fault: the same bytes will never work at the same place.
@@ -58,7 +58,7 @@ pub struct ErrorTableError {
     pub help: Option<String>,
 }
 
-impl Classified {
+impl ClassifiedFailure {
     /// A class that needs no table.
     pub const fn certain(class: ErrorClass) -> Self {
         Self { class, request_at_fault: false, wait: None, origin: None }

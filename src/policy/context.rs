@@ -5,11 +5,11 @@ use core::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Size;
+use super::TextSize;
 
 /// A share of what there is: a part of it, or so many tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum ContextShare {
     /// A part, in parts per million.
     Part(u32),
     /// So many tokens.
@@ -17,7 +17,7 @@ pub enum Share {
 }
 
 /// One step of a reduction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, unfazed_macros::Named)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ReduceStep {
     /// Results of tools are shortened, the oldest first.
@@ -26,9 +26,9 @@ pub enum ReduceStep {
         /// Example: `6`
         keep_last: u32,
         /// Only results that are larger.
-        over: Size,
+        over: TextSize,
         /// How much of the beginning stays.
-        show: Size,
+        show: TextSize,
     },
     /// The oldest messages are left out.
     Drop {
@@ -42,11 +42,11 @@ pub enum ReduceStep {
         /// Example: `10`
         keep_last: u32,
         /// The most of all the lines; the oldest are left out.
-        most: Size,
+        most: TextSize,
         /// The most of the line about a message.
-        line: Size,
+        line: TextSize,
         /// The most of the line about the result of a tool.
-        result_line: Size,
+        result_line: TextSize,
     },
     /// The oldest messages are left out, and a model sums them up.
     Summary {
@@ -54,7 +54,7 @@ pub enum ReduceStep {
         /// Example: `10`
         keep_last: u32,
         /// The most of the summary.
-        most: Size,
+        most: TextSize,
         /// The model that writes it; `None`: the one whose window it is for.
         /// Example: `small`
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,15 +70,15 @@ pub enum ReduceStep {
         /// Example: `6`
         keep_last: u32,
         /// Only texts that are larger are cut.
-        over: Size,
+        over: TextSize,
         /// How much of the beginning stays.
-        head: Size,
+        head: TextSize,
         /// How much of the end stays.
-        tail: Size,
+        tail: TextSize,
     },
 }
 
-impl Share {
+impl ContextShare {
     /// How many tokens of `whole` that is.
     pub fn of(self, whole: u64) -> u64 {
         match self {
@@ -91,7 +91,7 @@ impl Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for ContextShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tokens(tokens) => write!(f, "{tokens} tokens"),
@@ -104,17 +104,6 @@ impl fmt::Display for Share {
 }
 
 impl ReduceStep {
-    /// Its name, as policies write it.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Results { .. } => "results",
-            Self::Drop { .. } => "drop",
-            Self::Digest { .. } => "digest",
-            Self::Summary { .. } => "summary",
-            Self::Truncate { .. } => "truncate",
-        }
-    }
-
     /// So many messages at the end stay.
     pub const fn keep_last(&self) -> u32 {
         match self {
@@ -133,14 +122,19 @@ mod tests {
 
     #[test]
     fn a_share_is_a_part_or_a_number() {
-        assert_eq!(Share::Part(250_000).of(1001), 250);
-        assert_eq!(Share::Part(1_000_000).of(u64::MAX), u64::MAX);
-        assert_eq!(Share::Tokens(7).of(3), 7);
+        assert_eq!(ContextShare::Part(250_000).of(1001), 250);
+        assert_eq!(ContextShare::Part(1_000_000).of(u64::MAX), u64::MAX);
+        assert_eq!(ContextShare::Tokens(7).of(3), 7);
     }
 
     #[test]
     fn shares_are_shown_as_they_are_written() {
-        let shown = [Share::Part(250_000), Share::Part(1_000_000), Share::Part(0), Share::Tokens(768)];
+        let shown = [
+            ContextShare::Part(250_000),
+            ContextShare::Part(1_000_000),
+            ContextShare::Part(0),
+            ContextShare::Tokens(768),
+        ];
         assert_eq!(shown.map(|share| share.to_string()), ["0.25", "1", "0", "768 tokens"]);
     }
 }

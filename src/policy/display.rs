@@ -5,20 +5,20 @@ use core::fmt;
 use serde_json::Value;
 
 use super::document::WrittenBackoff;
-use super::merge::Leaf;
-use super::{Attempts, Backoff, Bound, Budget, ServerDelay};
+use super::{AttemptLimit, Backoff, RetryBudget, ServerDelay, TimeBound};
+use crate::policy::layer_value::LayerValue;
 
 macro_rules! as_written {
     ($($ty:ty),+) => {$(
         impl fmt::Display for $ty {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&flow(&Leaf::show(self)))
+                f.write_str(&flow(&LayerValue::show(self)))
             }
         }
     )+};
 }
 
-as_written!(Attempts, Bound, Budget, ServerDelay);
+as_written!(AttemptLimit, TimeBound, RetryBudget, ServerDelay);
 
 impl fmt::Display for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,7 +27,7 @@ impl fmt::Display for Backoff {
 }
 
 /// A value in YAML's flow style, with as few quotes as can be; for people.
-pub(super) fn flow(value: &Value) -> String {
+pub(crate) fn flow(value: &Value) -> String {
     match value {
         Value::String(text) if text.contains(['\n', '"']) || text.is_empty() => value.to_string(),
         Value::String(text) => text.clone(),

@@ -1,29 +1,16 @@
-//! Values that keys have, as the interpreter uses them, and what it asks of the rules for retries. The keys themselves are
-//! declared in `document/`.
+//! Values that keys have, as the interpreter uses them. The keys themselves are declared in `document/`.
 //!
 //! Nothing here is optional because a file left it out: the built-in policy sets every value, so absence ends at the merge.
 
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::{
-    AboveMax, Backoff, BudgetScope, ClassRetry, Effect, ErrorClass, Expr, MalformedCalls, Origin,
-    RetryPolicy, ServerDelayMode, Setting, Span, Template, Trigger, WaitSources,
-};
+use super::decode::choice;
+use super::{ErrorClass, Origin, WaitSources};
+use crate::text::{Expr, Span, Template};
 use crate::time::Nanos;
 
-/// The part of a retry policy that depends on the class of the failure.
-#[derive(Clone, Copy, Debug)]
-pub struct ClassRules<'p> {
-    /// A failure at this attempt of the call, or later, is not followed by another.
-    pub max_attempts: &'p Setting<Attempts>,
-    /// The delay before the next attempt.
-    pub backoff: &'p Setting<Backoff>,
-    /// What a delay asked for by the other side does.
-    pub server_delay: &'p Setting<ServerDelay>,
-}
-
-impl Bound {
+impl TimeBound {
     /// The length, if there is an end.
     pub const fn length(self) -> Option<Nanos> {
         match self {
@@ -33,53 +20,9 @@ impl Bound {
     }
 }
 
-impl RetryPolicy {
-    /// The rules for failures of a class.
-    #[inline]
-    pub fn for_class(&self, class: ErrorClass) -> ClassRules<'_> {
-        if self.by_class.is_empty() { self.for_others() } else { self.for_one(class) }
-    }
-
-    /// As [`for_class`](Self::for_class). Out of line: few policies have such rules.
-    #[inline(never)]
-    fn for_one(&self, class: ErrorClass) -> ClassRules<'_> {
-        match self.by_class.get(class) {
-            Some(ClassRetry { max_attempts, backoff, server_delay }) => {
-                ClassRules { max_attempts, backoff, server_delay }
-            }
-            None => self.for_others(),
-        }
-    }
-
-    /// The rules for failures of the classes that have none of their own.
-    #[inline]
-    pub const fn for_others(&self) -> ClassRules<'_> {
-        let Self { max_attempts, backoff, server_delay, .. } = self;
-        ClassRules { max_attempts, backoff, server_delay }
-    }
-
-    /// The same rules, where the waits of a turn have a bound of their own.
-    #[must_use]
-    pub(crate) fn within(mut self, turn: Setting<Bound>) -> Self {
-        let shorter = match (self.total_delay.value.length(), turn.value.length()) {
-            (Some(own), Some(turn)) => turn < own,
-            (own, turn) => own.is_none() && turn.is_some(),
-        };
-        if shorter {
-            self.total_delay = turn;
-        }
-        self
-    }
-
-    /// The rules for what the model has to correct: it is asked again after a delay of their own.
-    pub fn for_correction(&self, class: ErrorClass) -> ClassRules<'_> {
-        ClassRules { backoff: &self.correction_backoff, ..self.for_class(class) }
-    }
-}
-
 /// How many retries there may be across calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Budget {
+pub enum RetryBudget {
     /// As many as the other rules grant.
     None,
     /// A store of tokens: each retry takes some, each success gives some back.
@@ -120,7 +63,26 @@ pub struct WindowBudget {
     pub scope: BudgetScope,
 }
 
-impl Budget {
+choice! {
+    /// Whose work draws on a budget.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum BudgetScope {
+        /// This run.
+        Run = "run",
+        /// All runs of all hosts that share it.
+        Shared = "shared",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "`choice!` reads no mark of a default")]
+impl Default for BudgetScope {
+    fn default() -> Self {
+        Self::Run
+    }
+}
+
+impl RetryBudget {
     /// The name under which it is shared.
     pub fn pool(&self) -> Option<&str> {
         match self {
@@ -149,7 +111,7 @@ impl TokenBudget {
 
 /// How many attempts: a number, counting the first, or no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub enum Attempts {
+pub enum AttemptLimit {
     /// At most this many, the first included.
     Limited(NonZeroU32),
     /// As many as the deadline allows.
@@ -158,14 +120,14 @@ pub enum Attempts {
 
 /// A length of time that may be without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub enum Bound {
+pub enum TimeBound {
     /// At most this long.
     Within(Nanos),
     /// No limit.
     Unlimited,
 }
 
-/// What a delay asked for by the other side (`Retry-After`) does to the next wait.
+/// What a delay asked for by the server (`Retry-After`) does to the next wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerDelay {
     /// How the hint and the computed backoff are combined.
@@ -177,26 +139,42 @@ pub struct ServerDelay {
     /// Hints below this are raised to it.
     pub min: Nanos,
     /// The longest hint that is honoured.
-    pub max: Bound,
+    pub max: TimeBound,
     /// What happens above `max`.
     pub above_max: AboveMax,
     /// Where a server may say how long to wait: the first of these that says so counts.
     pub sources: WaitSources,
 }
 
-impl Effect {
-    /// Its name in policies.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "read_only",
-            Self::Idempotent => "idempotent",
-            Self::NonIdempotent => "non_idempotent",
-            Self::Unknown => "unknown",
-        }
+choice! {
+    /// How a hint and the computed delay are combined.
+    pub enum ServerDelayMode {
+        /// The longer of the two.
+        Floor = "floor",
+        /// The hint alone.
+        Replace = "replace",
+        /// The hint, but neither shorter than the computed delay nor longer than that and `margin`.
+        // As the AWS SDKs do it, with a margin of five seconds.
+        Clamp = "clamp",
+        /// The hint is not looked at.
+        Ignore = "ignore",
     }
 }
 
-/// A check written in CEL, and what the model is told when it does not hold.
+// Servers have sent a date as a number of seconds, which means a wait of 56 years (clawhub 421).
+choice! {
+    /// What happens when a hint is longer than `max`.
+    pub enum AboveMax {
+        /// Stop now; the hint is passed on.
+        GiveUp = "give_up",
+        /// Stop now, and ask the next model if there is one; for tools and reports as `give_up`.
+        NextTarget = "next_target",
+        /// Wait the maximum.
+        Clamp = "clamp",
+    }
+}
+
+/// A check written in CEL, and what the model learns when it does not hold.
 #[derive(Clone, Debug)]
 pub struct Validator {
     /// Its name in reports.
@@ -215,14 +193,6 @@ impl Validator {
         self.name == other.name
             && self.check.as_str() == other.check.as_str()
             && self.message.as_str() == other.message.as_str()
-    }
-}
-
-impl MalformedCalls {
-    /// Whether they stay in the conversation.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-    pub(crate) const fn is_answer(&self) -> bool {
-        matches!(self, Self::Answer)
     }
 }
 
@@ -251,6 +221,32 @@ pub struct SliceRule {
     pub origin: Origin,
 }
 
+choice! {
+    /// The events reducers run on.
+    #[derive(Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Trigger {
+        /// A retryable failure was written down for the model.
+        RetryFeedback = "retry_feedback",
+        /// A reducer failed.
+        ReducerError = "reducer_error",
+        /// A tool call ended well.
+        ToolSucceeded = "tool_succeeded",
+        /// A tool call ended badly.
+        ToolFailed = "tool_failed",
+        /// A tool call was refused before it ran.
+        ToolRefused = "tool_refused",
+        /// The model answered.
+        ModelResponded = "model_responded",
+        /// A model call failed.
+        ModelFailed = "model_failed",
+        /// The final report was accepted.
+        OutputAccepted = "output_accepted",
+        /// The final report was refused.
+        OutputRefused = "output_refused",
+    }
+}
+
 /// A declarative reducer: on which event, when, which slice, and what it does to it.
 #[derive(Clone, Debug)]
 pub struct ReducerRule {
@@ -263,7 +259,7 @@ pub struct ReducerRule {
     /// The slice it changes.
     pub slice: String,
     /// The change.
-    pub change: Change,
+    pub change: ReducerChange,
     /// Must hold for the new value, else the reducer has failed. Variables: `event`, `slice` (the new value), `state`.
     pub check: Option<Expr>,
     /// Where it is written.
@@ -272,7 +268,7 @@ pub struct ReducerRule {
 
 /// What a reducer does to its slice.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum ReducerChange {
     /// The value becomes the slice.
     Set(Expr),
     /// The value is added at the end of the list.

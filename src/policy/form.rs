@@ -9,10 +9,13 @@ use core::ops::Deref;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::decode::{Decode, Described, Object, Patch, Reader};
-use super::merge::{AnyTrail, At, Leaf, Trail};
-use super::yaml::{Data, Node};
-use super::{Setting, Span};
+use super::Setting;
+use super::decode::{Decode, NodeReader, ObjectSchema, Patch, SchemaOf};
+use super::key::Key;
+use super::layer_value::LayerValue;
+use super::merge::{AnyTrail, LayerPosition, ValueHistory};
+use crate::text::Span;
+use crate::text::yaml::{YamlData, YamlNode};
 
 pub(crate) use unfazed_macros::Block;
 
@@ -21,13 +24,13 @@ mod sealed {
     impl Sealed for super::Document {}
     impl Sealed for super::Merged {}
     impl Sealed for super::Effective {}
-    impl Sealed for super::Nothing {}
+    impl Sealed for super::NoForm {}
 }
 
 /// What the fields of a block hold.
 pub trait Form: sealed::Sealed + Clone + Debug + 'static {
     /// The value of a key.
-    type Of<T: Leaf>: Clone + Debug;
+    type Of<T: LayerValue>: Clone + Debug;
     /// A block within the block.
     type In<B: Block>: Clone + Debug;
 }
@@ -46,62 +49,26 @@ pub enum Effective {}
 
 /// Nothing: for walks over the keys themselves.
 #[derive(Clone, Debug)]
-pub(crate) enum Nothing {}
+pub(crate) enum NoForm {}
 
 impl Form for Document {
-    type Of<T: Leaf> = Patch<T>;
+    type Of<T: LayerValue> = Patch<T>;
     type In<B: Block> = OptionalBlock<B>;
 }
 
 impl Form for Merged {
-    type Of<T: Leaf> = Trail<T>;
+    type Of<T: LayerValue> = ValueHistory<T>;
     type In<B: Block> = B;
 }
 
 impl Form for Effective {
-    type Of<T: Leaf> = Setting<T::Value>;
+    type Of<T: LayerValue> = Setting<T::Value>;
     type In<B: Block> = B;
 }
 
-impl Form for Nothing {
-    type Of<T: Leaf> = ();
+impl Form for NoForm {
+    type Of<T: LayerValue> = ();
     type In<B: Block> = ();
-}
-
-/// What a key says about itself besides its type and its docs.
-#[derive(Debug)]
-pub struct Key {
-    /// Its name.
-    pub name: &'static str,
-    /// Which of its values are looser; said of every key whose values have an order.
-    pub looser: Option<Looser>,
-}
-
-/// Which values of a key are looser.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looser {
-    /// What is more in the order of the type.
-    More,
-    /// What is less.
-    Less,
-    /// None: a difference is only a difference.
-    Neither,
-}
-
-impl Key {
-    /// A key whose declaration holds together; checked when it is compiled.
-    #[must_use]
-    pub const fn checked<T: Leaf>(self) -> Self {
-        assert!(
-            T::ORDERED || self.looser.is_none(),
-            "the values of this key have no order, so none of them can be looser"
-        );
-        assert!(
-            !T::ORDERED || self.looser.is_some(),
-            "say which values of this key are looser: `#[key(looser = More)]`, `Less` or `Neither`"
-        );
-        self
-    }
 }
 
 /// A block of keys. `#[derive(Block)]` writes all of it.
@@ -110,21 +77,19 @@ pub trait Block: Clone + Debug + Sized + 'static {
     type Form: Form;
     /// The same block in another form.
     type As<G: Form>: Block<Form = G>;
-    /// Its name in the published schema.
-    const NAME: &'static str;
 
     /// Makes one, key by key.
     fn make(maker: &mut impl Make<Self::Form>) -> Self;
     /// Makes the same block in another form.
     fn map<G: Form>(&self, map: &mut impl Map<Self::Form, G>) -> Option<Self::As<G>>;
     /// Merges one more layer into what those below it have made.
-    fn fold(merged: &mut Self::As<Merged>, layer: &Self::As<Document>, at: &At);
+    fn fold(merged: &mut Self::As<Merged>, layer: &Self::As<Document>, at: &LayerPosition);
 }
 
 /// Makes the values of a block.
 pub trait Make<F: Form> {
     /// The value of a key.
-    fn key<T: Leaf>(&mut self, key: &'static Key) -> F::Of<T>;
+    fn key<T: LayerValue>(&mut self, key: &'static Key) -> F::Of<T>;
     /// A block within the block.
     fn block<B: Block<Form = F>>(&mut self, name: &'static str) -> F::In<B>;
     /// A block of which there may be several, by name; there is none yet.
@@ -138,7 +103,7 @@ pub trait Make<F: Form> {
 /// Makes the values of a block from those of another form. `None` ends the walk.
 pub trait Map<F: Form, G: Form> {
     /// The value of a key.
-    fn key<T: Leaf>(&mut self, key: &'static Key, from: &F::Of<T>) -> Option<G::Of<T>>;
+    fn key<T: LayerValue>(&mut self, key: &'static Key, from: &F::Of<T>) -> Option<G::Of<T>>;
     /// A block within the block.
     fn block<B: Block<Form = F>>(&mut self, name: &'static str, from: &F::In<B>) -> Option<G::In<B::As<G>>>;
 }
@@ -151,9 +116,9 @@ pub trait BlockDocument: Block<Form = Document> + Decode {
     const FIELDS: &'static [&'static str];
 
     /// Reads the field of that name.
-    fn read(&mut self, name: &str, node: &Node, reader: &mut Reader<'_>);
+    fn read(&mut self, name: &str, node: &YamlNode, reader: &mut NodeReader<'_>);
     /// Describes its fields in the schema of a mapping.
-    fn describe(object: &mut Object, generator: &mut SchemaGenerator);
+    fn describe(object: &mut ObjectSchema, generator: &mut SchemaGenerator);
 }
 
 /// A block within a block, as a layer writes it; `null` unsets all of it. Most rules leave most of their blocks out, and a
@@ -194,10 +159,13 @@ impl<B: BlockDocument> Deref for OptionalBlock<B> {
 }
 
 impl<B: BlockDocument> Decode for OptionalBlock<B> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match node.data {
-            Data::Null => Some(Self(Some(Box::new(B::make(&mut Unset(node.span)))))),
-            Data::Reported => {
+            // `null` in the place of a block unsets each of its keys, so lower layers cannot show through some of
+            // them.
+            YamlData::Null => Some(Self(Some(Box::new(B::make(&mut UnsetMaker(node.span)))))),
+            // The reader has reported it; that `null` would do is still worth saying.
+            YamlData::Reported => {
                 reader.takes_null(node);
                 None
             }
@@ -210,41 +178,36 @@ impl<B: BlockDocument> Decode for OptionalBlock<B> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let block = generator.subschema_for::<Described<B>>();
+        let block = generator.subschema_for::<SchemaOf<B>>();
         json_schema!({"anyOf": [block, {"type": "null"}]})
     }
 }
 
 /// Reads a block from a mapping.
-pub(crate) fn decode_block<B: BlockDocument>(node: &Node, reader: &mut Reader<'_>) -> Option<B> {
+pub(crate) fn decode_block<B: BlockDocument>(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<B> {
     decode_fields_of(node, reader, B::ABSENT.clone(), B::FIELDS, B::read)
 }
 
-/// Reads the fields of a mapping into `into`, in the order of the text; what is said of an unknown field that can only mean
-/// a known one is looked at all the same.
+/// Reads the fields of a mapping into `into`, in the order of the text.
 pub(crate) fn decode_fields_of<T>(
-    node: &Node,
-    reader: &mut Reader<'_>,
+    node: &YamlNode,
+    reader: &mut NodeReader<'_>,
     mut into: T,
     fields: &[&'static str],
-    read: impl Fn(&mut T, &str, &Node, &mut Reader<'_>),
+    read: impl Fn(&mut T, &str, &YamlNode, &mut NodeReader<'_>),
 ) -> Option<T> {
     let entries = reader.mapping(node)?;
     for (key, value) in entries {
-        let name = &*key.name;
-        let name = if fields.contains(&name) {
-            name
-        } else {
-            let Some(meant) = reader.unknown_field(key, fields, entries) else { continue };
-            meant
-        };
-        read(&mut into, name, value, reader);
+        if let Some(name) = reader.field(key, fields, entries) {
+            read(&mut into, name, value, reader);
+        }
     }
     Some(into)
 }
 
 /// Reads one field; what cannot be read is as if it were left out.
-pub(crate) fn read_field<T: Decode + Default>(name: &str, node: &Node, reader: &mut Reader<'_>) -> T {
+pub(crate) fn read_field<T: Decode + Default>(name: &str, node: &YamlNode, reader: &mut NodeReader<'_>) -> T {
+    // One key that cannot be read must not hide the mistakes in the others.
     reader.value::<T>(node).unwrap_or_else(|| {
         reader.lose(name);
         T::default()
@@ -252,10 +215,10 @@ pub(crate) fn read_field<T: Decode + Default>(name: &str, node: &Node, reader: &
 }
 
 /// Every key unset: what `null` means in the place of a block.
-struct Unset(Span);
+struct UnsetMaker(Span);
 
-impl Make<Document> for Unset {
-    fn key<T: Leaf>(&mut self, _: &'static Key) -> Patch<T> {
+impl Make<Document> for UnsetMaker {
+    fn key<T: LayerValue>(&mut self, _: &'static Key) -> Patch<T> {
         Patch::Null(self.0)
     }
 
@@ -272,8 +235,8 @@ impl Make<Document> for Unset {
 pub(crate) struct NoLayer;
 
 impl Make<Merged> for NoLayer {
-    fn key<T: Leaf>(&mut self, _: &'static Key) -> Trail<T> {
-        Trail::default()
+    fn key<T: LayerValue>(&mut self, _: &'static Key) -> ValueHistory<T> {
+        ValueHistory::default()
     }
 
     fn block<B: Block<Form = Merged>>(&mut self, _: &'static str) -> B {
@@ -282,7 +245,7 @@ impl Make<Merged> for NoLayer {
 }
 
 /// Merges one more layer into what those below it have made.
-pub(crate) fn fold<B>(merged: &mut B, layer: &B::As<Document>, at: &At)
+pub(crate) fn fold<B>(merged: &mut B, layer: &B::As<Document>, at: &LayerPosition)
 where
     B: Block<Form = Merged, As<Merged> = B>,
 {
@@ -293,56 +256,57 @@ where
 pub(crate) trait MergedBlock: Block<Form = Merged> {
     /// The plain values; `None` if the layers leave one open, which the built-in policy does not.
     fn policy(&self) -> Option<Self::As<Effective>> {
-        effective(self)
+        struct ValueMaker;
+        impl Map<Merged, Effective> for ValueMaker {
+            fn key<T: LayerValue>(
+                &mut self,
+                _: &'static Key,
+                trail: &ValueHistory<T>,
+            ) -> Option<Setting<T::Value>> {
+                trail.setting()
+            }
+
+            fn block<B: Block<Form = Merged>>(
+                &mut self,
+                _: &'static str,
+                block: &B,
+            ) -> Option<B::As<Effective>> {
+                block.map(self)
+            }
+        }
+        self.map(&mut ValueMaker)
     }
 
     /// Shows every key with its path.
-    fn each(&self, prefix: &str, visit: Visit<'_>) {
-        each(self, prefix, visit);
+    fn each(&self, prefix: &str, visit: KeyVisit<'_>) {
+        struct KeyVisitor<'v> {
+            path: KeyPath,
+            visit: KeyVisit<'v>,
+        }
+        impl Map<Merged, NoForm> for KeyVisitor<'_> {
+            fn key<T: LayerValue>(&mut self, key: &'static Key, trail: &ValueHistory<T>) -> Option<()> {
+                // A value that a class only inherits is shown once, at the key for all classes.
+                if !trail.is_inherited() {
+                    (self.visit)(self.path.of(key.name), key, trail);
+                }
+                Some(())
+            }
+
+            fn block<B: Block<Form = Merged>>(&mut self, name: &'static str, block: &B) -> Option<()> {
+                self.path.0.push(name.to_owned());
+                block.map(self);
+                self.path.0.pop();
+                Some(())
+            }
+        }
+        self.map(&mut KeyVisitor { path: KeyPath::under(prefix), visit });
     }
 }
 
 impl<B: Block<Form = Merged>> MergedBlock for B {}
 
-fn effective<B: Block<Form = Merged>>(merged: &B) -> Option<B::As<Effective>> {
-    struct Values;
-    impl Map<Merged, Effective> for Values {
-        fn key<T: Leaf>(&mut self, _: &'static Key, trail: &Trail<T>) -> Option<Setting<T::Value>> {
-            trail.setting()
-        }
-
-        fn block<B: Block<Form = Merged>>(&mut self, _: &'static str, block: &B) -> Option<B::As<Effective>> {
-            block.map(self)
-        }
-    }
-    merged.map(&mut Values)
-}
-
 /// A visitor of merged keys: the path, the declaration, and what the layers made of it.
-pub(crate) type Visit<'v> = &'v mut dyn FnMut(String, &'static Key, &dyn AnyTrail);
-
-fn each<B: Block<Form = Merged>>(block: &B, prefix: &str, visit: Visit<'_>) {
-    struct Each<'v> {
-        path: Path,
-        visit: Visit<'v>,
-    }
-    impl Map<Merged, Nothing> for Each<'_> {
-        fn key<T: Leaf>(&mut self, key: &'static Key, trail: &Trail<T>) -> Option<()> {
-            if !trail.is_inherited() {
-                (self.visit)(self.path.of(key.name), key, trail);
-            }
-            Some(())
-        }
-
-        fn block<B: Block<Form = Merged>>(&mut self, name: &'static str, block: &B) -> Option<()> {
-            self.path.0.push(name.to_owned());
-            block.map(self);
-            self.path.0.pop();
-            Some(())
-        }
-    }
-    block.map(&mut Each { path: Path::under(prefix), visit });
-}
+pub(crate) type KeyVisit<'v> = &'v mut dyn FnMut(String, &'static Key, &dyn AnyTrail);
 
 /// Every value that a layer writes, with its path, its place and its text; `null` for one that it unsets.
 pub(crate) fn entries<B: Block<Form = Document>>(
@@ -350,14 +314,14 @@ pub(crate) fn entries<B: Block<Form = Document>>(
     prefix: &str,
     found: &mut Vec<(String, Span, Value)>,
 ) {
-    struct Entries<'f> {
-        path: Path,
+    struct EntryMaker<'f> {
+        path: KeyPath,
         found: &'f mut Vec<(String, Span, Value)>,
     }
-    impl Map<Document, Nothing> for Entries<'_> {
-        fn key<T: Leaf>(&mut self, key: &'static Key, patch: &Patch<T>) -> Option<()> {
+    impl Map<Document, NoForm> for EntryMaker<'_> {
+        fn key<T: LayerValue>(&mut self, key: &'static Key, patch: &Patch<T>) -> Option<()> {
             if let Some(span) = patch.span() {
-                let shown = patch.as_set().map(Leaf::show).unwrap_or_default();
+                let shown = patch.as_set().map(LayerValue::show).unwrap_or_default();
                 self.found.push((self.path.of(key.name), span, shown));
             }
             Some(())
@@ -376,7 +340,7 @@ pub(crate) fn entries<B: Block<Form = Document>>(
             Some(())
         }
     }
-    block.map(&mut Entries { path: Path::under(prefix), found });
+    block.map(&mut EntryMaker { path: KeyPath::under(prefix), found });
 }
 
 /// The same layer without the values that are not to be kept, by their paths and places.
@@ -384,12 +348,12 @@ pub(crate) fn retain<B>(block: &B, prefix: &str, keep: &mut dyn FnMut(&str, Span
 where
     B: Block<Form = Document, As<Document> = B>,
 {
-    struct Retain<'k> {
-        path: Path,
+    struct RetainMapper<'k> {
+        path: KeyPath,
         keep: &'k mut dyn FnMut(&str, Span) -> bool,
     }
-    impl Map<Document, Document> for Retain<'_> {
-        fn key<T: Leaf>(&mut self, key: &'static Key, patch: &Patch<T>) -> Option<Patch<T>> {
+    impl Map<Document, Document> for RetainMapper<'_> {
+        fn key<T: LayerValue>(&mut self, key: &'static Key, patch: &Patch<T>) -> Option<Patch<T>> {
             let kept = patch.span().is_some_and(|span| (self.keep)(&self.path.of(key.name), span));
             Some(if kept { patch.clone() } else { Patch::Absent })
         }
@@ -407,39 +371,39 @@ where
         }
     }
     // No value of a layer is missing, so the walk does not end early.
-    block.map(&mut Retain { path: Path::under(prefix), keep }).unwrap_or_else(|| block.clone())
+    block.map(&mut RetainMapper { path: KeyPath::under(prefix), keep }).unwrap_or_else(|| block.clone())
 }
 
 /// Every key of a block with its path.
-pub(crate) fn keys<B: Block<Form = Nothing>>(prefix: &str) -> Vec<(String, &'static Key)> {
-    struct Keys {
-        path: Path,
+pub(crate) fn keys<B: Block<Form = NoForm>>(prefix: &str) -> Vec<(String, &'static Key)> {
+    struct KeyList {
+        path: KeyPath,
         found: Vec<(String, &'static Key)>,
     }
-    impl Make<Nothing> for Keys {
-        fn key<T: Leaf>(&mut self, key: &'static Key) {
+    impl Make<NoForm> for KeyList {
+        fn key<T: LayerValue>(&mut self, key: &'static Key) {
             self.found.push((self.path.of(key.name), key));
         }
 
-        fn block<B: Block<Form = Nothing>>(&mut self, name: &'static str) {
+        fn block<B: Block<Form = NoForm>>(&mut self, name: &'static str) {
             self.path.0.push(name.to_owned());
             B::make(self);
             self.path.0.pop();
         }
 
-        fn several<B: Block<Form = Nothing>>(&mut self) {
+        fn several<B: Block<Form = NoForm>>(&mut self) {
             self.block::<B>("*");
         }
     }
-    let mut keys = Keys { path: Path::under(prefix), found: Vec::new() };
+    let mut keys = KeyList { path: KeyPath::under(prefix), found: Vec::new() };
     B::make(&mut keys);
     keys.found
 }
 
 /// The names from the top to a block.
-struct Path(Vec<String>);
+struct KeyPath(Vec<String>);
 
-impl Path {
+impl KeyPath {
     fn under(prefix: &str) -> Self {
         Self(if prefix.is_empty() { Vec::new() } else { vec![prefix.to_owned()] })
     }

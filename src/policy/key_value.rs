@@ -2,13 +2,12 @@
 
 use core::any::Any;
 use core::cmp::Ordering;
-use core::fmt;
 
 use serde_json::Value;
 
 use super::Origin;
-use super::form::{Key, Looser};
-use super::merge::Leaf;
+use crate::policy::key::{Key, Looser};
+use crate::policy::layer_value::LayerValue;
 
 /// A value of some key.
 pub(crate) struct KeyValue {
@@ -17,16 +16,16 @@ pub(crate) struct KeyValue {
     /// Where it comes from.
     pub(crate) origin: Origin,
     value: Box<dyn Any>,
-    compare: Compare,
+    compare: ValueOrder,
     looser: Option<Looser>,
 }
 
 /// Which of two values of one type is more; `None`: neither.
-type Compare = fn(&dyn Any, &dyn Any) -> Option<Ordering>;
+type ValueOrder = fn(&dyn Any, &dyn Any) -> Option<Ordering>;
 
 impl KeyValue {
     /// The value of a key.
-    pub(crate) fn new<T: Leaf>(key: &Key, value: &T::Value, origin: Origin) -> Self {
+    pub(crate) fn new<T: LayerValue>(key: &Key, value: &T::Value, origin: Origin) -> Self {
         Self {
             shown: T::show_value(value),
             origin,
@@ -38,7 +37,7 @@ impl KeyValue {
 
     /// A limit: where there is none, everything is allowed.
     pub(crate) fn limit<V: PartialOrd + 'static>(value: V, shown: Value, origin: Origin) -> Self {
-        let compare: Compare = |a, b| a.downcast_ref::<V>()?.partial_cmp(b.downcast_ref()?);
+        let compare: ValueOrder = |a, b| a.downcast_ref::<V>()?.partial_cmp(b.downcast_ref()?);
         Self { shown, origin, value: Box::new(value), compare, looser: Some(Looser::More) }
     }
 
@@ -60,11 +59,4 @@ impl KeyValue {
     }
 }
 
-impl fmt::Debug for KeyValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyValue")
-            .field("shown", &self.shown)
-            .field("origin", &self.origin)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_parts!(|this: KeyValue| shown: this.shown, origin: this.origin);

@@ -18,16 +18,19 @@ use super::document::{
 };
 use super::form::{self, Document, Merged, MergedBlock as _, OptionalBlock};
 use super::key_value::KeyValue;
-use super::loader::{Part, PartKind};
-use super::merge::{At, Leaf, Limits};
-use super::rules::{Rule, Rules};
-use super::{Approval, Origin, RunLimits, Scope, Selector, Span};
+use super::merge::LayerPosition;
+use super::rules::{RuleList, SelectorRule};
+use super::{Approval, LayerKind, Origin, RunLimits, Selector};
+use crate::policy::layer_value::LayerValue;
+use crate::policy::part::{PartKind, PolicyPart};
+use crate::policy::tightest_limits::TightestLimits;
+use crate::text::Span;
 
 /// The layers of the built-in file, and those of the user's.
 #[derive(Debug, Default)]
-pub(crate) struct Layers {
-    builtin: Tier,
-    user: Tier,
+pub(crate) struct PolicyLayers {
+    builtin: LayerTier,
+    user: LayerTier,
     /// Where a report is asked for.
     output_wanted: Option<Span>,
     pub(crate) any_calls: bool,
@@ -35,72 +38,77 @@ pub(crate) struct Layers {
 
 /// Layers of one precedence, by scope.
 #[derive(Debug, Default)]
-struct Tier {
-    retry: Vec<(OptionalBlock<RetryPolicy<Document>>, At)>,
-    tools: Rules<ToolLayer>,
-    models: Rules<ModelLayer>,
-    turn: Vec<(OptionalBlock<TurnPolicy<Document>>, At)>,
-    output: Vec<(OutputLayer, At)>,
-    tokens: Vec<(OptionalBlock<TokensPolicy<Document>>, At)>,
-    history: Vec<(OptionalBlock<HistoryPolicy<Document>>, At)>,
-    context: Vec<(OptionalBlock<ContextPolicy<Document>>, At)>,
+struct LayerTier {
+    retry: Vec<(OptionalBlock<RetryPolicy<Document>>, LayerPosition)>,
+    tools: RuleList<ToolLayer>,
+    models: RuleList<ModelLayer>,
+    turn: Vec<(OptionalBlock<TurnPolicy<Document>>, LayerPosition)>,
+    output: Vec<(OutputLayer, LayerPosition)>,
+    tokens: Vec<(OptionalBlock<TokensPolicy<Document>>, LayerPosition)>,
+    history: Vec<(OptionalBlock<HistoryPolicy<Document>>, LayerPosition)>,
+    context: Vec<(OptionalBlock<ContextPolicy<Document>>, LayerPosition)>,
     limits: Vec<TopLimits>,
 }
 
 /// Rules as they are found, in the order of the files.
 #[derive(Default)]
-struct Found {
-    tools: Vec<Rule<ToolLayer>>,
-    models: Vec<Rule<ModelLayer>>,
+struct FoundRules {
+    tools: Vec<SelectorRule<ToolLayer>>,
+    models: Vec<SelectorRule<ModelLayer>>,
 }
 
 /// A layer above the tool's own: a call's or the planner's.
 #[derive(Clone)]
-pub(crate) struct Above<'a> {
+pub(crate) struct CallOverrides<'a> {
     retry: Cow<'a, RetryPolicy<Document>>,
     approval: Option<&'a Patch<Approval>>,
     limits: Option<&'a LimitsRule>,
-    at: At,
+    at: LayerPosition,
 }
 
-impl Layers {
+impl PolicyLayers {
     /// The layers of parts, lowest first. The first is the built-in one.
-    pub(super) fn new(parts: &[&Part]) -> Self {
+    pub(crate) fn new(parts: &[&PolicyPart]) -> Self {
         let mut layers = Self::default();
-        let (mut builtin, mut user) = (Found::default(), Found::default());
+        let (mut builtin, mut user) = (FoundRules::default(), FoundRules::default());
         for (number, part) in parts.iter().enumerate() {
             let found = if part.kind == PartKind::Builtin { &mut builtin } else { &mut user };
             layers.add(number, part, found);
         }
+        // Each tier sorts its selectors alone. Sorted together, a specific selector of the built-in file would
+        // override a general one of the user's.
         for (tier, found) in [(&mut layers.builtin, builtin), (&mut layers.user, user)] {
-            tier.tools = Rules::new(found.tools);
-            tier.models = Rules::new(found.models);
+            tier.tools = RuleList::new(found.tools);
+            tier.models = RuleList::new(found.models);
         }
         layers
     }
 
-    fn add(&mut self, number: usize, Part { kind, blocks, .. }: &Part, found: &mut Found) {
+    fn add(&mut self, number: usize, PolicyPart { kind, blocks, .. }: &PolicyPart, found: &mut FoundRules) {
         let builtin = *kind == PartKind::Builtin;
         let tier = if builtin { &mut self.builtin } else { &mut self.user };
         let (prefix, global) = match kind {
-            PartKind::Builtin => (String::new(), Scope::Builtin),
-            PartKind::File => (String::new(), Scope::Global),
-            PartKind::Profile(name) => (format!("profiles.{name}."), Scope::Profile),
+            PartKind::Builtin => (String::new(), LayerKind::Builtin),
+            PartKind::File => (String::new(), LayerKind::Global),
+            PartKind::Profile(name) => (format!("profiles.{name}."), LayerKind::Profile),
         };
-        let block = |name: &str| At::new(global, format!("{prefix}{name}")).of(number);
-        let selected = |scope: Scope, of: &str, selector: &Selector| {
+        let block = |name: &str| LayerPosition::new(global, format!("{prefix}{name}")).of(number);
+        let selected = |scope: LayerKind, of: &str, selector: &Selector| {
             let name = format!("{prefix}{of}[\"{}\"]", selector.as_str());
-            At::new(if builtin { Scope::Builtin } else { scope }, name).of(number).under(selector)
+            LayerPosition::new(if builtin { LayerKind::Builtin } else { scope }, name)
+                .of(number)
+                .under(selector)
         };
+        // Without rules for single calls no arguments are evaluated: the common case pays nothing.
         self.any_calls |= blocks.tools.0.iter().any(|(_, tool)| !tool.calls.is_empty());
         tier.retry.push((blocks.retry.clone(), block("retry")));
         for (Spanned { value, span }, layer) in &blocks.tools.0 {
-            let at = selected(Scope::Tool, "tools", value);
-            found.tools.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
+            let at = selected(LayerKind::Tool, "tools", value);
+            found.tools.push(SelectorRule::new(value.clone(), *span, Arc::clone(layer), at));
         }
         for (Spanned { value, span }, layer) in &blocks.models.0 {
-            let at = selected(Scope::Model, "models", value);
-            found.models.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
+            let at = selected(LayerKind::Model, "models", value);
+            found.models.push(SelectorRule::new(value.clone(), *span, Arc::clone(layer), at));
         }
         tier.turn.push((blocks.turn.clone(), block("turn")));
         tier.tokens.push((blocks.context.tokens.clone(), block("context")));
@@ -109,28 +117,30 @@ impl Layers {
         match &blocks.output {
             Patch::Absent => {}
             Patch::Null(_) => {
+                // `output: null` also withdraws the report that lower layers ask for.
                 tier.output.clear();
                 self.output_wanted = None;
             }
             Patch::Set(layer, span) => {
                 tier.output.push((layer.clone(), block("output")));
+                // The built-in file has values for a report, but only a file of the user asks for one.
                 self.output_wanted = (!builtin).then_some(*span);
             }
         }
         tier.limits.extend(blocks.limits.clone());
     }
 
-    fn tiers(&self) -> [&Tier; 2] {
+    fn tiers(&self) -> [&LayerTier; 2] {
         [&self.builtin, &self.user]
     }
 
     /// The rules of the user's files for tools.
-    pub(crate) const fn tool_rules(&self) -> &Rules<ToolLayer> {
+    pub(crate) const fn tool_rules(&self) -> &RuleList<ToolLayer> {
         &self.user.tools
     }
 
     /// The rules of the user's files for models.
-    pub(crate) const fn model_rules(&self) -> &Rules<ModelLayer> {
+    pub(crate) const fn model_rules(&self) -> &RuleList<ModelLayer> {
         &self.user.models
     }
 
@@ -140,28 +150,34 @@ impl Layers {
     }
 
     /// The layers for single calls of a tool, in their order.
-    pub(crate) fn calls(&self, tool: &str) -> Vec<(&CallRule, Above<'_>)> {
+    pub(crate) fn calls(&self, tool: &str) -> Vec<(&CallRule, CallOverrides<'_>)> {
         let mut calls = Vec::new();
         for rule in self.tiers().into_iter().flat_map(|tier| tier.tools.matching(tool)) {
             for (i, call) in rule.layer.calls.iter().enumerate() {
-                let at = At::new(Scope::Call, format!("{}.calls[{i}]", rule.at.name)).of(rule.at.part);
+                let at = LayerPosition::new(LayerKind::Call, format!("{}.calls[{i}]", rule.at.name))
+                    .of(rule.at.part);
                 let (retry, approval) = (Cow::Borrowed(&*call.retry), Some(&call.approval));
-                calls.push((call, Above { retry, approval, limits: call.limits.as_ref(), at }));
+                calls.push((call, CallOverrides { retry, approval, limits: call.limits.as_ref(), at }));
             }
         }
         calls
     }
 
     /// Merges what concerns a tool, and these layers above it.
-    pub(crate) fn tool(&self, name: &str, above: &[Above<'_>]) -> ToolPolicy<Merged> {
+    pub(crate) fn tool(&self, name: &str, above: &[CallOverrides<'_>]) -> ToolPolicy<Merged> {
         self.tool_and_limits(name, above).0
     }
 
     /// As [`tool`](Self::tool), with the limits that were applied.
-    pub(crate) fn tool_and_limits(&self, name: &str, above: &[Above<'_>]) -> (ToolPolicy<Merged>, Limits) {
+    pub(crate) fn tool_and_limits(
+        &self,
+        name: &str,
+        above: &[CallOverrides<'_>],
+    ) -> (ToolPolicy<Merged>, TightestLimits) {
         let mut merged = ToolPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
+            // The `retry` block at the top is for all tools, so what a selector says is folded after it and wins.
             tier.fold_retry(&mut merged.retry);
             for rule in tier.tools.matching(name) {
                 form::fold(&mut merged, &rule.layer, &rule.at);
@@ -172,14 +188,21 @@ impl Layers {
         for layer in above {
             layer.approval.iter().for_each(|patch| merged.approval.fold(patch, &layer.at));
         }
+        // Limits are applied after all layers. Applied in between, a later layer could loosen them again.
         limits.apply(&mut merged.retry);
         (merged, limits)
     }
 
     /// What a layer above others says that makes the rules of a tool tighter, and nothing else of it. For conditions without a
     /// value: who cannot tell whether a gate is for a call keeps it shut, and opens none.
-    pub(crate) fn tightening<'a>(&self, name: &str, above: &[Above<'a>], layer: &Above<'a>) -> Above<'a> {
-        let values = |above: &[Above<'_>]| {
+    pub(crate) fn tightening<'a>(
+        &self,
+        name: &str,
+        above: &[CallOverrides<'a>],
+        layer: &CallOverrides<'a>,
+    ) -> CallOverrides<'a> {
+        // Both merges are compared key by key, because what a layer does depends on those below it.
+        let values = |above: &[CallOverrides<'_>]| {
             let mut values = BTreeMap::new();
             self.tool(name, above).each("", &mut |path, key, trail| {
                 values.extend(trail.key_value(key).map(|value| (path, value)));
@@ -194,8 +217,8 @@ impl Layers {
             }
             KeyValue::loosened(value(&old, path), value(&new, path))
         };
-        // What is said of all failures is said of each class, too, and there it may be looser; what is said of the class
-        // itself is judged by itself.
+        // A value for all failures also holds for each class without a value of its own, and may be looser there
+        // than what held before. It is kept only if no such class becomes looser.
         let said: Vec<String> = layer.entries().into_iter().map(|(path, ..)| path).collect();
         let of_class = |path: &str, class: &str| for_all(class).is_some_and(|all| all == path);
         let loosens = |path: &str| {
@@ -207,12 +230,13 @@ impl Layers {
         let mut kept = layer.clone();
         kept.retry = Cow::Owned(form::retain(&*layer.retry, "retry", &mut |path, _| keep(path)));
         kept.approval = layer.approval.filter(|_| keep("approval"));
+        // `explain` shows the layer by this name, so a reader sees why only a part of it applies.
         kept.at.name = format!("{} (no value)", layer.at.name).into();
         kept
     }
 
     /// Merges what concerns the retries of a tool.
-    pub(crate) fn tool_retry(&self, name: &str, above: &[Above<'_>]) -> RetryPolicy<Merged> {
+    pub(crate) fn tool_retry(&self, name: &str, above: &[CallOverrides<'_>]) -> RetryPolicy<Merged> {
         let mut merged = RetryPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
@@ -233,7 +257,7 @@ impl Layers {
     }
 
     /// As [`model`](Self::model), with the limits that were applied.
-    pub(crate) fn model_and_limits(&self, name: &str) -> (ModelPolicy<Merged>, Limits) {
+    pub(crate) fn model_and_limits(&self, name: &str) -> (ModelPolicy<Merged>, TightestLimits) {
         let mut merged = ModelPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
@@ -259,7 +283,7 @@ impl Layers {
     }
 
     /// As [`output`](Self::output), with the limits that were applied.
-    pub(crate) fn output_and_limits(&self) -> (OutputPolicy<Merged>, Limits) {
+    pub(crate) fn output_and_limits(&self) -> (OutputPolicy<Merged>, TightestLimits) {
         let mut merged = OutputPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
@@ -279,10 +303,11 @@ impl Layers {
         for tier in self.tiers() {
             tier.turn.iter().for_each(|(layer, at)| form::fold(&mut merged, layer, at));
         }
+        // A limit only tightens: fewer turns than it allows stay as they are.
         if let (Some(limit), Some(turns)) = (self.max_turns(), merged.max_turns.get())
             && *turns > limit.value
         {
-            merged.max_turns.tighten(limit.value, limit.span.origin(Scope::Limit));
+            merged.max_turns.tighten(limit.value, limit.span.origin(LayerKind::Limit));
         }
         merged
     }
@@ -318,11 +343,12 @@ impl Layers {
             tier.limits.iter().filter_map(|top| top.run.as_ref()).for_each(|rule| limits.fold(rule));
             limits
         });
+        // Built-in budgets are no limits that anybody chose, so those of the user replace them.
         user.or(&builtin)
     }
 
-    fn limits(&self) -> Limits {
-        let mut limits = Limits::default();
+    fn limits(&self) -> TightestLimits {
+        let mut limits = TightestLimits::default();
         for top in self.tiers().into_iter().flat_map(|tier| &tier.limits) {
             limits.fold(&top.retry());
         }
@@ -330,29 +356,29 @@ impl Layers {
     }
 }
 
-fn fold_above(merged: &mut RetryPolicy<Merged>, limits: &mut Limits, above: &[Above<'_>]) {
+fn fold_above(merged: &mut RetryPolicy<Merged>, limits: &mut TightestLimits, above: &[CallOverrides<'_>]) {
     for layer in above {
         form::fold(merged, &layer.retry, &layer.at);
         layer.limits.iter().for_each(|rule| limits.fold(rule));
     }
 }
 
-impl Tier {
+impl LayerTier {
     fn fold_retry(&self, merged: &mut RetryPolicy<Merged>) {
         self.retry.iter().for_each(|(layer, at)| form::fold(merged, layer, at));
     }
 }
 
-impl<'a> Above<'a> {
+impl<'a> CallOverrides<'a> {
     /// What it says: path, place, and the value; null unsets one.
     pub(crate) fn entries(&self) -> Vec<(String, Span, Value)> {
         let mut found = Vec::new();
         form::entries(&*self.retry, "retry", &mut found);
         if let Some((patch, span)) = self.approval.and_then(|patch| Some((patch, patch.span()?))) {
-            let shown = patch.as_set().map(Leaf::show).unwrap_or_default();
+            let shown = patch.as_set().map(LayerValue::show).unwrap_or_default();
             found.push(("approval".to_owned(), span, shown));
         }
-        let mut limits = Limits::default();
+        let mut limits = TightestLimits::default();
         self.limits.iter().for_each(|rule| limits.fold(rule));
         let limits = limits.each().into_iter();
         let at = |origin: Origin| Span::new(origin.source, origin.at, origin.at);
@@ -362,19 +388,21 @@ impl<'a> Above<'a> {
 
     /// The planner's layer.
     pub(crate) fn planner(rule: &'a PlannerRule) -> Self {
-        let at = At::new(Scope::Planner, "planner");
+        let at = LayerPosition::new(LayerKind::Planner, "planner");
         Self { retry: Cow::Borrowed(&rule.retry), approval: None, limits: rule.limits.as_ref(), at }
     }
 }
 
 /// Where attempts have no end: neither their number nor a deadline.
 pub(crate) fn unbounded(retry: &RetryPolicy) -> Option<Origin> {
-    if !retry.enabled.value || retry.deadline.value != super::Bound::Unlimited {
+    // A deadline ends even unlimited attempts, and disabled retries make none.
+    if !retry.enabled.value || retry.deadline.value != super::TimeBound::Unlimited {
         return None;
     }
+    // One class with unlimited attempts is enough for a call without end.
     let all =
         core::iter::once(&retry.max_attempts).chain(retry.by_class.iter().map(|(_, own)| &own.max_attempts));
     all.into_iter()
-        .find(|attempts| attempts.value == super::Attempts::Unlimited)
+        .find(|attempts| attempts.value == super::AttemptLimit::Unlimited)
         .map(|attempts| attempts.origin)
 }

@@ -1,6 +1,5 @@
 //! The policy: files in, effective values out.
 
-use core::fmt;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, OnceLock, RwLock};
 
@@ -8,35 +7,35 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::builtin::BUILTIN_TEXTS;
-use super::conflict::{Work, conflicts};
+use super::conflict::{SearchBudget, conflicts};
 use super::decode::{self, Patch};
-use super::document::{ErrorRule, Piece, PolicyFile, Sought, Words};
-use super::layers::{Above, Layers, unbounded};
-use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
+use super::document::{ComparableText, ErrorRule, NonEmptyText, PolicyFile, SoughtText};
+use super::layers::{CallOverrides, PolicyLayers, unbounded};
+use super::part::{PartKind, PolicyPart, ReadPolicy, chosen};
 use super::{
-    CallOverride, Classified, Code, ContextPolicy, Diagnostic, ErrorClass, ErrorRow, ErrorTable,
-    ErrorTableError, Evidence, Findings, HistoryPolicy, ModelPolicy, Origin, OutputPolicy, Place,
-    ReducerRule, Report, RunLimits, Scope, SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy,
-    TurnPolicy, check,
+    CallOverride, ClassifiedFailure, ContextPolicy, ErrorClass, ErrorRow, ErrorTable, ErrorTableError,
+    FailureEvidence, Findings, HistoryPolicy, LayerKind, ModelPolicy, Origin, OutputPolicy, ReducerRule,
+    RunLimits, SessionPolicy, SliceRule, ToolPolicy, TurnPolicy, check,
 };
 use crate::policy::form::MergedBlock as _;
+use crate::text::{Code, Diagnostic, Place, Report, SourceId, Sources, Span};
 
 /// Names of tools come from models; no more of them than this are remembered.
 const REMEMBERED: usize = 1_024;
 
 /// The rules of an agent, merged from files. Cheap to clone.
 #[derive(Clone)]
-pub struct Policy(Arc<Inner>);
+pub struct Policy(Arc<PolicyParts>);
 
-struct Inner {
+struct PolicyParts {
     sources: Sources,
     warnings: Option<Report>,
     digest: String,
     profiles: Vec<String>,
     profile: Option<String>,
     /// What the files say; the layers are made of it.
-    parts: Vec<Part>,
-    layers: Layers,
+    parts: Vec<PolicyPart>,
+    layers: PolicyLayers,
     any_tool: Arc<ToolPolicy>,
     any_model: Arc<ModelPolicy>,
     turn: TurnPolicy,
@@ -50,6 +49,22 @@ struct Inner {
     models: RwLock<HashMap<String, Arc<ModelPolicy>>>,
 }
 
+/// How what was read is merged.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MergeOptions {
+    /// Mistakes are looked for in every profile.
+    pub(crate) every_profile: bool,
+    /// Mistakes do not keep a policy from being made.
+    pub(crate) lenient: bool,
+    /// What is looked for besides mistakes.
+    pub(crate) review: Option<Review>,
+}
+
+/// Looks at what could be read of a policy with mistakes, and adds what it finds.
+#[derive(Clone)]
+#[expect(clippy::type_complexity, reason = "the function is named by this type")]
+pub(crate) struct Review(pub(crate) Arc<dyn Fn(&Policy, &mut Findings) + Send + Sync>);
+
 /// The rules for one call.
 #[derive(Clone, Debug)]
 pub struct CallPolicy {
@@ -58,6 +73,8 @@ pub struct CallPolicy {
     /// Rules for single calls that could not be applied, and why, each with its place.
     pub left_out: Vec<String>,
 }
+
+crate::debug_parts!(|this: Review|);
 
 /// The JSON Schema (2020-12) of policy files.
 pub fn json_schema() -> Value {
@@ -89,47 +106,41 @@ impl Policy {
         Self::load(vec![(name.to_owned(), text.as_bytes())])
     }
 
-    /// A policy of several files, named and in load order. Reading files is the host's business.
-    ///
-    /// # Errors
-    /// Every mistake in all of them.
-    pub fn load<T: AsRef<[u8]>>(files: Vec<(String, T)>) -> Result<Self, Report> {
-        Loader::new().load(files)
-    }
-
-    /// A policy of several files and those they extend. See [`Loader`] for profiles.
-    ///
-    /// # Errors
-    /// Every mistake in all of them.
-    pub fn load_with<T: AsRef<[u8]>>(
-        files: Vec<(String, T)>,
-        resolve: &mut Resolve<'_>,
-    ) -> Result<Self, Report> {
-        Loader::new().load_with(resolve, files)
-    }
-
     /// Merges what was read.
-    pub(super) fn merge(read: Read, loader: &Loader, mut findings: Findings) -> Result<Self, Report> {
-        let mut work = Work::new();
-        if loader.checks_every_profile() {
+    pub(crate) fn merge(
+        read: ReadPolicy,
+        options: &MergeOptions,
+        mut findings: Findings,
+    ) -> Result<Self, Report> {
+        let mut work = SearchBudget::new();
+        // A mistake in another profile would otherwise show on the day that profile is chosen.
+        if options.every_profile {
             for name in &read.profiles {
-                if read.profile.as_ref() != Some(name) && !findings.is_overrun() && !work.is_used_up() {
-                    Inner::check(&read, Some(name), &mut work, &mut findings);
+                if read.profile.as_ref() != Some(name)
+                    && !findings.problems().is_overrun()
+                    && !work.is_used_up()
+                {
+                    PolicyParts::check(&read, Some(name), &mut work, &mut findings);
                 }
             }
             if read.profile.is_some() {
-                Inner::check(&read, None, &mut work, &mut findings);
+                PolicyParts::check(&read, None, &mut work, &mut findings);
             }
         }
-        let mut inner = match Inner::build(read, &mut work, &mut findings) {
+        let mut inner = match PolicyParts::build(read, &mut work, &mut findings) {
             Ok(inner) => inner,
             Err(sources) => return Err(findings.into_report(*sources)),
         };
-        if findings.has_errors() && !loader.is_lenient() {
+        if findings.has_errors() && !options.lenient {
             let sources = inner.sources.clone();
-            if let Some(options) = loader.lints().filter(|_| !findings.is_crowded() && !findings.is_overrun())
+            // Lints look at a policy with mistakes too, so one run shows both. A crowded report is long enough
+            // without them.
+            if let Some(review) = options
+                .review
+                .as_ref()
+                .filter(|_| !findings.problems().is_crowded() && !findings.problems().is_overrun())
             {
-                Self(Arc::new(inner)).lint_the_rest(options, &mut findings);
+                (review.0)(&Self(Arc::new(inner)), &mut findings);
             }
             return Err(findings.into_report(sources));
         }
@@ -140,8 +151,8 @@ impl Policy {
 
     #[cfg(feature = "host")]
     /// The policy that parts make which were read before; `None`: there is none.
-    pub(super) fn of_parts(read: Read, findings: &mut Findings) -> Option<Self> {
-        Inner::build(read, &mut Work::new(), findings).ok().map(|inner| Self(Arc::new(inner)))
+    pub(crate) fn of_parts(read: ReadPolicy, findings: &mut Findings) -> Option<Self> {
+        PolicyParts::build(read, &mut SearchBudget::new(), findings).ok().map(|inner| Self(Arc::new(inner)))
     }
 
     /// The names of its profiles, in the order of first declaration.
@@ -157,6 +168,13 @@ impl Policy {
     /// xxh3-128 of the built-in default, all files and the name of the profile, in hex. The same rules, the same decisions.
     pub fn digest(&self) -> &str {
         &self.0.digest
+    }
+
+    /// Whether both are the same rules, by their digests.
+    #[cfg(feature = "host")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        // Clones share their parts, and need no look at the digests.
+        Arc::ptr_eq(&self.0, &other.0) || self.digest() == other.digest()
     }
 
     /// The texts it was read from; the first is the built-in default.
@@ -190,14 +208,16 @@ impl Policy {
     /// The rules for one call of a tool: those of the tool, of its `calls` whose `when` holds, and the planner's.
     ///
     /// A condition that has no value for these arguments does not hold, and a planner's layer that would let the
-    /// attempts go on without end does not apply; either is told in [`CallPolicy::left_out`].
+    /// attempts continue without end does not apply; either is reported in [`CallPolicy::left_out`].
     pub fn call(&self, name: &str, arguments: &Value, planner: Option<&CallOverride>) -> CallPolicy {
         let (above, mut left_out) = self.above(name, arguments, planner);
+        // Most calls have no rules of their own and share the policy of their tool.
         if above.is_empty() {
             return CallPolicy { policy: self.tool(name), left_out };
         }
         let merged = self.0.layers.tool(name, &above).policy();
         let policy = match merged.map(|policy| (unbounded(&policy.retry), policy)) {
+            // A condition depends on arguments that a model writes, and no model may make its attempts endless.
             Some((None, policy)) => Arc::new(policy),
             Some((Some(origin), _)) => {
                 let place = self.place(origin);
@@ -212,22 +232,25 @@ impl Policy {
     }
 
     /// The layers above the tool's own that concern a call, and what is wrong with those that do not apply.
-    pub(super) fn above<'a>(
+    pub(crate) fn above<'a>(
         &'a self,
         name: &str,
         arguments: &Value,
         planner: Option<&'a CallOverride>,
-    ) -> (Vec<Above<'a>>, Vec<String>) {
+    ) -> (Vec<CallOverrides<'a>>, Vec<String>) {
         let (mut above, mut left_out) = (Vec::new(), Vec::new());
         if self.0.layers.any_calls {
             let mut variables = None;
             for (rule, layer) in self.0.layers.calls(name) {
+                // The arguments are copied only if some rule asks for them.
                 let variables = variables.get_or_insert_with(|| {
                     Map::from_iter([("args".to_owned(), arguments.clone()), ("tool".to_owned(), name.into())])
                 });
                 match rule.when.value.expr.holds(variables) {
                     Ok(true) => above.push(layer),
                     Ok(false) => {}
+                    // Who cannot tell whether a rule is for this call must not loosen anything by it, so only what
+                    // tightens is kept.
                     Err(error) => {
                         let place = self.0.sources.place_of(rule.when.span);
                         let tighter = self.0.layers.tightening(name, &above, &layer);
@@ -245,7 +268,9 @@ impl Policy {
                 }
             }
         }
-        above.extend(planner.map(|planner| Above::planner(&planner.rule)));
+        // The planner comes last, as in weakincentives ("Retry Policies"): global defaults, per-tool overrides,
+        // per-call overrides of the planner, and the most specific wins.
+        above.extend(planner.map(|planner| CallOverrides::planner(&planner.rule)));
         (above, left_out)
     }
 
@@ -287,44 +312,51 @@ impl Policy {
     }
 
     /// The class of a failure, by the first row of the table that matches.
-    pub fn classify(&self, evidence: &Evidence<'_>) -> Classified {
+    pub fn classify(&self, evidence: &FailureEvidence<'_>) -> ClassifiedFailure {
         match self.0.errors.classify(evidence) {
-            Some(row) => Classified {
+            Some(row) => ClassifiedFailure {
                 class: row.class,
                 request_at_fault: row.request_at_fault,
                 wait: row.wait,
                 origin: Some(row.origin),
             },
-            None => Classified::certain(ErrorClass::ModelError),
+            None => ClassifiedFailure::certain(ErrorClass::ModelError),
         }
     }
 
-    /// How failures are told apart.
+    /// How failures are distinguished.
     pub fn errors(&self) -> &ErrorTable {
         &self.0.errors
     }
 
-    pub(super) fn layers(&self) -> &Layers {
+    pub(crate) fn layers(&self) -> &PolicyLayers {
         &self.0.layers
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[PolicyPart] {
         &self.0.parts
     }
 }
 
-impl Inner {
+impl PolicyParts {
     /// Looks for mistakes that show when a profile is chosen.
-    fn check(read: &Read, profile: Option<&str>, work: &mut Work, findings: &mut Findings) -> Layers {
+    fn check(
+        read: &ReadPolicy,
+        profile: Option<&str>,
+        work: &mut SearchBudget,
+        findings: &mut Findings,
+    ) -> PolicyLayers {
         let parts = chosen(&read.parts, profile);
         check::reducers(&parts, findings);
-        let layers = Layers::new(&parts);
+        let layers = PolicyLayers::new(&parts);
+        // `&` and not `&&`: both lists are to be reported.
         if check::within_budget(layers.tool_rules(), findings)
             & check::within_budget(layers.model_rules(), findings)
         {
             conflicts(layers.tool_rules(), profile, work, findings);
             conflicts(layers.model_rules(), profile, work, findings);
-            // Only files that say so can leave attempts without end; the default does not.
+            // Attempts without end need the word `unlimited` in some file, and shared budgets the word `pool`. Most
+            // policies skip both searches.
             let speaks =
                 |word| read.sources.iter().skip(BUILTIN_TEXTS).any(|source| source.text().contains(word));
             if speaks("unlimited") {
@@ -338,9 +370,13 @@ impl Inner {
     }
 
     /// What files make that may have mistakes, all of which have been found then.
-    fn build(read: Read, work: &mut Work, findings: &mut Findings) -> Result<Self, Box<Sources>> {
+    fn build(
+        read: ReadPolicy,
+        work: &mut SearchBudget,
+        findings: &mut Findings,
+    ) -> Result<Self, Box<Sources>> {
         let layers = Self::check(&read, read.profile.as_deref(), work, findings);
-        let Read { sources, digest, parts, profiles, profile } = read;
+        let ReadPolicy { sources, digest, parts, profiles, profile } = read;
         let heard = chosen(&parts, profile.as_deref());
         let session = session(&heard);
         let errors =
@@ -357,6 +393,7 @@ impl Inner {
             return Err(Box::new(sources));
         };
         let Some(errors) = errors else { return Err(Box::new(sources)) };
+        // The built-in file has values for a report without asking for one.
         let output = layers.output_wanted().map(|_| output);
         let run = layers.run_limits();
         Ok(Self {
@@ -389,7 +426,7 @@ fn unset() -> Diagnostic {
 }
 
 /// Slices and reducers of all files: merged by name, in the order of first declaration.
-fn session(parts: &[&Part]) -> SessionPolicy {
+fn session(parts: &[&PolicyPart]) -> SessionPolicy {
     let mut slices: IndexMap<String, SliceRule> = IndexMap::new();
     let mut reducers: IndexMap<String, Option<ReducerRule>> = IndexMap::new();
     for part in parts {
@@ -408,6 +445,7 @@ fn session(parts: &[&Part]) -> SessionPolicy {
             }
         }
         for (name, reducer) in &session.reducers.0 {
+            // `null` leaves an empty place, so a reducer that is declared again runs where it ran before.
             let rule = reducer.as_set().map(|reducer| reducer.rule(&name.value, name.span, scope));
             reducers.insert(name.value.clone(), rule);
         }
@@ -416,26 +454,27 @@ fn session(parts: &[&Part]) -> SessionPolicy {
 }
 
 /// What a row looks for; nothing if it does not say.
-fn sought<T, V>(sought: Option<&Sought<T>>, value: impl Fn(&T) -> V) -> Vec<V> {
+fn sought<T, V>(sought: Option<&SoughtText<T>>, value: impl Fn(&T) -> V) -> Vec<V> {
     sought.into_iter().flat_map(|sought| &sought.0).map(value).collect()
 }
 
 /// The rows of all files: those of later files first, the built-in ones last.
-fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
-    let row = |rule: &ErrorRule, scope: Scope| ErrorRow {
+fn errors(parts: &[&PolicyPart], findings: &mut Findings) -> Option<ErrorTable> {
+    let row = |rule: &ErrorRule, scope: LayerKind| ErrorRow {
         status: sought(rule.status.as_ref(), Clone::clone),
-        code: sought(rule.code.as_ref(), |Words(text)| text.clone()),
-        kind: sought(rule.r#type.as_ref(), |Words(text)| text.clone()),
-        message: sought(rule.message.as_ref(), |Piece(text)| text.clone()),
+        code: sought(rule.code.as_ref(), |NonEmptyText(text)| text.clone()),
+        kind: sought(rule.r#type.as_ref(), |NonEmptyText(text)| text.clone()),
+        message: sought(rule.message.as_ref(), |ComparableText(text)| text.clone()),
         words: sought(rule.words.as_ref(), |concept| concept.0.clone()),
-        detail: sought(rule.detail.as_ref(), |Piece(text)| text.clone()),
-        provider: sought(rule.provider.as_ref(), |Words(text)| text.clone()),
+        detail: sought(rule.detail.as_ref(), |ComparableText(text)| text.clone()),
+        provider: sought(rule.provider.as_ref(), |NonEmptyText(text)| text.clone()),
         request_at_fault: rule.request_at_fault,
         wait: rule.wait.map(|wait| wait.value),
         class: rule.class.value,
         origin: rule.class.span.origin(scope),
     };
-    let rows = |parts: &[&Part]| {
+    let rows = |parts: &[&PolicyPart]| {
+        // The first row that matches decides, so rows of later files come first.
         let each = parts.iter().rev().flat_map(|part| {
             let scope = scope(part);
             part.blocks.errors.iter().map(move |rule| row(rule, scope))
@@ -463,11 +502,11 @@ fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
 }
 
 /// The scope of blocks outside of selectors.
-const fn scope(part: &Part) -> Scope {
+const fn scope(part: &PolicyPart) -> LayerKind {
     match part.kind {
-        PartKind::Builtin => Scope::Builtin,
-        PartKind::File => Scope::Global,
-        PartKind::Profile(_) => Scope::Profile,
+        PartKind::Builtin => LayerKind::Builtin,
+        PartKind::File => LayerKind::Global,
+        PartKind::Profile(_) => LayerKind::Profile,
     }
 }
 
@@ -477,12 +516,14 @@ fn remembered<T>(
     name: &str,
     merge: impl FnOnce() -> Arc<T>,
 ) -> Arc<T> {
+    // A poisoned lock costs another merge and is no reason to fail.
     if let Ok(kept) = kept.read()
         && let Some(policy) = kept.get(name)
     {
         return Arc::clone(policy);
     }
     let policy = merge();
+    // Models invent names. Without a bound they would fill the memory of a long-lived host.
     if let Ok(mut kept) = kept.write()
         && kept.len() < REMEMBERED
     {
@@ -491,15 +532,10 @@ fn remembered<T>(
     policy
 }
 
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.sources.iter().map(super::Source::name).collect();
-        f.debug_struct("Policy")
-            .field("digest", &self.digest())
-            .field("files", &names)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_parts!(|this: Policy|
+    digest: this.digest(),
+    files: this.0.sources.iter().map(crate::text::Source::name).collect::<Vec<_>>()
+);
 
 #[cfg(test)]
 mod tests;

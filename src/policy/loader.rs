@@ -1,23 +1,26 @@
 //! From files to a policy: those that are named, those they extend, and the profile that is chosen.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::Findings;
 use super::builtin::{BUILTIN_TEXTS, DEFAULT, DEFAULT_NAME, PRESETS, TABLES};
 use super::decode;
-use super::did_you_mean::closest;
-use super::document::{Blocks, Header, Parent, PolicyFile};
-use super::source::CHOICE;
-use super::{Code, Diagnostic, Findings, LintOptions, Policy, Report, SourceId, Sources, Span};
+use super::document::{FileHeader, ParentFile, PolicyBlocks, PolicyFile};
+use super::load::{MergeOptions, Policy, Review};
+use super::part::{PartKind, PolicyPart, ReadPolicy};
+use crate::text::did_you_mean::closest;
+use crate::text::source::CHOICE;
+use crate::text::{Code, Diagnostic, Report, SourceId, Sources, Span};
 
 /// The most files of a policy, those that are extended included.
 const MOST_FILES: usize = 64;
 
 /// Finds a file that another one extends: given the name of that one and the path it says, the name of the file and
 /// its bytes. The same file always has the same name.
-pub type Resolve<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'r;
+pub type FileResolver<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'r;
 
 /// Loads policies: with files that others extend, and with a profile.
 ///
@@ -28,72 +31,39 @@ pub type Resolve<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String
 /// let mut find = |_from: &str, path: &str| Ok((path.to_owned(), base.as_bytes().to_vec()));
 /// let policy = Loader::new().profile("ci").load_with(&mut find, vec![("team.yaml".into(), team)])?;
 /// assert_eq!(policy.turn().max_turns.value.get(), 3);
-/// # Ok::<(), unfazed::policy::Report>(())
+/// # Ok::<(), unfazed::text::Report>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Loader {
     profile: Option<String>,
     /// What chose it: `--profile`.
     profile_from: Option<String>,
-    every_profile: bool,
-    lints: Option<LintOptions>,
     incomplete: bool,
-    lenient: bool,
-}
-
-/// What was read, ready to be merged.
-pub(super) struct Read {
-    pub(super) sources: Sources,
-    pub(super) digest: String,
-    pub(super) parts: Vec<Part>,
-    /// The names of all profiles, in the order of first declaration.
-    pub(super) profiles: Vec<String>,
-    /// The profile that is chosen.
-    pub(super) profile: Option<String>,
-}
-
-/// The blocks of a file or of a profile in it, and what they are.
-#[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) kind: PartKind,
-    /// The text it was read from.
-    pub(super) source: SourceId,
-    pub(super) blocks: Arc<Blocks>,
+    merging: MergeOptions,
 }
 
 /// A text to be read: its name, its bytes, and how many lines come before it in the file it is a part of.
 #[cfg(feature = "host")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Text {
+pub(crate) struct NamedText {
     pub(crate) name: String,
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) before: u32,
 }
 
 /// What every policy begins with. It is read once.
-static BASE: LazyLock<Option<Base>> = LazyLock::new(|| {
-    let mut reading = Reading::new(None);
+static BASE: LazyLock<Option<BaseFile>> = LazyLock::new(|| {
+    let mut reading = ReadingFiles::new(None);
     reading.builtin();
-    let Reading { sources, findings, digest, parts, .. } = reading;
-    // What is wrong with it is told by whoever reads it in vain.
-    (!findings.has_errors()).then_some(Base { sources, digest, parts })
+    let ReadingFiles { sources, findings, digest, parts, .. } = reading;
+    // If the built-in files are broken, the next load reads them again and reports their mistakes.
+    (!findings.has_errors()).then_some(BaseFile { sources, digest, parts })
 });
 
-struct Base {
+struct BaseFile {
     sources: Sources,
     digest: Xxh3,
-    parts: Vec<Part>,
-}
-
-/// What a set of blocks is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PartKind {
-    /// The built-in default.
-    Builtin,
-    /// A file.
-    File,
-    /// A profile of that name.
-    Profile(String),
+    parts: Vec<PolicyPart>,
 }
 
 impl Loader {
@@ -119,14 +89,13 @@ impl Loader {
     /// Looks for mistakes in every profile, not only in the one that is chosen.
     #[must_use]
     pub const fn every_profile(mut self) -> Self {
-        self.every_profile = true;
+        self.merging.every_profile = true;
         self
     }
 
-    /// Tells with the mistakes of a policy that cannot be used what [`Policy::lint`] finds in the rest of it.
-    #[must_use]
-    pub fn with_lints(mut self, options: LintOptions) -> Self {
-        self.lints = Some(options);
+    /// Has the rest of a policy that cannot be used looked at, for findings to report with its mistakes.
+    pub(crate) fn with_review(mut self, review: Review) -> Self {
+        self.merging.review = Some(review);
         self
     }
 
@@ -141,23 +110,8 @@ impl Loader {
     /// Makes a policy of what could be read, whatever is wrong with the rest. It is to be compared with, not to be used.
     #[cfg(feature = "host")]
     pub(crate) const fn lenient(mut self) -> Self {
-        self.lenient = true;
+        self.merging.lenient = true;
         self
-    }
-
-    /// Whether mistakes keep a policy from being made.
-    pub(super) const fn is_lenient(&self) -> bool {
-        self.lenient
-    }
-
-    /// Whether mistakes are looked for in every profile.
-    pub(super) const fn checks_every_profile(&self) -> bool {
-        self.every_profile
-    }
-
-    /// What is looked for besides mistakes.
-    pub(super) const fn lints(&self) -> Option<&LintOptions> {
-        self.lints.as_ref()
     }
 
     /// A policy of several files, named and in load order, of which none extends another.
@@ -174,10 +128,10 @@ impl Loader {
     /// Every mistake in all of them.
     pub fn load_with<T: AsRef<[u8]>>(
         &self,
-        resolve: &mut Resolve<'_>,
+        resolve: &mut FileResolver<'_>,
         files: Vec<(String, T)>,
     ) -> Result<Policy, Report> {
-        // Its bound is invariant; a closure of our own has one that fits.
+        // The lifetime in the trait object is invariant, so a closure of our own stands in for it.
         let mut resolve = |from: &str, path: &str| resolve(from, path);
         let files = files.into_iter().map(|(name, bytes)| (name, bytes, 0));
         self.read(Some(&mut resolve), files)
@@ -188,7 +142,11 @@ impl Loader {
     /// # Errors
     /// Every mistake in all of them.
     #[cfg(feature = "host")]
-    pub(crate) fn load_texts(&self, resolve: &mut Resolve<'_>, texts: &[Text]) -> Result<Policy, Report> {
+    pub(crate) fn load_texts(
+        &self,
+        resolve: &mut FileResolver<'_>,
+        texts: &[NamedText],
+    ) -> Result<Policy, Report> {
         let mut resolve = |from: &str, path: &str| resolve(from, path);
         let files = texts.iter().map(|text| (text.name.as_str(), &*text.bytes, text.before));
         self.read(Some(&mut resolve), files)
@@ -196,26 +154,28 @@ impl Loader {
 
     fn read<'r, N: AsRef<str>, T: AsRef<[u8]>>(
         &self,
-        resolve: Option<&'r mut Resolve<'r>>,
+        resolve: Option<&'r mut FileResolver<'r>>,
         files: impl Iterator<Item = (N, T, u32)>,
     ) -> Result<Policy, Report> {
-        let mut reading = Reading::new(resolve);
+        let mut reading = ReadingFiles::new(resolve);
         reading.begin();
         if self.incomplete {
             reading.findings.lose_file();
         }
         for (name, bytes, before) in files {
-            // What another file extends has its place below that one.
+            // A file that another one extends is read once, below that one.
             if !reading.reached.contains(name.as_ref()) {
                 reading.file(name.as_ref(), bytes.as_ref(), before);
             }
         }
-        let Reading { sources, mut findings, mut digest, parts, profiles, .. } = reading;
-        // Rules are judged together, and those of a whole file are not there.
-        if findings.lost().has_file() || findings.is_crowded() {
+        let ReadingFiles { sources, mut findings, mut digest, parts, profiles, .. } = reading;
+        // Rules are judged together, and beside a missing file a rule may only seem to be wrong.
+        if findings.lost().has_file() || findings.problems().is_crowded() {
             return Err(findings.into_report(sources));
         }
+        // The same files decide differently under another profile, so its name is a part of the digest.
         if let Some(name) = &self.profile {
+            // The word keeps a profile `x` apart from a file that says `x`.
             hash(&mut digest, b"profile");
             hash(&mut digest, name.as_bytes());
             if !profiles.contains(name) && !findings.lost().any(&["profiles"]) {
@@ -223,35 +183,48 @@ impl Loader {
             }
         }
         let digest = format!("{:032x}", digest.digest128());
-        let read = Read { sources, digest, parts, profiles, profile: self.profile.clone() };
-        Policy::merge(read, self, findings)
+        let read = ReadPolicy { sources, digest, parts, profiles, profile: self.profile.clone() };
+        Policy::merge(read, &self.merging, findings)
     }
 }
 
-/// The parts that have their say when that profile is chosen, lowest first: profiles stand above all files.
-pub(super) fn chosen<'p>(parts: &'p [Part], profile: Option<&str>) -> Vec<&'p Part> {
-    let files = parts.iter().filter(|part| !matches!(part.kind, PartKind::Profile(_)));
-    let above =
-        parts.iter().filter(|part| matches!(&part.kind, PartKind::Profile(name) if profile == Some(name)));
-    files.chain(above).collect()
+impl Policy {
+    /// A policy of several files, named and in load order. Reading files is the host's business.
+    ///
+    /// # Errors
+    /// Every mistake in all of them.
+    pub fn load<T: AsRef<[u8]>>(files: Vec<(String, T)>) -> Result<Self, Report> {
+        Loader::new().load(files)
+    }
+
+    /// A policy of several files and those they extend. See [`Loader`] for profiles.
+    ///
+    /// # Errors
+    /// Every mistake in all of them.
+    pub fn load_with<T: AsRef<[u8]>>(
+        files: Vec<(String, T)>,
+        resolve: &mut FileResolver<'_>,
+    ) -> Result<Self, Report> {
+        Loader::new().load_with(resolve, files)
+    }
 }
 
 /// Files as they are read, parents before those that extend them.
-struct Reading<'r> {
+struct ReadingFiles<'r> {
     sources: Sources,
     findings: Findings,
-    resolve: Option<&'r mut Resolve<'r>>,
+    resolve: Option<&'r mut FileResolver<'r>>,
     digest: Xxh3,
-    parts: Vec<Part>,
+    parts: Vec<PolicyPart>,
     profiles: Vec<String>,
     /// The files that others extend, by name.
-    reached: HashSet<String>,
+    reached: BTreeSet<String>,
     /// The files that are being read, each extended by the one before it; and where that one says so.
     chain: Vec<(String, Option<Span>)>,
 }
 
-impl<'r> Reading<'r> {
-    fn new(resolve: Option<&'r mut Resolve<'r>>) -> Self {
+impl<'r> ReadingFiles<'r> {
+    fn new(resolve: Option<&'r mut FileResolver<'r>>) -> Self {
         Self {
             sources: Sources::new(),
             findings: Findings::default(),
@@ -259,7 +232,7 @@ impl<'r> Reading<'r> {
             digest: Xxh3::new(),
             parts: Vec::new(),
             profiles: Vec::new(),
-            reached: HashSet::new(),
+            reached: BTreeSet::new(),
             chain: Vec::new(),
         }
     }
@@ -279,11 +252,11 @@ impl<'r> Reading<'r> {
                 blocks.errors.extend(table.errors);
             }
         }
-        self.parts.push(Part { kind: PartKind::Builtin, source, blocks: Arc::new(blocks) });
+        self.parts.push(PolicyPart { kind: PartKind::Builtin, source, blocks: Arc::new(blocks) });
     }
 
     /// A text that ships with the product.
-    fn ours(&mut self, name: &str, text: &str) -> Option<(SourceId, Blocks)> {
+    fn ours(&mut self, name: &str, text: &str) -> Option<(SourceId, PolicyBlocks)> {
         hash(&mut self.digest, text.as_bytes());
         let (source, file) =
             decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, text.as_bytes())?;
@@ -302,21 +275,27 @@ impl<'r> Reading<'r> {
             self.findings.lose_file();
             return;
         };
+        // Parents come first, so that the file that extends them overrides them.
         for parent in &header.extends {
             self.parent(name, parent);
         }
         hash(&mut self.digest, bytes);
-        self.parts.push(Part { kind: PartKind::File, source, blocks });
+        self.parts.push(PolicyPart { kind: PartKind::File, source, blocks });
         for (name, blocks) in header.profiles {
             if !self.profiles.contains(&name) {
                 self.profiles.push(name.clone());
             }
-            self.parts.push(Part { kind: PartKind::Profile(name), source, blocks: Arc::new(blocks) });
+            self.parts.push(PolicyPart { kind: PartKind::Profile(name), source, blocks: Arc::new(blocks) });
         }
     }
 
     /// What a file itself says. The blocks are large: none are kept on the stack while the files it extends are read.
-    fn decoded(&mut self, name: &str, bytes: &[u8], before: u32) -> Option<(SourceId, Header, Arc<Blocks>)> {
+    fn decoded(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+        before: u32,
+    ) -> Option<(SourceId, FileHeader, Arc<PolicyBlocks>)> {
         let read = decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, bytes);
         self.sources.put_below(before);
         let (source, file) = read?;
@@ -324,11 +303,12 @@ impl<'r> Reading<'r> {
         Some((source, header, Arc::new(blocks)))
     }
 
-    fn parent(&mut self, child: &str, parent: &Parent) {
+    fn parent(&mut self, child: &str, parent: &ParentFile) {
         let (path, span) = (parent.value.as_str(), parent.span);
         if path.starts_with("builtin:") {
             return self.preset(path, span);
         }
+        // Loading does no network I/O: rules must not change because a server does.
         if path.contains("://") {
             let message = format!("`{path}` is an address, and only files are extended");
             let problem = Diagnostic::error(Code::EXTENDS, span, message);
@@ -359,11 +339,13 @@ impl<'r> Reading<'r> {
                 return;
             }
         };
+        // A file on the way here is a circle. A file that was read before is not: two files may extend the same one.
         if self.chain.iter().any(|(open, _)| *open == name) {
             let problem = Diagnostic::error(Code::EXTENDS, span, format!("`{name}` extends itself"));
             self.findings.push(self.with_chain(problem, &name).label("this closes the circle"));
             return;
         }
+        // It is read once, at its lowest place, so that everything that extends it overrides it.
         if !self.reached.insert(name.clone()) {
             return;
         }
@@ -393,7 +375,7 @@ impl<'r> Reading<'r> {
     /// The way that leads to a parent, and where each file on it says so.
     fn with_chain(&self, problem: Diagnostic, last: &str) -> Diagnostic {
         let names: Vec<&str> = self.chain.iter().map(|(name, _)| name.as_str()).chain([last]).collect();
-        // Of a single step nothing is to be told that the place does not say.
+        // A chain of one step says no more than the place does.
         let chain = (names.len() > 2).then(|| format!("the chain is {}", names.join(" -> ")));
         let mut problem = problem.help_if(chain);
         for (name, at) in &self.chain {
@@ -409,7 +391,7 @@ fn no_builtin(path: &str, span: Span) -> Diagnostic {
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no `{path}`"));
     let known: Vec<&'static str> =
         [DEFAULT_NAME].into_iter().chain(PRESETS.iter().map(|(name, _)| *name)).collect();
-    // `builtin:preset/x` and `builtin:x` are slips of the same.
+    // People write `builtin:preset/x` and `builtin:x` where `builtin:presets/x` is meant.
     let last = |path: &'static str| path.rsplit(['/', ':']).next().unwrap_or(path);
     let name = path.rsplit(['/', ':']).next().unwrap_or(path);
     let near = closest(name, known.iter().copied().map(last));
@@ -440,6 +422,8 @@ fn no_profile(name: &str, from: Option<&str>, profiles: &[String]) -> Diagnostic
 }
 
 fn hash(digest: &mut Xxh3, bytes: &[u8]) {
+    // The length comes first. Without it, moving text from the end of one file to the start of the next would not
+    // change the digest.
     digest.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
     digest.update(bytes);
 }

@@ -1,4 +1,4 @@
-//! What documents say and could not be read. Whatever is looked for afterwards must not be told if it may be missing
+//! What documents say and could not be read. Whatever is looked for afterwards must not be reported if it may be missing
 //! for that reason alone.
 
 use std::collections::BTreeSet;
@@ -8,14 +8,14 @@ use super::Selector;
 
 /// The fields that could not be read, by name and place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lost {
-    fields: BTreeSet<Field>,
+pub(crate) struct UnreadFields {
+    fields: BTreeSet<UnreadField>,
     file: bool,
 }
 
 /// Where something could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Within {
+pub(crate) struct UnreadScope {
     /// The profile, if it was in one.
     pub(crate) profile: Option<Arc<str>>,
     /// The type of the rules, and their selector, if it was below one.
@@ -23,24 +23,24 @@ pub(crate) struct Within {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Field {
+struct UnreadField {
     name: String,
-    within: Within,
+    within: UnreadScope,
 }
 
 /// The selectors below which something was lost that may decide on a value.
 #[derive(Debug)]
-pub(crate) enum Doubt<'l> {
+pub(crate) enum UnreadSelectors<'l> {
     /// Any.
     Everywhere,
     /// These.
     At(Vec<&'l Selector>),
 }
 
-impl Lost {
+impl UnreadFields {
     /// A field could not be read, or an entry of that type.
-    pub(crate) fn field(&mut self, name: &str, within: &Within) {
-        self.fields.insert(Field { name: name.to_owned(), within: within.clone() });
+    pub(crate) fn field(&mut self, name: &str, within: &UnreadScope) {
+        self.fields.insert(UnreadField { name: name.to_owned(), within: within.clone() });
     }
 
     /// A whole file could not be read.
@@ -75,26 +75,36 @@ impl Lost {
 
     /// Where what rules of a type say of a value, or which of them decides, is not known while a profile is chosen.
     /// `block` holds all rules of that type.
-    pub(crate) fn doubt(&self, path: &str, rules: &str, block: &str, profile: Option<&str>) -> Doubt<'_> {
+    pub(crate) fn doubt(
+        &self,
+        path: &str,
+        rules: &str,
+        block: &str,
+        profile: Option<&str>,
+    ) -> UnreadSelectors<'_> {
         let mut at = Vec::new();
+        // An unread file may say anything of anything.
         if self.file {
-            return Doubt::Everywhere;
+            return UnreadSelectors::Everywhere;
         }
-        let heard = |within: &Within| within.profile.is_none() || within.profile.as_deref() == profile;
-        for Field { name, within } in self.fields.iter().filter(|field| heard(&field.within)) {
+        // What is unread in another profile has no effect while this one is chosen.
+        let heard = |within: &UnreadScope| within.profile.is_none() || within.profile.as_deref() == profile;
+        for UnreadField { name, within } in self.fields.iter().filter(|field| heard(&field.within)) {
             match &within.selector {
                 Some((of, selector)) => {
+                    // An unread `priority`, or a rule that is unread as a whole, may change every value below its
+                    // selector.
                     let whole = name == "priority" || name == rules;
                     let calls = name == "CallRule" && path.starts_with("calls");
                     if *of == rules && (whole || calls || has_step(path, name)) {
                         at.push(selector);
                     }
                 }
-                None if name == rules || name == block => return Doubt::Everywhere,
+                None if name == rules || name == block => return UnreadSelectors::Everywhere,
                 None => {}
             }
         }
-        Doubt::At(at)
+        UnreadSelectors::At(at)
     }
 }
 

@@ -8,29 +8,31 @@
 //! the hints of MCP's tool annotations, and HTTP (RFC 9110).
 
 mod fields;
+mod renamed;
 mod words;
 
 use fields::FIELDS;
+use renamed::{KEYS, WORDS};
 use words::{CLASSES, EFFECTS};
 
-use super::did_you_mean::{closest, fold, is_certain};
-use super::yaml::{Key, Node};
+use crate::text::did_you_mean::{closest, fold, is_certain};
+use crate::text::yaml::{YamlKey, YamlNode};
 
 /// Longer names are looked for nowhere.
 const LONGEST: usize = 64;
 /// A field by the name it has in other systems.
-pub(crate) struct Field {
+pub(crate) struct KnownField {
     /// Its name here.
     pub(crate) here: &'static str,
     /// How it is written.
     pub(crate) help: &'static str,
     /// What becomes of a number that is its value there.
-    pub(crate) counts: Counts,
+    pub(crate) counts: CountedUnit,
 }
 
 /// What the numbers of such a field count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
+pub(crate) enum CountedUnit {
     /// Attempts that come after the first.
     Retries,
     /// Attempts, the first one too.
@@ -40,17 +42,31 @@ pub(crate) enum Counts {
 }
 
 /// What a name means in other systems, if there is a field of that sense here.
-pub(crate) fn field(name: &str, fields: &[&str]) -> Option<Field> {
+pub(crate) fn field(name: &str, fields: &[&str]) -> Option<KnownField> {
     let name = short(name)?;
-    let known = |(names, here, ..): &&(&[&str], &str, &str, Counts)| {
+    let known = |(names, here, ..): &&(&[&str], &str, &str, CountedUnit)| {
         names.contains(&name.as_str()) && fields.contains(here)
     };
-    FIELDS.iter().find(known).map(|(_, here, help, counts)| Field { here, help, counts: *counts })
+    FIELDS.iter().find(known).map(|(_, here, help, counts)| KnownField { here, help, counts: *counts })
 }
 
 /// Whether a name has a meaning in other systems: then it is no slip of a name that looks alike.
 pub(crate) fn is_known(name: &str) -> bool {
     short(name).is_some_and(|name| FIELDS.iter().any(|(names, ..)| names.contains(&name.as_str())))
+}
+
+/// The present name of a key that had another one, if a field of that name is here.
+pub(crate) fn renamed_key<'f>(name: &str, fields: &[&'f str]) -> Option<&'f str> {
+    let rows = KEYS.iter().filter(|(_, old, _)| *old == name);
+    let mut now = rows.filter_map(|(.., new)| fields.iter().copied().find(|field| field == new));
+    now.next()
+}
+
+/// The present word for one of another time, if it is one of `options`.
+pub(crate) fn renamed_word<'o>(word: &str, options: &[&'o str]) -> Option<&'o str> {
+    let rows = WORDS.iter().filter(|(_, old, _)| *old == word);
+    let mut now = rows.filter_map(|(.., new)| options.iter().copied().find(|option| option == new));
+    now.next()
 }
 
 /// What a word means in other systems: those of `options` that have its sense.
@@ -70,7 +86,7 @@ pub(crate) fn meant<'o>(found: &str, options: &[&'o str]) -> Option<(&'o str, bo
     {
         return Some((near, true));
     }
-    // A status stands for more than the classes that have it.
+    // A status such as 429 covers failures of other classes too, so it is never certain.
     let number = found.bytes().any(|byte| byte.is_ascii_digit());
     match word(found, options).as_slice() {
         [one] => Some((one, !number)),
@@ -85,12 +101,13 @@ fn short(name: &str) -> Option<String> {
 
 /// Another key of the mapping that is as certainly a slip of the same field.
 pub(super) fn rival<'n>(
-    key: &Key,
+    // Two keys that may both be meant for one field cannot both be repaired.
+    key: &YamlKey,
     meant: &str,
     fields: &[&str],
-    entries: &'n [(Key, Node)],
-) -> Option<&'n Key> {
-    let slip = |other: &&Key| {
+    entries: &'n [(YamlKey, YamlNode)],
+) -> Option<&'n YamlKey> {
+    let slip = |other: &&YamlKey| {
         other.span != key.span
             && !fields.contains(&&*other.name)
             && is_certain(&other.name, meant, fields.iter().copied())
@@ -141,7 +158,7 @@ mod tests {
 
     #[test]
     fn every_word_of_the_table_is_folded_stands_there_once_and_leads_to_a_class() {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = std::collections::BTreeSet::new();
         for (words, meant) in CLASSES {
             assert!(meant.iter().all(|class| ErrorClass::from_name(class).is_some()), "{meant:?}");
             for word in *words {
@@ -168,17 +185,17 @@ mod tests {
     fn fields_of_other_libraries_lead_to_the_field_of_their_sense() {
         let retry = ["max_attempts", "attempt_timeout", "deadline", "backoff", "retry_on", "server_delay"];
         for (name, here, counts) in [
-            ("num_retries", "max_attempts", Counts::Retries),
-            ("stop_after_attempt", "max_attempts", Counts::Attempts),
-            ("wait_exponential_jitter", "backoff", Counts::Other),
-            ("retryExceptions", "retry_on", Counts::Other),
-            ("request_timeout", "attempt_timeout", Counts::Other),
-            ("max_elapsed_time", "deadline", Counts::Other),
+            ("num_retries", "max_attempts", CountedUnit::Retries),
+            ("stop_after_attempt", "max_attempts", CountedUnit::Attempts),
+            ("wait_exponential_jitter", "backoff", CountedUnit::Other),
+            ("retryExceptions", "retry_on", CountedUnit::Other),
+            ("request_timeout", "attempt_timeout", CountedUnit::Other),
+            ("max_elapsed_time", "deadline", CountedUnit::Other),
         ] {
             let found = field(name, &retry).unwrap();
             assert_eq!((found.here, found.counts), (here, counts), "{name}");
         }
-        assert_eq!(field("retries", &["retry", "breaker"]).unwrap().counts, Counts::Retries);
+        assert_eq!(field("retries", &["retry", "breaker"]).unwrap().counts, CountedUnit::Retries);
         assert!(field("max_tokens", &["tokens"]).is_none() && is_known("max_tokens"));
         for here in ["run", "limits", "max_turns"] {
             assert!(field("max_tokens", &[here]).unwrap().help.contains("limits: {run: {"), "{here}");

@@ -55,6 +55,8 @@ impl ModelPrice {
 impl Price {
     /// The most that one token of a request costs.
     pub fn most_of_input(self) -> u64 {
+        // Writing to a cache may cost more than plain input (1.25 times at Anthropic), so a reservation takes the
+        // highest.
         let cached = [self.cache_read, self.cache_write].into_iter().flatten();
         cached.fold(self.input, u64::max)
     }
@@ -99,7 +101,7 @@ impl fmt::Display for Cost {
 /// In US dollars, as a number that other programs can add up.
 impl Serialize for Cost {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // Shown, never computed with; what is shown reads back as the nearest there is.
+        // Only shown and never computed with, so the nearest float is good enough.
         let dollars: f64 = self.to_string().parse().unwrap_or_default();
         to.serialize_f64(dollars)
     }

@@ -8,34 +8,36 @@ use serde::{Deserialize, Serialize};
 /// No character has more bytes.
 const CHAR_BYTES: u64 = 4;
 /// Bytes of prose for a token, as an estimate.
+// The usual estimate for English (OpenAI's documentation: about four characters a token).
 const PROSE_BYTES: u64 = 4;
 /// Tokens for so many bytes of JSON: 2.8 bytes for one.
+// localcowork, ADR-007: 2.8 characters of JSON a token; 14 to 5 says so in whole numbers.
 const JSON_TOKENS: u64 = 5;
 const JSON_BYTES: u64 = 14;
 
 /// The most there may be of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cap {
+pub enum SizeCap {
     /// So much.
-    Most(Size),
+    Most(TextSize),
     /// Any amount.
     Unlimited,
 }
 
 /// The size of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Size {
+pub struct TextSize {
     /// How many.
     /// Example: `6000`
     pub count: u64,
     /// Of what.
-    pub unit: Unit,
+    pub unit: SizeUnit,
 }
 
 /// What sizes are counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, unfazed_macros::Named)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum SizeUnit {
     /// Characters.
     Chars,
     /// Bytes.
@@ -60,7 +62,7 @@ fn looks_like_json(text: &str) -> bool {
     (text.starts_with('{') && text.ends_with('}')) || (text.starts_with('[') && text.ends_with(']'))
 }
 
-impl Unit {
+impl SizeUnit {
     /// How many of them a text has.
     pub fn measure(self, text: &str) -> u64 {
         match self {
@@ -69,22 +71,13 @@ impl Unit {
             Self::Tokens => estimated_tokens(text),
         }
     }
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chars => "chars",
-            Self::Bytes => "bytes",
-            Self::Tokens => "tokens",
-        }
-    }
 }
 
-impl Size {
+impl TextSize {
     /// Whether a text is no larger.
     pub fn holds(self, text: &str) -> bool {
         // A character has one to four bytes, so those of most texts are not counted.
-        let (bytes, chars) = (count(text.len()), self.unit == Unit::Chars);
+        let (bytes, chars) = (count(text.len()), self.unit == SizeUnit::Chars);
         let (few, many) = (bytes <= self.count, bytes > self.count.saturating_mul(CHAR_BYTES));
         if chars && (few || many) { few } else { self.unit.measure(text) <= self.count }
     }
@@ -92,34 +85,34 @@ impl Size {
     /// The most bytes that are no more than this many tokens, whatever they are of; other sizes stay.
     pub(crate) const fn of_json(self) -> Self {
         match self.unit {
-            Unit::Tokens => {
+            SizeUnit::Tokens => {
                 let bytes = self.count.saturating_mul(JSON_BYTES) / JSON_TOKENS;
-                Self { count: bytes, unit: Unit::Bytes }
+                Self { count: bytes, unit: SizeUnit::Bytes }
             }
-            Unit::Chars | Unit::Bytes => self,
+            SizeUnit::Chars | SizeUnit::Bytes => self,
         }
     }
 
     /// As [`of_json`](Self::of_json), if they are of prose.
     pub(crate) const fn of_prose(self) -> Self {
         match self.unit {
-            Unit::Tokens => Self { count: self.count.saturating_mul(PROSE_BYTES), unit: Unit::Bytes },
-            Unit::Chars | Unit::Bytes => self,
+            SizeUnit::Tokens => Self { count: self.count.saturating_mul(PROSE_BYTES), unit: SizeUnit::Bytes },
+            SizeUnit::Chars | SizeUnit::Bytes => self,
         }
     }
 
     /// The most bytes that a text can have which is no larger.
     const fn most_bytes(self) -> u64 {
         match self.unit {
-            Unit::Chars => self.count.saturating_mul(CHAR_BYTES),
-            Unit::Bytes => self.count,
-            Unit::Tokens => self.count.saturating_mul(PROSE_BYTES),
+            SizeUnit::Chars => self.count.saturating_mul(CHAR_BYTES),
+            SizeUnit::Bytes => self.count,
+            SizeUnit::Tokens => self.count.saturating_mul(PROSE_BYTES),
         }
     }
 
     /// A size that only holds what is no larger than this and than the other: the smaller one, if one of them surely is.
     pub(crate) fn and(self, other: Self) -> Self {
-        // So many bytes are never too many, whatever they are of.
+        // A number of tokens means the fewest bytes if they are JSON, so this many bytes are never too many.
         let (ours, others) = (self.of_json().count, other.of_json().count);
         if self.unit == other.unit {
             Self { count: self.count.min(other.count), unit: self.unit }
@@ -128,14 +121,14 @@ impl Size {
         } else if other.most_bytes() <= ours {
             other
         } else {
-            Self { count: ours.min(others), unit: Unit::Bytes }
+            Self { count: ours.min(others), unit: SizeUnit::Bytes }
         }
     }
 }
 
-impl Cap {
+impl SizeCap {
     /// The size, if there is one.
-    pub const fn size(self) -> Option<Size> {
+    pub const fn size(self) -> Option<TextSize> {
         match self {
             Self::Most(size) => Some(size),
             Self::Unlimited => None,
@@ -151,15 +144,16 @@ impl Cap {
         let digits = text.find(|c: char| !c.is_ascii_digit())?;
         let (count, unit) = text.split_at_checked(digits)?;
         let (unit, times) = match unit.trim() {
-            "char" | "chars" => (Unit::Chars, 1),
-            "byte" | "bytes" | "B" => (Unit::Bytes, 1),
-            "KiB" => (Unit::Bytes, 1 << 10),
-            "MiB" => (Unit::Bytes, 1 << 20),
-            "token" | "tokens" => (Unit::Tokens, 1),
+            "char" | "chars" => (SizeUnit::Chars, 1),
+            "byte" | "bytes" | "B" => (SizeUnit::Bytes, 1),
+            // `KB` is not taken: to some it is 1000 bytes, and to others 1024.
+            "KiB" => (SizeUnit::Bytes, 1 << 10),
+            "MiB" => (SizeUnit::Bytes, 1 << 20),
+            "token" | "tokens" => (SizeUnit::Tokens, 1),
             _ => return None,
         };
         let count = count.parse::<u64>().ok()?.checked_mul(times)?;
-        Some(Self::Most(Size { count, unit }))
+        Some(Self::Most(TextSize { count, unit }))
     }
 }
 
@@ -167,13 +161,13 @@ fn count(many: usize) -> u64 {
     u64::try_from(many).unwrap_or(u64::MAX)
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for TextSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.count, self.unit.name())
     }
 }
 
-impl fmt::Display for Cap {
+impl fmt::Display for SizeCap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Most(size) => size.fmt(f),
@@ -199,23 +193,23 @@ mod tests {
             ("2500 tokens", "2500 tokens"),
             ("unlimited", "unlimited"),
         ] {
-            assert_eq!(Cap::parse(text).unwrap().to_string(), shown);
+            assert_eq!(SizeCap::parse(text).unwrap().to_string(), shown);
         }
         for text in ["", "6000", "chars", "-1 chars", "1.5 KiB", "6 miles", "99999999999999999999 chars"] {
-            assert_eq!(Cap::parse(text), None, "{text}");
+            assert_eq!(SizeCap::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_text_is_measured_in_each_unit() {
-        let measured = [Unit::Chars, Unit::Bytes, Unit::Tokens].map(|unit| unit.measure("äöü"));
+        let measured = [SizeUnit::Chars, SizeUnit::Bytes, SizeUnit::Tokens].map(|unit| unit.measure("äöü"));
         assert_eq!(measured, [3, 6, 2]);
-        assert_eq!(Unit::Tokens.measure(r#"{"city":"Oslo"}"#), 6);
+        assert_eq!(SizeUnit::Tokens.measure(r#"{"city":"Oslo"}"#), 6);
     }
 
     #[test]
     fn of_two_sizes_the_smaller_one_is_taken_as_it_is() {
-        let size = |text: &str| Cap::parse(text).unwrap().size().unwrap();
+        let size = |text: &str| SizeCap::parse(text).unwrap().size().unwrap();
         for (one, other, both) in [
             ("118 tokens", "16000 chars", "118 tokens"),
             ("500 chars", "5000 tokens", "500 chars"),
@@ -233,9 +227,9 @@ mod tests {
         fn what_two_sizes_hold_together_each_of_them_holds(
             text in "[a\u{e4}\u{20ac}\u{1f600}]{0,60}", json in any::<bool>(), counts in (0_u64..90, 0_u64..90), units in (0..3, 0..3),
         ) {
-            let unit = |at: i32| [Unit::Chars, Unit::Bytes, Unit::Tokens][usize::try_from(at).unwrap()];
-            let one = Size { count: counts.0, unit: unit(units.0) };
-            let other = Size { count: counts.1, unit: unit(units.1) };
+            let unit = |at: i32| [SizeUnit::Chars, SizeUnit::Bytes, SizeUnit::Tokens][usize::try_from(at).unwrap()];
+            let one = TextSize { count: counts.0, unit: unit(units.0) };
+            let other = TextSize { count: counts.1, unit: unit(units.1) };
             let text = if json { format!("[{text}]") } else { text };
             if one.and(other).holds(&text) {
                 prop_assert!(one.holds(&text) && other.holds(&text));

@@ -15,12 +15,16 @@ const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 impl Seed {
     /// The source of the call `call` in `scope` of the run seeded with `run_seed`.
     pub fn new(run_seed: u64, scope: &str, call: &str) -> Self {
+        // One hash feeds the other, so scope `a` with call `bc` differs from scope `ab` with call `c`.
         Self(xxh3_64_with_seed(call.as_bytes(), xxh3_64_with_seed(scope.as_bytes(), run_seed)))
     }
 
     /// The number of `attempt`, uniform over all of `u64`.
     #[inline]
     pub const fn draw(self, attempt: u32) -> u64 {
+        // A counter and not a stream: the number of one attempt must not depend on draws made elsewhere, or one call
+        // could not be replayed alone. splitmix64: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
+        // Generators", 2014.
         let z = self.0.wrapping_add((attempt as u64).wrapping_mul(GOLDEN_GAMMA));
         let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -11,7 +11,7 @@ const LONGEST: usize = 256;
 ///
 /// Selectors are ordered from the least specific to the most specific: if one includes another, it comes first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Selector {
+pub(crate) struct Selector {
     text: Arc<str>,
     stars: usize,
     literals: usize,
@@ -20,7 +20,7 @@ pub struct Selector {
 /// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct SelectorError {
+pub(crate) struct SelectorError {
     /// What is wrong.
     pub message: String,
     /// What to write instead.
@@ -32,20 +32,24 @@ impl Selector {
     ///
     /// # Errors
     /// If `text` is empty, longer than 256 characters, or holds `**` or a control character.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
         let refuse = |message: &str, help: &str| {
             Err(SelectorError { message: message.to_owned(), help: Some(help.to_owned()) })
         };
         if text.is_empty() {
             return refuse("a name or pattern is missing", "write a name, or `*` for all");
         }
+        // Counting ends one past the limit, so a text of megabytes costs no more than a name.
         let length = text.chars().take(LONGEST.saturating_add(1)).count();
         if length > LONGEST {
             return refuse("the pattern is longer than 256 characters", "use `*` to shorten it");
         }
+        // In shell globs `**` crosses folders and `*` does not. Names have no folders, so `**` would promise a
+        // difference.
         if text.contains("**") {
             return refuse("`**` means no more than `*`", "write a single `*`");
         }
+        // No provider takes one in a name, and a terminal would obey it when the pattern is shown.
         if text.chars().any(char::is_control) {
             return refuse("the pattern holds a control character", "remove it");
         }
@@ -58,6 +62,8 @@ impl Selector {
     pub(crate) fn never_a_tool(&self) -> Option<SelectorError> {
         self.refused(|c| {
             c.is_whitespace()
+                // Bedrock takes `[a-zA-Z0-9_-]` in the name of a tool, Gemini also `.` and `:`. None takes these
+                // signs.
                 || matches!(c, '|' | ',' | ';' | '?' | '!' | '[' | ']' | '{' | '}' | '(' | ')' | '<' | '>')
                 || matches!(c, '^' | '$' | '+' | '=' | '&' | '%' | '\\' | '"' | '\'' | '`')
         })
@@ -77,7 +83,7 @@ impl Selector {
                 let one = self.text.split_whitespace().eq(names.iter());
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
                 let each = format!("an entry for each of {}", names.join(", "));
-                // Words may be two names, or one.
+                // Words between spaces may be two names, or one: `get file` may mean `get_file`.
                 match usable(&self.text, &refused).filter(|_| one) {
                     Some(name) => format!("write `{name}`, or {each}"),
                     None => format!("write {each}"),
@@ -99,11 +105,13 @@ impl Selector {
     }
 
     /// Whether `name` is selected. Linear in the length of both.
-    pub fn matches(&self, name: &str) -> bool {
-        // Each literal takes a byte at least.
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        // Every literal needs at least one byte, so a shorter name cannot match.
         if name.len() < self.literals {
             return false;
         }
+        // The leftmost place of each literal is enough, as only `*` lies between literals. Without backtracking no
+        // pattern is slow, whatever name a model invents.
         let mut parts = self.text.split('*');
         let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
@@ -122,33 +130,35 @@ impl Selector {
     }
 
     /// Whether it selects a single name.
-    pub const fn is_exact(&self) -> bool {
+    pub(crate) const fn is_exact(&self) -> bool {
         self.stars == 0
     }
 
     /// Whether it selects everything `other` selects.
     ///
     /// Decided by one match: the `*` of `other` is taken as a character that no literal equals.
-    pub fn includes(&self, other: &Self) -> bool {
+    pub(crate) fn includes(&self, other: &Self) -> bool {
         self.matches(&other.text)
     }
 
     /// Whether two patterns, each with a `*`, select a common name: their ends decide that.
     pub(crate) fn may_overlap(&self, other: &Self) -> bool {
+        // A `*` can grow to hold all that the other pattern has between its ends, so the ends alone decide.
         let (a, b) = (self.beginning(), other.beginning());
         let (y, z) = (self.ending(), other.ending());
         (a.starts_with(b) || b.starts_with(a)) && (y.ends_with(z) || z.ends_with(y))
     }
 
     /// The shortest name both select, if there is one.
-    pub fn overlaps(&self, other: &Self) -> Option<String> {
+    pub(crate) fn overlaps(&self, other: &Self) -> Option<String> {
         let (ours, theirs): (Vec<char>, Vec<char>) =
             (self.text.chars().collect(), other.text.chars().collect());
         let width = theirs.len().saturating_add(1);
         let cell = |i: usize, j: usize| i.saturating_mul(width).saturating_add(j);
         // How each pair of positions was first reached: from where, and with which character of the name.
-        let mut reached: Vec<Option<Step>> = vec![None; cell(ours.len(), theirs.len()).saturating_add(1)];
-        let mut queue = VecDeque::from([Step { to: (0, 0), from: (0, 0), character: None }]);
+        let mut reached: Vec<Option<PatternStep>> =
+            vec![None; cell(ours.len(), theirs.len()).saturating_add(1)];
+        let mut queue = VecDeque::from([PatternStep { to: (0, 0), from: (0, 0), character: None }]);
         while let Some(step) = queue.pop_front() {
             let (i, j) = step.to;
             match reached.get_mut(cell(i, j)) {
@@ -157,7 +167,9 @@ impl Selector {
             }
             let (next_i, next_j) = (i.saturating_add(1), j.saturating_add(1));
             let mut go = |to, character: Option<char>| {
-                let step = Step { to, from: (i, j), character };
+                let step = PatternStep { to, from: (i, j), character };
+                // Steps that add no character go to the front (0-1 breadth-first search), so the first end that is
+                // reached spells the shortest name.
                 if character.is_some() { queue.push_back(step) } else { queue.push_front(step) }
             };
             match (ours.get(i).copied(), theirs.get(j).copied()) {
@@ -189,7 +201,7 @@ impl Selector {
     }
 
     /// As it was written.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
@@ -223,7 +235,7 @@ fn alternatives(text: &str) -> Option<Vec<String>> {
     });
     let (before, inner, after, one_of) = inner.unwrap_or(("", text, "", false));
     let parts: Vec<String> = if one_of {
-        // A range, or all but those, is no list.
+        // A range (`[a-z]`) or a negation (`[^a]`) does not list its names.
         if inner.contains(['-', '^', '!']) {
             return None;
         }
@@ -246,7 +258,7 @@ fn as_star(text: &str) -> Option<String> {
     let (bare, open) = (text.trim_start_matches('^'), !text.ends_with('$'));
     let (begins, text) = (bare.len() < text.len(), bare.trim_end_matches('$'));
     let mut rest = text.chars().peekable();
-    // Without both of its ends, a regular expression is looked for anywhere.
+    // A regular expression with `$` but without `^` may begin anywhere in the name.
     let mut star = if begins || open { String::new() } else { "*".to_owned() };
     while let Some(c) = rest.next() {
         match c {
@@ -259,6 +271,7 @@ fn as_star(text: &str) -> Option<String> {
                 rest.by_ref().find(|c| *c == close)?;
                 star.push('*');
             }
+            // `.*` and `.+` mean one star. The next character of the expression adds it.
             '.' if matches!(rest.peek(), Some('*' | '+')) => {}
             '\\' => star.push(rest.next().filter(|c| *c == '.').unwrap_or('*')),
             '?' | '+' => star.push('*'),
@@ -276,14 +289,18 @@ fn as_star(text: &str) -> Option<String> {
 
 /// One step of the walk through two patterns at once.
 #[derive(Clone, Copy)]
-struct Step {
+struct PatternStep {
     to: (usize, usize),
     from: (usize, usize),
     character: Option<char>,
 }
 
 /// The name spelt by the steps that lead to `end`.
-fn trace(reached: &[Option<Step>], cell: impl Fn(usize, usize) -> usize, end: (usize, usize)) -> String {
+fn trace(
+    reached: &[Option<PatternStep>],
+    cell: impl Fn(usize, usize) -> usize,
+    end: (usize, usize),
+) -> String {
     let mut name = Vec::new();
     let mut at = end;
     while at != (0, 0) {
@@ -296,6 +313,8 @@ fn trace(reached: &[Option<Step>], cell: impl Fn(usize, usize) -> usize, end: (u
 
 impl Ord for Selector {
     fn cmp(&self, other: &Self) -> Ordering {
+        // More literals and then fewer stars put an included pattern after the one that includes it. The text makes
+        // the order total, so precedence never depends on the order of files.
         let key = |s: &Self| (s.literals, Reverse(s.stars));
         key(self).cmp(&key(other)).then_with(|| self.text.cmp(&other.text))
     }

@@ -12,14 +12,14 @@ use super::Selector;
 #[derive(Debug, Default)]
 pub(crate) struct SelectorIndex {
     exact: HashMap<Arc<str>, Vec<u32>>,
-    beginnings: Ends,
-    endings: Ends,
+    beginnings: PatternEnds,
+    endings: PatternEnds,
     anywhere: Vec<u32>,
 }
 
 /// Patterns by the text at one of their ends.
 #[derive(Debug, Default)]
-struct Ends {
+struct PatternEnds {
     by_text: HashMap<Box<str>, Vec<u32>>,
     /// How many bytes these texts have, each length once.
     lengths: Vec<usize>,
@@ -37,6 +37,7 @@ impl SelectorIndex {
             let (beginning, ending) = (selector.beginning(), selector.ending());
             if beginning.is_empty() && ending.is_empty() {
                 index.anywhere.push(number);
+            // The longer end is shared by fewer patterns, so it is the better key.
             } else if beginning.len() >= ending.len() {
                 index.beginnings.add(beginning, number);
             } else {
@@ -50,14 +51,16 @@ impl SelectorIndex {
     pub(crate) fn candidates(&self, name: &str) -> Vec<u32> {
         let mut found = self.anywhere.clone();
         found.extend(self.exact.get(name).into_iter().flatten());
+        // One lookup for each distinct length of an end, and not one for each pattern.
         self.beginnings.collect(|length| name.get(..length), &mut found);
         self.endings.collect(|length| name.get(name.len().checked_sub(length)?..), &mut found);
+        // Callers fold rules in ascending order, which is their order of precedence.
         found.sort_unstable();
         found
     }
 }
 
-impl Ends {
+impl PatternEnds {
     fn add(&mut self, text: &str, number: u32) {
         self.by_text.entry(text.into()).or_default().push(number);
         if let Err(at) = self.lengths.binary_search(&text.len()) {

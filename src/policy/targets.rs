@@ -4,11 +4,12 @@ use core::fmt;
 use core::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::{Advance, ErrorClass};
+use super::ErrorClass;
+use super::decode::choice;
 
 /// Which models are passed over together when one of them was given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Provider {
+pub enum CooldownScope {
     /// This one alone.
     Own,
     /// All that say the same name.
@@ -20,7 +21,7 @@ pub enum Provider {
 pub enum ContextWindow {
     /// So many.
     Tokens(NonZeroU64),
-    /// Nobody said; the model is asked whatever the size.
+    /// Not known; the model is asked whatever the size.
     Unknown,
 }
 
@@ -33,17 +34,25 @@ impl fmt::Display for ContextWindow {
     }
 }
 
-impl Advance {
-    /// Its name in policies.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exhausted => "exhausted",
-            Self::Rotate => "rotate",
-            Self::Attempt => "attempt",
-            Self::Skip => "skip",
-        }
+choice! {
+    /// When the next model is asked.
+    #[derive(serde::Serialize, unfazed_macros::Named)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Advance {
+        /// When the attempts at this one are exhausted, or no attempt at it makes sense.
+        Exhausted = "exhausted",
+        /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round. Each
+        /// has all its `max_attempts` to itself.
+        Rotate = "rotate",
+        /// After every attempt, round and round; the attempts at all of them count together.
+        // ai-agent, "Round-Robin Selection": every attempt goes to the next target, and all of them count together.
+        Attempt = "attempt",
+        /// When no attempt at this one makes sense; the attempts at all of them count together.
+        Skip = "skip",
     }
+}
 
+impl Advance {
     /// Whether the attempts at all models of a turn count together.
     pub const fn counts_together(self) -> bool {
         match self {
@@ -52,7 +61,7 @@ impl Advance {
         }
     }
 
-    /// Whether the next model goes on with the attempts, the time and the waits of those before it.
+    /// Whether the next model continues with the attempts, the time and the waits of those before it.
     pub const fn is_one_series(self) -> bool {
         match self {
             Self::Exhausted => false,
@@ -73,6 +82,8 @@ impl ContextWindow {
     /// Whether a request of so many tokens leaves room for a reply of `reserve` tokens.
     pub const fn holds(self, tokens: u64, reserve: u32) -> bool {
         match self {
+            // Request and reply share the window: "you requested 131134 tokens (122942 in the messages, 8192 in the
+            // completion)".
             Self::Tokens(window) => tokens.saturating_add(reserve as u64) <= window.get(),
             Self::Unknown => true,
         }
@@ -92,6 +103,7 @@ impl ErrorClass {
             | Self::AuthError
             | Self::NotFound
             | Self::ModelError => true,
+            // Failures of the request or of the conversation would be the same at any model.
             Self::InvalidArgs
             | Self::ToolNotFound
             | Self::ToolUnavailable
@@ -113,7 +125,7 @@ impl ErrorClass {
         }
     }
 
-    /// Whether the other side asks for a pause: it works, but not now or not for so many.
+    /// Whether the server asks for a pause: it works, but not now or not for so many.
     pub const fn is_a_limit(self) -> bool {
         matches!(self, Self::RateLimit | Self::Overloaded)
     }

@@ -3,16 +3,16 @@
 use core::mem::Discriminant as Kind;
 use serde_json::Value;
 
-use super::part::{Part, Parts};
-use crate::engine::{Directive, Directives, Note, Order, Work};
+use super::part::{DecisionPart, DecisionParts};
+use crate::engine::{Directive, DirectiveKind, Directives, Note, Work};
 
 /// What differs first between what was decided and what is decided now.
 #[derive(Debug, PartialEq)]
-pub enum Difference {
+pub enum ReplayDifference {
     /// A decision: another one, one that is missing, or one too many.
-    Decision(Side),
+    Decision(DecisionSides),
     /// The decision is the same, for other reasons.
-    Because(Side),
+    Because(DecisionSides),
     /// The decisions are the same, and the state they lead to is another.
     State {
         /// The digest of the state that was written down.
@@ -24,7 +24,7 @@ pub enum Difference {
 
 /// A decision on both sides.
 #[derive(Debug, PartialEq)]
-pub struct Side {
+pub struct DecisionSides {
     /// Its number in the list of decisions about that event, from 0.
     pub index: usize,
     /// What was decided; `None`: nothing.
@@ -32,10 +32,10 @@ pub struct Side {
     /// What is decided now; `None`: nothing.
     pub now: Option<Directive>,
     /// What of it does not count as a difference.
-    pub passed_over: Parts,
+    pub passed_over: DecisionParts,
 }
 
-impl Side {
+impl DecisionSides {
     /// The first field that differs and counts, as a JSON pointer, and its value on both sides.
     pub fn field(&self) -> Option<(String, Value, Value)> {
         let what_counts = |side: &Option<Directive>| {
@@ -51,30 +51,39 @@ impl Side {
 ///
 /// # Errors
 /// The first difference that is not.
-pub(super) fn lists(then: Directives, now: Directives, parts: Parts) -> Result<Parts, Box<Difference>> {
+pub(super) fn lists(
+    then: Directives,
+    now: Directives,
+    parts: DecisionParts,
+) -> Result<DecisionParts, Box<ReplayDifference>> {
     // The same bytes are what counts; nearly always they are.
     let bytes = |list: &Directives| serde_json::to_vec(list).ok();
     if bytes(&then) == bytes(&now) {
-        return Ok(Parts::default());
+        return Ok(DecisionParts::default());
     }
     let ((then, then_counted), (now, now_counted)) = (apart(then), apart(now));
     let passed = pairs(then, now, parts)?;
     let counted = pairs(then_counted, now_counted, parts)?;
-    Ok(counted.iter().fold(passed, Parts::with))
+    Ok(counted.iter().fold(passed, DecisionParts::with))
 }
 
 /// Directives with their numbers in the list.
-type Numbered = Vec<(usize, Directive)>;
+type NumberedDirectives = Vec<(usize, Directive)>;
 
 /// What decides, and what only counts it.
-fn apart(list: Directives) -> (Numbered, Numbered) {
-    let counts =
-        |(_, directive): &(usize, Directive)| !matches!(directive.order, Order::Note(Note::Metric(_)));
+fn apart(list: Directives) -> (NumberedDirectives, NumberedDirectives) {
+    let counts = |(_, directive): &(usize, Directive)| {
+        !matches!(directive.order, DirectiveKind::Note(Note::Metric(_)))
+    };
     list.0.into_iter().enumerate().partition(counts)
 }
 
-fn pairs(then: Numbered, now: Numbered, parts: Parts) -> Result<Parts, Box<Difference>> {
-    let mut passed = Parts::default();
+fn pairs(
+    then: NumberedDirectives,
+    now: NumberedDirectives,
+    parts: DecisionParts,
+) -> Result<DecisionParts, Box<ReplayDifference>> {
+    let mut passed = DecisionParts::default();
     let (mut reasons, mut other) = (None, None);
     let (mut then, mut now) = (then.into_iter(), now.into_iter());
     loop {
@@ -82,17 +91,19 @@ fn pairs(then: Numbered, now: Numbered, parts: Parts) -> Result<Parts, Box<Diffe
             (None, None) => break,
             (Some((index, one)), Some((_, two))) if kind(&one) == kind(&two) => {
                 match differ(&one, &two, parts) {
-                    Ok(parts) => passed = parts.iter().fold(passed, Parts::with),
-                    Err(Differs::Reasons) => {
-                        let side = || Side { index, then: Some(one), now: Some(two), passed_over: parts };
+                    Ok(parts) => passed = parts.iter().fold(passed, DecisionParts::with),
+                    Err(DecisionDifference::Reasons) => {
+                        let side =
+                            || DecisionSides { index, then: Some(one), now: Some(two), passed_over: parts };
                         reasons.get_or_insert_with(side);
                     }
-                    Err(Differs::Order) => {
-                        let is_work = matches!(one.order, Order::Work(_));
-                        let side = Side { index, then: Some(one), now: Some(two), passed_over: parts };
+                    Err(DecisionDifference::Order) => {
+                        let is_work = matches!(one.order, DirectiveKind::Work(_));
+                        let side =
+                            DecisionSides { index, then: Some(one), now: Some(two), passed_over: parts };
                         // What is done tells more than what was noted before it.
                         if is_work {
-                            return Err(Box::new(Difference::Decision(side)));
+                            return Err(Box::new(ReplayDifference::Decision(side)));
                         }
                         other.get_or_insert(side);
                     }
@@ -103,11 +114,16 @@ fn pairs(then: Numbered, now: Numbered, parts: Parts) -> Result<Parts, Box<Diffe
         };
         let index = one.as_ref().or(two.as_ref()).map_or(0, |(index, _)| *index);
         let [then, now] = [one, two].map(|side| side.map(|(_, directive)| directive));
-        return Err(Box::new(Difference::Decision(Side { index, then, now, passed_over: parts })));
+        return Err(Box::new(ReplayDifference::Decision(DecisionSides {
+            index,
+            then,
+            now,
+            passed_over: parts,
+        })));
     }
     match (other, reasons) {
-        (Some(side), _) => Err(Box::new(Difference::Decision(side))),
-        (None, Some(side)) => Err(Box::new(Difference::Because(side))),
+        (Some(side), _) => Err(Box::new(ReplayDifference::Decision(side))),
+        (None, Some(side)) => Err(Box::new(ReplayDifference::Because(side))),
         (None, None) => Ok(passed),
     }
 }
@@ -115,29 +131,33 @@ fn pairs(then: Numbered, now: Numbered, parts: Parts) -> Result<Parts, Box<Diffe
 /// The kind of a directive.
 fn kind(directive: &Directive) -> (Option<Kind<Work>>, Option<Kind<Note>>) {
     match &directive.order {
-        Order::Work(work) => (Some(core::mem::discriminant(work)), None),
-        Order::Note(note) => (None, Some(core::mem::discriminant(note))),
+        DirectiveKind::Work(work) => (Some(core::mem::discriminant(work)), None),
+        DirectiveKind::Note(note) => (None, Some(core::mem::discriminant(note))),
     }
 }
 
 /// What of a decision differs and may not be passed over.
-enum Differs {
+enum DecisionDifference {
     Order,
     Reasons,
 }
 
 /// The parts in which they differ, all of which may be passed over.
-fn differ(then: &Directive, now: &Directive, parts: Parts) -> Result<Parts, Differs> {
+fn differ(
+    then: &Directive,
+    now: &Directive,
+    parts: DecisionParts,
+) -> Result<DecisionParts, DecisionDifference> {
     if then.order == now.order {
-        return match (then.because == now.because, parts.has(Part::Because)) {
-            (true, _) => Ok(Parts::default()),
-            (false, true) => Ok(Parts::default().with(Part::Because)),
-            (false, false) => Err(Differs::Reasons),
+        return match (then.because == now.because, parts.has(DecisionPart::Because)) {
+            (true, _) => Ok(DecisionParts::default()),
+            (false, true) => Ok(DecisionParts::default().with(DecisionPart::Because)),
+            (false, false) => Err(DecisionDifference::Reasons),
         };
     }
     let [mut one, mut other] =
         [then, now].map(|directive| serde_json::to_value(directive).unwrap_or_default());
-    let mut passed = Parts::default();
+    let mut passed = DecisionParts::default();
     for part in parts.iter() {
         let before = (one.clone(), other.clone());
         part.take_out(&mut one);
@@ -146,7 +166,7 @@ fn differ(then: &Directive, now: &Directive, parts: Parts) -> Result<Parts, Diff
             passed = passed.with(part);
         }
     }
-    if one == other { Ok(passed) } else { Err(Differs::Order) }
+    if one == other { Ok(passed) } else { Err(DecisionDifference::Order) }
 }
 
 /// In how many fields two values differ.

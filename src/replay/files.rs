@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{Directives, Note, Order};
+use crate::engine::{DirectiveKind, Directives, Note};
 
-/// The names the files of a policy had. A session that went on from another folder has several for each.
+/// The names the files of a policy had. A session that was resumed from another folder has several for each.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct PolicyNames {
     /// The names they had last, by those they have now.
     then: BTreeMap<String, String>,
 }
 
-impl Files {
+impl PolicyNames {
     /// Names the files of `now` as those of `then` were, where nothing else of a place differs.
     pub(super) fn name_as(&mut self, then: &Directives, now: &mut Directives) {
         for (then, now) in then.0.iter().zip(&mut now.0) {
             if let (
-                Order::Note(Note::Warning { message: then }),
-                Order::Note(Note::Warning { message: now }),
+                DirectiveKind::Note(Note::Warning { message: then }),
+                DirectiveKind::Note(Note::Warning { message: now }),
             ) = (&then.order, &mut now.order)
             {
                 self.name_in(then, now);
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_file_may_be_named_otherwise_later_and_no_two_files_get_one_name() {
-        let mut files = Files::default();
+        let mut files = PolicyNames::default();
         let mut named = |then: &str, now: &str| {
             let mut name = now.to_owned();
             files.name(then, &mut name);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_warning_is_the_same_whatever_the_file_is_called() {
-        let mut files = Files::default();
+        let mut files = PolicyNames::default();
         let mut now = "/srv/a.yaml:3:12: the message cannot be rendered".to_owned();
         files.name_in("a.yaml:3:12: the message cannot be rendered", &mut now);
         assert_eq!(now, "a.yaml:3:12: the message cannot be rendered");

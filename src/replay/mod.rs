@@ -1,7 +1,7 @@
 //! Sessions decided again: by the policy that decided, or by another one, from the records of their logs alone.
 //!
 //! The same policy decides the same, byte for byte. Another policy decides the same up to a place: there the first difference
-//! is told, and replaying ends, since the events that follow answer what was decided then.
+//! is reported, and replaying ends, since the events that follow answer what was decided then.
 #![cfg_attr(
     not(test),
     deny(
@@ -22,26 +22,26 @@ mod tally;
 use core::fmt;
 use std::collections::BTreeMap;
 
-pub use compare::{Difference, Side};
-pub use part::{Part, Parts, UnknownPart};
-pub use replayed::{Divergence, Ending, PassedOver, Replayed};
-pub use tally::Tally;
+pub use compare::{DecisionSides, ReplayDifference};
+pub use part::{DecisionPart, DecisionParts, UnknownPart};
+pub use replayed::{PassedOver, ReplayDivergence, ReplayEnding, ReplayReport};
+pub use tally::WorkTally;
 
 use crate::engine::{
-    Catalogue, CatalogueError, Directives, Envelope, Event, Interpreter, NameClash, Record, RunStarted,
-    State, ToolFacts, ToolSpec,
+    CatalogueError, Directives, Envelope, Event, Interpreter, NameClash, Record, RunStarted, State,
+    ToolCatalogue, ToolFacts, ToolSpec,
 };
 use crate::policy::Policy;
-use files::Files;
+use files::PolicyNames;
 
 /// A session that is decided again, record by record.
 ///
 /// ```
-/// use unfazed::engine::{Catalogue, Directives, Envelope, Event, Interpreter, Record, RunStarted, State};
+/// use unfazed::engine::{ToolCatalogue, Directives, Envelope, Event, Interpreter, Record, RunStarted, State};
 /// use unfazed::policy::Policy;
-/// use unfazed::replay::{Ending, Replay};
+/// use unfazed::replay::{ReplayEnding, Replay};
 /// use unfazed::time::Instant;
-/// let interpreter = Interpreter::new(Policy::builtin(), Catalogue::default());
+/// let interpreter = Interpreter::new(Policy::builtin(), ToolCatalogue::default());
 /// let started = RunStarted { run: "r".into(), task: "What does it cost?".into(), ..RunStarted::default() };
 /// let envelope = Envelope { seq: 1, now: Instant(0), event: Event::RunStarted(started) };
 /// let mut state = State::new();
@@ -56,7 +56,7 @@ use files::Files;
 ///     replay.take(record)?;
 /// }
 /// let replayed = replay.end();
-/// assert_eq!((replayed.same, replayed.ending), (1, Ending::Same));
+/// assert_eq!((replayed.same, replayed.ending), (1, ReplayEnding::Same));
 /// # Ok::<(), unfazed::replay::ReplayError>(())
 /// ```
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub struct Replay {
     policy: Policy,
     /// Policies that decide again what they decided then.
     earlier: Vec<Policy>,
-    pass_over: Parts,
+    pass_over: DecisionParts,
     /// The policy that decides about the event that was read last, with the tools there are.
     interpreter: Interpreter,
     state: State,
@@ -73,10 +73,10 @@ pub struct Replay {
     /// What was decided about it then.
     then: Option<(String, Directives)>,
     /// The files of each policy that decides again, by its digest: two of them may have had one name.
-    files: BTreeMap<String, Files>,
+    files: BTreeMap<String, PolicyNames>,
     /// All that was compared so far was decided by this policy, and no part of it was passed over.
     exact: bool,
-    found: Replayed,
+    found: ReplayReport,
 }
 
 /// Why a session cannot be decided again.
@@ -104,12 +104,12 @@ pub enum ReplayError {
 impl Replay {
     /// Nothing is read yet; `policy` will decide about all of it.
     pub fn new(policy: Policy) -> Self {
-        let found = Replayed::new(policy.digest());
-        let interpreter = Interpreter::new(policy.clone(), Catalogue::default());
+        let found = ReplayReport::new(policy.digest());
+        let interpreter = Interpreter::new(policy.clone(), ToolCatalogue::default());
         Self {
             policy,
             earlier: Vec::new(),
-            pass_over: Parts::default(),
+            pass_over: DecisionParts::default(),
             interpreter,
             state: State::new(),
             event: None,
@@ -120,15 +120,15 @@ impl Replay {
         }
     }
 
-    /// Goes on where decisions differ in nothing but these parts. What another policy has decided is always compared without
-    /// [`Part::Because`] and [`Part::Bounds`].
+    /// Continues where decisions differ in nothing but these parts. What another policy has decided is always compared without
+    /// [`DecisionPart::Because`] and [`DecisionPart::Bounds`].
     #[must_use]
-    pub fn pass_over(mut self, parts: Parts) -> Self {
+    pub fn pass_over(mut self, parts: DecisionParts) -> Self {
         self.pass_over = parts;
         self
     }
 
-    /// What one of these policies decided then, it decides again: those that were in force before the session's policy was
+    /// What one of these policies decided then, it decides again: those that were in effect before the session's policy was
     /// changed.
     #[must_use]
     pub fn earlier(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
@@ -151,7 +151,7 @@ impl Replay {
         match record {
             Record::Session(header) => self.found.header = Some(header),
             Record::Event(envelope) => {
-                // Without a state it was decided about in no session that went on; what follows counts on it.
+                // Without a state it was decided about in no session that was resumed; what follows counts on it.
                 if let Some(undecided) = self.event.take().filter(|_| self.goes_on()) {
                     drop(self.decide(undecided)?);
                 }
@@ -181,22 +181,22 @@ impl Replay {
     pub fn all<E>(
         mut self,
         records: impl IntoIterator<Item = Result<Record, E>>,
-    ) -> Result<Replayed, Unreplayable<E>> {
+    ) -> Result<ReplayReport, NotReplayable<E>> {
         for record in records {
-            self.take(record.map_err(Unreplayable::Read)?).map_err(Unreplayable::Decide)?;
+            self.take(record.map_err(NotReplayable::Read)?).map_err(NotReplayable::Decide)?;
         }
         Ok(self.end())
     }
 
     /// What was found, all records being read.
-    pub fn end(mut self) -> Replayed {
+    pub fn end(mut self) -> ReplayReport {
         // What was decided without the state it led to was never begun.
         self.found.undecided = self.event.map(|envelope| envelope.seq);
         self.found
     }
 
     const fn goes_on(&self) -> bool {
-        matches!(self.found.ending, Ending::Same)
+        matches!(self.found.ending, ReplayEnding::Same)
     }
 
     fn compare(
@@ -214,8 +214,8 @@ impl Replay {
         match self.differs(by_same, then, again, hash) {
             None => self.found.same = self.found.same.saturating_add(1),
             Some(difference) => {
-                let divergence = Divergence { seq, at, event, policy, difference: *difference };
-                self.found.ending = Ending::Diverges(Box::new(divergence));
+                let divergence = ReplayDivergence { seq, at, event, policy, difference: *difference };
+                self.found.ending = ReplayEnding::Diverges(Box::new(divergence));
             }
         }
         Ok(())
@@ -244,7 +244,7 @@ impl Replay {
         then: Directives,
         mut again: Directives,
         hash: &str,
-    ) -> Option<Box<Difference>> {
+    ) -> Option<Box<ReplayDifference>> {
         let mut parts = self.pass_over;
         if by_same {
             let policy = self.interpreter.policy().digest();
@@ -253,7 +253,7 @@ impl Replay {
                 None => self.files.entry(policy.to_owned()).or_default().name_as(&then, &mut again),
             }
         } else {
-            parts = parts.with(Part::Because).with(Part::Bounds);
+            parts = parts.with(DecisionPart::Because).with(DecisionPart::Bounds);
         }
         let passed = match compare::lists(then, again, parts) {
             Ok(passed) => passed,
@@ -265,7 +265,7 @@ impl Replay {
         }
         self.exact &= !State::is_of_another_format(hash);
         let now = self.exact.then(|| self.state.digest()).filter(|digest| digest != hash)?;
-        Some(Box::new(Difference::State { then: hash.to_owned(), now }))
+        Some(Box::new(ReplayDifference::State { then: hash.to_owned(), now }))
     }
 
     fn decide(&mut self, envelope: Envelope) -> Result<Directives, ReplayError> {
@@ -288,7 +288,7 @@ impl Replay {
             parameters: tool.parameters.clone().unwrap_or_else(|| true.into()),
             effect: tool.effect,
         });
-        let tools = Catalogue::new(specs).map_err(|source| ReplayError::Tools { seq, source })?;
+        let tools = ToolCatalogue::new(specs).map_err(|source| ReplayError::Tools { seq, source })?;
         let policy = self.interpreter.policy().clone();
         tools.fits(&policy).map_err(|source| ReplayError::Clash { seq, source })?;
         Ok(Interpreter::new(policy, tools))
@@ -309,22 +309,22 @@ const fn tools_of(event: &Event) -> Option<&Vec<ToolFacts>> {
 /// A record that cannot be read, or one that cannot be decided about again.
 pub fn replay<E>(
     policy: &Policy,
-    parts: Parts,
+    parts: DecisionParts,
     records: impl IntoIterator<Item = Result<Record, E>>,
-) -> Result<Replayed, Unreplayable<E>> {
+) -> Result<ReplayReport, NotReplayable<E>> {
     Replay::new(policy.clone()).pass_over(parts).all(records)
 }
 
 /// Why a session was not decided again.
 #[derive(Debug)]
-pub enum Unreplayable<E> {
+pub enum NotReplayable<E> {
     /// It cannot be read.
     Read(E),
     /// It cannot be decided again.
     Decide(ReplayError),
 }
 
-impl<E: fmt::Display> fmt::Display for Unreplayable<E> {
+impl<E: fmt::Display> fmt::Display for NotReplayable<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(error) => error.fmt(f),
@@ -333,4 +333,12 @@ impl<E: fmt::Display> fmt::Display for Unreplayable<E> {
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> core::error::Error for Unreplayable<E> {}
+impl<E: core::error::Error + 'static> core::error::Error for NotReplayable<E> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        // The message is that of the error itself, so the chain continues below it.
+        match self {
+            Self::Read(error) => error.source(),
+            Self::Decide(error) => error.source(),
+        }
+    }
+}

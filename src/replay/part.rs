@@ -6,13 +6,13 @@ use core::str::FromStr;
 use serde_json::{Map, Value};
 
 /// A part of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, unfazed_macros::Named)]
+pub enum DecisionPart {
     /// The reasons.
     Because,
     /// How many attempts and turns there are said to be.
     Bounds,
-    /// What models and people are told.
+    /// What models and people are informed.
     Texts,
     /// How long is waited, and the limits of time. What happened later keeps the time it happened at.
     Times,
@@ -20,7 +20,7 @@ pub enum Part {
 
 /// Some parts of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts(u8);
+pub struct DecisionParts(u8);
 
 /// A name that no part has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,19 +30,9 @@ pub struct UnknownPart;
 /// What is made by others stands there as they made it.
 const FOREIGN: [&str; 6] = ["arguments", "output", "data", "payload", "extra", "calls"];
 
-impl Part {
+impl DecisionPart {
     /// All there are.
     pub const ALL: [Self; 4] = [Self::Because, Self::Bounds, Self::Texts, Self::Times];
-
-    /// As people write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Because => "because",
-            Self::Bounds => "bounds",
-            Self::Texts => "texts",
-            Self::Times => "times",
-        }
-    }
 
     const fn bit(self) -> u8 {
         match self {
@@ -103,15 +93,15 @@ impl Part {
     }
 }
 
-impl Parts {
+impl DecisionParts {
     /// With this one too.
     #[must_use]
-    pub const fn with(self, part: Part) -> Self {
+    pub const fn with(self, part: DecisionPart) -> Self {
         Self(self.0 | part.bit())
     }
 
     /// Whether it is one of them.
-    pub const fn has(self, part: Part) -> bool {
+    pub const fn has(self, part: DecisionPart) -> bool {
         self.0 & part.bit() != 0
     }
 
@@ -121,18 +111,18 @@ impl Parts {
     }
 
     /// Each of them.
-    pub fn iter(self) -> impl Iterator<Item = Part> {
-        Part::ALL.into_iter().filter(move |part| self.has(*part))
+    pub fn iter(self) -> impl Iterator<Item = DecisionPart> {
+        DecisionPart::ALL.into_iter().filter(move |part| self.has(*part))
     }
 }
 
-impl FromIterator<Part> for Parts {
-    fn from_iter<I: IntoIterator<Item = Part>>(parts: I) -> Self {
+impl FromIterator<DecisionPart> for DecisionParts {
+    fn from_iter<I: IntoIterator<Item = DecisionPart>>(parts: I) -> Self {
         parts.into_iter().fold(Self::default(), Self::with)
     }
 }
 
-impl FromStr for Part {
+impl FromStr for DecisionPart {
     type Err = UnknownPart;
 
     fn from_str(name: &str) -> Result<Self, UnknownPart> {
@@ -140,7 +130,7 @@ impl FromStr for Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for DecisionPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -157,31 +147,31 @@ mod tests {
             "directive": "wait", "delay": 5, "max_attempts": 3, "message": "no", "because": [1],
             "arguments": {"delay": 7, "text": "x"},
         });
-        let without = |part: Part| {
+        let without = |part: DecisionPart| {
             let mut decision = decision.clone();
             part.take_out(&mut decision);
             let kept = decision.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
             assert_eq!(decision["arguments"], json!({"delay": 7, "text": "x"}));
             kept.join(" ")
         };
-        assert_eq!(without(Part::Because), "directive delay max_attempts message arguments");
-        assert_eq!(without(Part::Bounds), "directive delay message because arguments");
-        assert_eq!(without(Part::Texts), "directive delay max_attempts because arguments");
-        assert_eq!(without(Part::Times), "directive max_attempts message because arguments");
+        assert_eq!(without(DecisionPart::Because), "directive delay max_attempts message arguments");
+        assert_eq!(without(DecisionPart::Bounds), "directive delay message because arguments");
+        assert_eq!(without(DecisionPart::Texts), "directive delay max_attempts because arguments");
+        assert_eq!(without(DecisionPart::Times), "directive max_attempts message because arguments");
     }
 
     #[test]
     fn who_says_a_message_is_no_text() {
-        let mut decision = json!({"directive": "append", "message": {"role": "user", "text": "Go on."}});
-        Part::Texts.take_out(&mut decision);
+        let mut decision = json!({"directive": "append", "message": {"role": "user", "text": "Continue."}});
+        DecisionPart::Texts.take_out(&mut decision);
         assert_eq!(decision, json!({"directive": "append", "message": {"role": "user"}}));
     }
 
     #[test]
     fn parts_have_names() {
-        for part in Part::ALL {
+        for part in DecisionPart::ALL {
             assert_eq!(part.name().parse(), Ok(part));
         }
-        assert_eq!("text".parse::<Part>(), Err(UnknownPart));
+        assert_eq!("text".parse::<DecisionPart>(), Err(UnknownPart));
     }
 }

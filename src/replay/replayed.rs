@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::compare::Difference;
-use super::part::{Part, Parts};
-use super::tally::Tally;
+use super::compare::ReplayDifference;
+use super::part::{DecisionPart, DecisionParts};
+use super::tally::WorkTally;
 use crate::engine::{Envelope, Event, LogHeader};
 use crate::time::Instant;
 
 /// What comes of deciding a session again.
 #[derive(Debug)]
-pub struct Replayed {
+pub struct ReplayReport {
     /// How the session began.
     pub header: Option<LogHeader>,
     /// Digest of the policy that decided now.
@@ -29,31 +29,31 @@ pub struct Replayed {
     /// What differed and was passed over, of what the same policy had decided.
     pub passed_over: PassedOver,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ReplayEnding,
     /// Decisions after the first difference.
     pub left_out: u64,
     /// The last event, if nothing was decided about it: the run was broken off there.
     pub undecided: Option<u64>,
     /// What the decisions that were compared had asked for; of the first that differs, what it had.
-    pub recorded: Tally,
+    pub recorded: WorkTally,
     /// What they ask for now.
-    pub replayed: Tally,
+    pub replayed: WorkTally,
     /// The tools whose parameters were not written down: arguments of their calls are taken as they are.
     pub unchecked: BTreeSet<String>,
 }
 
 /// How it ended.
 #[derive(Debug, PartialEq)]
-pub enum Ending {
+pub enum ReplayEnding {
     /// The same is decided about every event.
     Same,
     /// Something else is decided.
-    Diverges(Box<Divergence>),
+    Diverges(Box<ReplayDivergence>),
 }
 
 /// The first event about which something else is decided.
 #[derive(Debug, PartialEq)]
-pub struct Divergence {
+pub struct ReplayDivergence {
     /// Its number.
     pub seq: u64,
     /// When it was.
@@ -63,7 +63,7 @@ pub struct Divergence {
     /// Digest of the policy that decided about it then.
     pub policy: String,
     /// What differs.
-    pub difference: Difference,
+    pub difference: ReplayDifference,
 }
 
 /// How many decisions differed in something that was passed over.
@@ -73,27 +73,27 @@ pub struct PassedOver {
     pub because: u64,
     /// In how many attempts and turns there are said to be.
     pub bounds: u64,
-    /// In what models and people are told.
+    /// In texts for models and people.
     pub texts: u64,
     /// In waits and time limits.
     pub times: u64,
 }
 
 impl PassedOver {
-    pub(super) fn add(&mut self, parts: Parts) {
+    pub(super) fn add(&mut self, parts: DecisionParts) {
         for part in parts.iter() {
             let count = match part {
-                Part::Because => &mut self.because,
-                Part::Bounds => &mut self.bounds,
-                Part::Texts => &mut self.texts,
-                Part::Times => &mut self.times,
+                DecisionPart::Because => &mut self.because,
+                DecisionPart::Bounds => &mut self.bounds,
+                DecisionPart::Texts => &mut self.texts,
+                DecisionPart::Times => &mut self.times,
             };
             *count = count.saturating_add(1);
         }
     }
 }
 
-impl Replayed {
+impl ReplayReport {
     pub(super) fn new(policy: &str) -> Self {
         Self {
             header: None,
@@ -103,11 +103,11 @@ impl Replayed {
             events: 0,
             same: 0,
             passed_over: PassedOver::default(),
-            ending: Ending::Same,
+            ending: ReplayEnding::Same,
             left_out: 0,
             undecided: None,
-            recorded: Tally::default(),
-            replayed: Tally::default(),
+            recorded: WorkTally::default(),
+            replayed: WorkTally::default(),
             unchecked: BTreeSet::new(),
         }
     }
@@ -119,10 +119,10 @@ impl Replayed {
     }
 
     /// The first difference.
-    pub fn divergence(&self) -> Option<&Divergence> {
+    pub fn divergence(&self) -> Option<&ReplayDivergence> {
         match &self.ending {
-            Ending::Same => None,
-            Ending::Diverges(divergence) => Some(divergence),
+            ReplayEnding::Same => None,
+            ReplayEnding::Diverges(divergence) => Some(divergence),
         }
     }
 

@@ -1,13 +1,13 @@
-//! What decisions cost: calls, runs, attempts, seconds asleep.
+//! What decisions cost: calls, runs, attempts, seconds waiting.
 
 use serde::Serialize;
 
-use crate::engine::{Directives, Order, Work};
+use crate::engine::{DirectiveKind, Directives, Work};
 use crate::time::Nanos;
 
 /// What was asked for by decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct WorkTally {
     /// Calls of models.
     pub model_calls: u64,
     /// Runs of tools.
@@ -17,16 +17,16 @@ pub struct Tally {
     /// Waits.
     pub waits: u64,
     /// How long they were, together.
-    pub asleep: Nanos,
+    pub waiting: Nanos,
     /// Questions to a person or the planner.
     pub questions: u64,
 }
 
-impl Tally {
+impl WorkTally {
     /// Counts what is asked for there.
     pub fn add(&mut self, list: &Directives) {
         for directive in &list.0 {
-            if let Order::Work(work) = &directive.order {
+            if let DirectiveKind::Work(work) = &directive.order {
                 self.work(work);
             }
         }
@@ -38,7 +38,7 @@ impl Tally {
         self.tool_runs = self.tool_runs.saturating_add(other.tool_runs);
         self.retries = self.retries.saturating_add(other.retries);
         self.waits = self.waits.saturating_add(other.waits);
-        self.asleep = Nanos(self.asleep.0.saturating_add(other.asleep.0));
+        self.waiting = Nanos(self.waiting.0.saturating_add(other.waiting.0));
         self.questions = self.questions.saturating_add(other.questions);
     }
 
@@ -48,7 +48,7 @@ impl Tally {
             Work::Summarize(_) => (&mut self.model_calls, 1),
             Work::RunTool(run) => (&mut self.tool_runs, run.attempt),
             Work::Wait(wait) => {
-                self.asleep = Nanos(self.asleep.0.saturating_add(wait.delay.0));
+                self.waiting = Nanos(self.waiting.0.saturating_add(wait.delay.0));
                 (&mut self.waits, 1)
             }
             Work::Consult(_) | Work::Ask(_) => (&mut self.questions, 1),

@@ -19,6 +19,7 @@ const INVALID: &str = "INVALID_JSON";
 /// assert_eq!(object_arguments("[4, "), r#"{"INVALID_JSON":"[4, "}"#);
 /// ```
 pub fn object_arguments(arguments: &str) -> Cow<'_, str> {
+    // Models call a tool without parameters with an empty text.
     if arguments.trim().is_empty() {
         return Cow::Borrowed("{}");
     }

@@ -93,7 +93,7 @@ pub struct RetryExhausted {
     pub reason: StopReason,
     /// Every attempt and its failure, in order.
     pub attempts: Vec<AttemptRecord>,
-    /// What the other side asked to wait, if it did and that was too long.
+    /// What the server asked to wait, if it did and that was too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Nanos>,
 }
@@ -113,7 +113,7 @@ pub enum StopReason {
     NeverRetry,
     /// The class is not in `retry_on`, or retrying is switched off.
     NotRetryable,
-    /// The tool may have acted and is not idempotent.
+    /// The tool may have had side effects and is not idempotent.
     MayHaveActed,
     /// The request itself is at fault: the same bytes will never work at this target.
     RequestAtFault,
@@ -129,7 +129,7 @@ pub enum StopReason {
     CircuitOpen,
     /// The retry budget has nothing left.
     Budget,
-    /// The other side asked for a longer wait than the policy allows.
+    /// The server asked for a longer wait than the policy allows.
     ServerDelay,
     /// `total_delay` would be exceeded.
     TotalDelay,
@@ -165,7 +165,7 @@ impl StopReason {
             Self::AfterPartial => "a part of the answer had been streamed",
             Self::NeverRetry => "never retried",
             Self::NotRetryable => "not retryable",
-            Self::MayHaveActed => "it may have acted",
+            Self::MayHaveActed => "it may have had side effects",
             Self::RequestAtFault => "the request itself is at fault",
             Self::ShouldNotRetry => "the server says that a retry cannot help",
             Self::ReducerError => "a reducer failed",
@@ -201,6 +201,7 @@ mod rfc3339 {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
         let text = String::deserialize(from)?;
         let at = humantime::parse_rfc3339(&text).map_err(de::Error::custom)?;
+        // Times count from 1970, so one before it is refused and does not wrap.
         let since = at.duration_since(std::time::UNIX_EPOCH).map_err(de::Error::custom)?;
         Ok(Instant(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -213,6 +214,8 @@ mod seconds {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     pub(super) fn serialize<S: Serializer>(delay: &Nanos, to: S) -> Result<S::Ok, S::Error> {
+        // weakincentives names this field in seconds. It is read by people and prompts, and nothing is computed with
+        // it.
         to.serialize_f64(delay.as_secs_f64())
     }
 

@@ -21,6 +21,7 @@ pub enum FinalReason {
     /// Attempts were exhausted, and the policy says so.
     RetryExhaustion,
     /// A report was delivered and refused; the turns left were taken away.
+    // ai-agent, "Final Report Attempt Tracking & Turn Collapse".
     ReportAttempt,
     /// The model repeated itself too often.
     Loop,
@@ -56,6 +57,7 @@ pub enum ReportSource {
     /// As the text of a reply.
     Text,
     /// As the text of an earlier reply that was refused for being text; the model delivered no other.
+    // ai-agent, "Pending Final Report Cache": kept until the final turn, so retries come before the fallback.
     Pending,
     /// By a host that runs its own loop.
     Host,
@@ -63,6 +65,7 @@ pub enum ReportSource {
 
 /// What there is instead of a report: why there is none, and how far the run came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// The fields of ai-agent's "Synthetic Failure Contract".
 pub struct FailureReport {
     /// Why there is no report.
     pub reason: FailureReason,
@@ -78,7 +81,7 @@ pub struct FailureReport {
     /// How often a report was delivered and refused.
     /// Example: `3`
     pub final_report_attempts: u32,
-    /// Why the last turn was the last, if there was one.
+    /// Why the run came to its final turn, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced_final_reason: Option<FinalReason>,
     /// How the model ended its last reply, if there was one.

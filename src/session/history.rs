@@ -8,7 +8,7 @@ use super::message::{Message, ToolCall};
 /// One piece of a conversation that is replaced by another. Several of them are in the order of their places, and do
 /// not overlap; all places are those before the first is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Splice {
+pub struct HistorySplice {
     /// The place of the first message that is taken out, from 0; without any, the place before which is put in.
     /// Example: `3`
     pub at: usize,
@@ -24,7 +24,7 @@ pub struct Splice {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryRepair {
     /// The replacements.
-    pub splices: Vec<Splice>,
+    pub splices: Vec<HistorySplice>,
     /// The calls that are taken out, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pruned: Vec<ToolCall>,
@@ -81,13 +81,15 @@ impl HistoryRepair {
 }
 
 /// Makes these replacements in a conversation. Places that it does not have are passed over.
-pub fn splice(messages: &mut Vec<Message>, splices: &[Splice]) {
+pub fn splice(messages: &mut Vec<Message>, splices: &[HistorySplice]) {
     let mut rest = std::mem::take(messages).into_iter();
     let mut at = 0_usize;
-    for Splice { at: place, remove, insert } in splices {
+    // All places are those of the conversation before, so one pass makes every replacement.
+    for HistorySplice { at: place, remove, insert } in splices {
         messages.extend(rest.by_ref().take(place.saturating_sub(at)));
         rest.by_ref().take(*remove).for_each(drop);
         messages.extend(insert.iter().cloned());
+        // Places from a foreign log may overlap; then what is gone already is passed over.
         at = at.max(*place).saturating_add(*remove);
     }
     messages.extend(rest);
@@ -100,7 +102,7 @@ mod tests {
     fn texts(splices: &[(usize, usize, &[&str])]) -> String {
         let mut messages: Vec<_> = ["a", "b", "c", "d"].map(Message::user).into();
         let insert = |texts: &[&str]| texts.iter().copied().map(Message::user).collect();
-        let made = splices.iter().map(|(at, remove, texts)| Splice {
+        let made = splices.iter().map(|(at, remove, texts)| HistorySplice {
             at: *at,
             remove: *remove,
             insert: insert(texts),
@@ -132,7 +134,7 @@ mod tests {
             handle: None,
         };
         let mut repair = HistoryRepair {
-            splices: vec![Splice { at: 0, remove: 0, insert: vec![tool(""), tool("")] }],
+            splices: vec![HistorySplice { at: 0, remove: 0, insert: vec![tool(""), tool("")] }],
             injected: vec![InjectedResult { call: "x".into(), tool: "look".into(), splice: 0, message: 1 }],
             ..HistoryRepair::default()
         };

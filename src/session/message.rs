@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::policy::{Cost, Price};
 
 /// What a message costs besides its text.
+// OpenAI's cookbook, "How to count tokens with tiktoken", has 3 for a message and 1 more for a name.
 pub(crate) const PER_MESSAGE: u64 = 4;
 /// What a tool call costs besides its name and arguments.
 pub(crate) const PER_CALL: u64 = 10;
@@ -20,7 +21,7 @@ const NESTED: u8 = 4;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// Instructions that stand above the conversation.
+    /// Instructions that precede the conversation.
     System {
         /// The text.
         /// Example: `You look up prices.`
@@ -114,7 +115,7 @@ impl Message {
         Self::User { text: text.into(), guidance: None }
     }
 
-    /// What the model is told at the end of one request: all of it in one message, or none.
+    /// What the model learns at the end of one request: all of it in one message, or none.
     pub fn of_guidance(texts: &[String]) -> Option<Self> {
         let text = texts.join("\n\n");
         (!text.is_empty()).then(|| Self::User { text, guidance: Some("attempt".to_owned()) })
@@ -155,6 +156,7 @@ pub(crate) fn readable(value: &Value) -> Value {
 }
 
 fn readable_within(value: &Value, depth: u8) -> Value {
+    // Values from providers may be nested without end; beyond this depth they are counted whole.
     let Some(depth) = depth.checked_sub(1) else { return value.clone() };
     match value {
         Value::Array(items) => items.iter().map(|item| readable_within(item, depth)).collect(),
@@ -183,6 +185,7 @@ impl Usage {
     /// What they cost. Kinds of tokens are parts of those of the request and the reply, whatever is reported of them.
     pub fn cost(self, price: Price) -> Cost {
         let read = self.cache_read.min(self.input);
+        // A provider may report more cached tokens than tokens. No part may fall below zero.
         let written = self.cache_write.min(self.input.saturating_sub(read));
         let reasoning = self.reasoning.min(self.output);
         let plain = self.input.saturating_sub(read).saturating_sub(written);

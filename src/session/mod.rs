@@ -22,11 +22,12 @@ pub(crate) use arguments::is_object;
 pub use arguments::object_arguments;
 pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
-pub use history::{HistoryRepair, InjectedResult, Splice, splice};
+pub use history::{HistoryRepair, HistorySplice, InjectedResult, splice};
 pub use message::{Message, ToolCall, Usage};
 pub(crate) use message::{PER_CALL, PER_MESSAGE, readable};
-pub use reduction::{LEFT_OUT, Reduction, SummaryRequest};
-pub use slices::{FEEDBACK, REDUCER_ERRORS, Slices};
+pub(crate) use reduction::LEFT_OUT;
+pub use reduction::{ContextReduction, SummaryRequest};
+pub use slices::SessionSlices;
 
 /// Whether a field has the value that it has if it is left out: then it is not written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::history::Splice;
+use super::history::HistorySplice;
 
 /// How the message is marked that tells of others that were left out (`guidance`).
-pub const LEFT_OUT: &str = "left_out";
+pub(crate) const LEFT_OUT: &str = "left_out";
 
 /// What a model is asked for a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,10 +25,10 @@ pub struct SummaryRequest {
 
 /// What one step of a reduction comes to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Reduction {
+pub struct ContextReduction {
     /// The replacements; none: the step gains nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub splices: Vec<Splice>,
+    pub splices: Vec<HistorySplice>,
     /// How many messages are shorter then.
     /// Example: `3`
     #[serde(default)]

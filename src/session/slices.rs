@@ -6,25 +6,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{ReducerError, RetryFeedback};
-use crate::policy::{Change, Expr, ReducerRule, SessionPolicy, Trigger, kind};
+use crate::policy::{ReducerChange, ReducerRule, SessionPolicy, Trigger};
+use crate::text::{Expr, kind};
 
 /// The slice the built-in policy keeps [`RetryFeedback`] in.
-pub const FEEDBACK: &str = "feedback";
+pub(super) const FEEDBACK: &str = "feedback";
 /// The slice the built-in policy keeps [`ReducerError`]s in.
-pub const REDUCER_ERRORS: &str = "reducer_errors";
+pub(super) const REDUCER_ERRORS: &str = "reducer_errors";
 
 /// The largest value of a slice: 8 bytes for each value in it, and its texts and keys.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The values of all slices.
 #[derive(Clone, Debug, Default)]
-pub struct Slices {
+pub struct SessionSlices {
     values: Map<String, Value>,
     /// The bytes of each list that has grown, so that an append costs what it adds and not what is there.
     bytes: BTreeMap<String, usize>,
 }
 
-impl Slices {
+impl SessionSlices {
     /// Every slice at its starting value.
     pub fn new(policy: &SessionPolicy) -> Self {
         let values = policy.slices.iter().map(|(name, rule)| (name.clone(), rule.initial.clone()));
@@ -64,10 +65,10 @@ impl Slices {
     ///
     /// ```
     /// use unfazed::policy::{ErrorClass, Policy, Trigger};
-    /// use unfazed::session::Slices;
+    /// use unfazed::session::SessionSlices;
     /// use serde_json::json;
     /// let policy = Policy::builtin();
-    /// let mut slices = Slices::new(policy.session());
+    /// let mut slices = SessionSlices::new(policy.session());
     /// for (tool, message) in [("search", "no query"), ("fetch", "no url"), ("search", "too long")] {
     ///     let feedback = json!({
     ///         "source": "tool", "tool_name": tool, "attempt": 1, "max_attempts": 3, "error_type": "invalid_args",
@@ -97,6 +98,7 @@ impl Slices {
 
     fn records<T: for<'de> Deserialize<'de>>(&self, slice: &str) -> impl DoubleEndedIterator<Item = T> {
         let list = self.values.get(slice).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        // A reducer of the user may have put anything into the slice.
         list.iter().filter_map(|record| T::deserialize(record).ok())
     }
 
@@ -112,6 +114,8 @@ impl Slices {
         let listening = policy.reducers.iter().enumerate().filter(|(_, rule)| rule.on.contains(&trigger));
         let mut failed = Vec::new();
         for (index, rule) in listening {
+            // weakincentives, "Reducer Error Propagation": no error is swallowed, and it must not keep other
+            // reducers from running.
             if let Err(message) = self.apply(rule, event) {
                 let error = ReducerError { reducer: rule.name.clone(), payload: event.clone(), message };
                 failed.push((error, index));
@@ -125,7 +129,7 @@ impl Slices {
             return Err(format!("there is no slice `{}`", rule.slice));
         };
         let mut vars = Map::new();
-        // Slices may be long: only what is read is handed over.
+        // Slices may be long, so only those that an expression reads are copied.
         if reads(rule, "event") {
             vars.insert("event".into(), event.clone());
         }
@@ -140,11 +144,13 @@ impl Slices {
         {
             return Ok(());
         }
+        // Without a check nothing can fail after the change, so a list may be changed in place.
         if rule.check.is_none() && self.change_list(rule, &vars)? {
             return Ok(());
         }
         let Some(current) = self.values.get(&rule.slice) else { return Ok(()) };
         let next = changed(&rule.change, current, &mut vars)?;
+        // The size is checked before the value is stored: a slice grows with every event of a long session.
         within(&rule.slice, bytes(&next))?;
         if let Some(check) = &rule.check {
             vars.insert("slice".into(), next.clone());
@@ -152,6 +158,7 @@ impl Slices {
                 return Err(format!("the check `{}` does not hold", check.as_str()));
             }
         }
+        // Nothing can fail any more: a reducer changes its slice wholly or not at all.
         if let Some(slot) = self.values.get_mut(&rule.slice) {
             *slot = next;
             self.bytes.remove(&rule.slice);
@@ -164,16 +171,17 @@ impl Slices {
     fn change_list(&mut self, rule: &ReducerRule, vars: &Map<String, Value>) -> Result<bool, String> {
         let Some(Value::Array(list)) = self.values.get_mut(&rule.slice) else { return Ok(false) };
         let known = self.bytes.get(&rule.slice).copied();
+        // Counted once and then kept up, so that an append costs what it adds.
         let held = || known.unwrap_or_else(|| list.iter().map(bytes).fold(0, usize::saturating_add));
         let left = match &rule.change {
-            Change::Append(value) => {
+            ReducerChange::Append(value) => {
                 let value = eval(value, vars)?;
                 let left = held().saturating_add(bytes(&value));
                 within(&rule.slice, left)?;
                 list.push(value);
                 left
             }
-            Change::KeepLast(count) => {
+            ReducerChange::KeepLast(count) => {
                 let surplus = surplus(list.len(), *count);
                 if surplus == 0 {
                     return Ok(true);
@@ -181,7 +189,10 @@ impl Slices {
                 let held = held();
                 list.drain(..surplus).fold(held, |held, value| held.saturating_sub(bytes(&value)))
             }
-            Change::Set(_) | Change::Merge(_) | Change::Increment(_) | Change::Remove(_) => return Ok(false),
+            ReducerChange::Set(_)
+            | ReducerChange::Merge(_)
+            | ReducerChange::Increment(_)
+            | ReducerChange::Remove(_) => return Ok(false),
         };
         match self.bytes.get_mut(&rule.slice) {
             Some(bytes) => *bytes = left,
@@ -192,19 +203,19 @@ impl Slices {
 }
 
 /// What is known of their sizes makes no difference.
-impl PartialEq for Slices {
+impl PartialEq for SessionSlices {
     fn eq(&self, other: &Self) -> bool {
         self.values == other.values
     }
 }
 
-impl Serialize for Slices {
+impl Serialize for SessionSlices {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.values.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Slices {
+impl<'de> Deserialize<'de> for SessionSlices {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self { values: Map::deserialize(deserializer)?, bytes: BTreeMap::new() })
     }
@@ -213,12 +224,12 @@ impl<'de> Deserialize<'de> for Slices {
 /// Whether an expression of the reducer reads this variable.
 fn reads(rule: &ReducerRule, variable: &str) -> bool {
     let change = match &rule.change {
-        Change::Set(expr)
-        | Change::Append(expr)
-        | Change::Merge(expr)
-        | Change::Increment(expr)
-        | Change::Remove(expr) => Some(expr),
-        Change::KeepLast(_) => None,
+        ReducerChange::Set(expr)
+        | ReducerChange::Append(expr)
+        | ReducerChange::Merge(expr)
+        | ReducerChange::Increment(expr)
+        | ReducerChange::Remove(expr) => Some(expr),
+        ReducerChange::KeepLast(_) => None,
     };
     let exprs = [rule.when.as_ref(), change, rule.check.as_ref()];
     exprs.into_iter().flatten().any(|expr| expr.reads(variable))
@@ -262,15 +273,15 @@ fn surplus(length: usize, count: u32) -> usize {
 }
 
 /// The slice after the change.
-fn changed(change: &Change, current: &Value, vars: &mut Map<String, Value>) -> Result<Value, String> {
+fn changed(change: &ReducerChange, current: &Value, vars: &mut Map<String, Value>) -> Result<Value, String> {
     match change {
-        Change::Set(value) => eval(value, vars),
-        Change::Append(value) => {
+        ReducerChange::Set(value) => eval(value, vars),
+        ReducerChange::Append(value) => {
             let mut list = list(current)?;
             list.push(eval(value, vars)?);
             Ok(Value::Array(list))
         }
-        Change::Merge(value) => {
+        ReducerChange::Merge(value) => {
             let (Value::Object(mut map), Value::Object(entries)) = (current.clone(), eval(value, vars)?)
             else {
                 return Err("merge needs a map on both sides".into());
@@ -278,8 +289,8 @@ fn changed(change: &Change, current: &Value, vars: &mut Map<String, Value>) -> R
             map.extend(entries);
             Ok(Value::Object(map))
         }
-        Change::Increment(value) => increment(current, &eval(value, vars)?),
-        Change::Remove(condition) => {
+        ReducerChange::Increment(value) => increment(current, &eval(value, vars)?),
+        ReducerChange::Remove(condition) => {
             let mut kept = Vec::new();
             for item in list(current)? {
                 vars.insert("item".into(), item.clone());
@@ -290,7 +301,7 @@ fn changed(change: &Change, current: &Value, vars: &mut Map<String, Value>) -> R
             vars.remove("item");
             Ok(Value::Array(kept))
         }
-        Change::KeepLast(count) => {
+        ReducerChange::KeepLast(count) => {
             let list = list(current)?;
             let drop = surplus(list.len(), *count);
             Ok(Value::Array(list.into_iter().skip(drop).collect()))
@@ -311,6 +322,7 @@ fn list(value: &Value) -> Result<Vec<Value>, String> {
 
 /// Whole numbers stay whole; an overflow is a failure, never a wrap.
 fn increment(current: &Value, by: &Value) -> Result<Value, String> {
+    // Floats only where one of the two is a float: large counters must not lose their last digits.
     if let (Some(a), Some(b)) = (current.as_i64(), by.as_i64()) {
         return a.checked_add(b).map(Value::from).ok_or_else(|| "the sum does not fit in 64 bits".into());
     }
@@ -344,7 +356,7 @@ session:
         #[test]
         fn the_kept_sizes_are_those_of_the_values(changes in prop::collection::vec((0..3_u8, 0..40_usize), 0..60)) {
             let policy = Policy::from_yaml("p.yaml", POLICY).unwrap();
-            let mut slices = Slices::new(policy.session());
+            let mut slices = SessionSlices::new(policy.session());
             for (change, length) in changes {
                 let trigger = [Trigger::ToolFailed, Trigger::ModelFailed, Trigger::ToolRefused][usize::from(change)];
                 slices.reduce(policy.session(), trigger, &json!({"data": {"text": "x".repeat(length)}}));
@@ -353,7 +365,7 @@ session:
                 if let Some(kept) = slices.bytes.get("seen") {
                     prop_assert_eq!(*kept, held);
                 }
-                let back: Slices = serde_json::from_str(&serde_json::to_string(&slices).unwrap()).unwrap();
+                let back: SessionSlices = serde_json::from_str(&serde_json::to_string(&slices).unwrap()).unwrap();
                 prop_assert_eq!(&back, &slices);
             }
         }

@@ -1,24 +1,24 @@
 //! How many calls a service takes: a store that fills evenly and holds as many calls as it takes in its time.
 
-use super::scenario::CapacityRule;
+use super::document::CapacityFile;
 use crate::time::Nanos;
 
 /// What is left of a capacity.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Capacity {
-    rule: CapacityRule,
+pub(super) struct ServiceCapacity {
+    rule: CapacityFile,
     /// When all calls that were taken are made up for, in parts of a nanosecond: there are `calls` of them in one.
     full_at: u128,
 }
 
-impl Capacity {
-    pub(super) const fn new(rule: CapacityRule) -> Self {
+impl ServiceCapacity {
+    pub(super) const fn new(rule: CapacityFile) -> Self {
         Self { rule, full_at: 0 }
     }
 
     /// Takes a call so long after the start; or says when there is room again, if the service says that.
     pub(super) fn take(&mut self, at: Nanos) -> Result<(), Option<Nanos>> {
-        let (calls, each) = (u128::from(self.rule.calls), u128::from(self.rule.per.0));
+        let (calls, each) = (u128::from(self.rule.calls.get()), u128::from(self.rule.per.0.0));
         let now = u128::from(at.0) * calls;
         let full_at = self.full_at.max(now) + each;
         let room = now + each * calls;
@@ -34,9 +34,15 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::NonZeroTime;
 
-    fn capacity(calls: u32, per: u64) -> Capacity {
-        Capacity::new(CapacityRule { calls, per: Nanos::from_secs(per), retry_after: true })
+    fn capacity(calls: u32, per: u64) -> ServiceCapacity {
+        let calls = calls.try_into().unwrap();
+        ServiceCapacity::new(CapacityFile {
+            calls,
+            per: NonZeroTime(Nanos::from_secs(per)),
+            retry_after: true,
+        })
     }
 
     #[test]

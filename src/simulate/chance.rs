@@ -7,32 +7,32 @@ const EACH: u32 = 4;
 
 /// The chances of one agent with one service.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chance {
+pub(super) struct ServiceChance {
     seed: Seed,
     calls: u32,
 }
 
 /// The numbers of one call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draws {
+pub(super) struct CallDraws {
     seed: Seed,
     first: u32,
 }
 
-impl Chance {
+impl ServiceChance {
     pub(super) fn new(seed: u64, service: &str, agent: u32) -> Self {
         Self { seed: Seed::new(seed, service, &agent.to_string()), calls: 0 }
     }
 
     /// The numbers of the next call.
-    pub(super) const fn next(&mut self) -> Draws {
+    pub(super) const fn next(&mut self) -> CallDraws {
         let first = self.calls.wrapping_mul(EACH);
         self.calls = self.calls.wrapping_add(1);
-        Draws { seed: self.seed, first }
+        CallDraws { seed: self.seed, first }
     }
 }
 
-impl Draws {
+impl CallDraws {
     /// Which fault it is, if any.
     pub(super) const fn fault(self) -> u64 {
         self.number(0)
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn a_third_is_a_third() {
-        let mut chance = Chance::new(7, "model main", 3);
+        let mut chance = ServiceChance::new(7, "model main", 3);
         let struck = (0..30_000).filter(|_| strikes(333_333, chance.next().fault())).count();
         assert!((9_700..10_300).contains(&struck), "{struck}");
     }
 
     #[test]
     fn agents_and_services_have_chances_of_their_own() {
-        let first = |service, agent| Chance::new(1, service, agent).next().fault();
+        let first = |service, agent| ServiceChance::new(1, service, agent).next().fault();
         assert_eq!(first("model main", 1), first("model main", 1));
         assert_ne!(first("model main", 1), first("model main", 2));
         assert_ne!(first("model main", 1), first("tool main", 1));

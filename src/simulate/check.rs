@@ -2,7 +2,8 @@
 
 use super::document::{ScenarioFile, WindowFile};
 use crate::policy::decode::Spanned;
-use crate::policy::{Code, Diagnostic, ErrorClass, Fraction, PerClass, Span};
+use crate::policy::{ErrorClass, OpenFraction, PerClass};
+use crate::text::{Code, Diagnostic, Span};
 
 /// Faults that no service has: the policy makes them, or the user.
 const OF_NOBODY: [ErrorClass; 4] =
@@ -27,7 +28,7 @@ const OF_MODELS: [ErrorClass; 12] = [
 
 /// Who has faults.
 #[derive(Clone, Copy)]
-enum Whose {
+enum FaultOwner {
     Model,
     Tool,
 }
@@ -40,17 +41,21 @@ pub(super) fn check(file: &ScenarioFile) -> Vec<Diagnostic> {
         problems.push(problem.help("add one, such as `main: {latency: 2s}`"));
     }
     for model in file.models.value.values() {
-        rates(model.faults.as_ref(), Whose::Model, &mut problems);
-        windows(&model.trace, Whose::Model, &mut problems);
+        rates(model.faults.as_ref(), FaultOwner::Model, &mut problems);
+        windows(&model.trace, FaultOwner::Model, &mut problems);
     }
     for tool in file.tools.values() {
-        rates(tool.faults.as_ref(), Whose::Tool, &mut problems);
-        windows(&tool.trace, Whose::Tool, &mut problems);
+        rates(tool.faults.as_ref(), FaultOwner::Tool, &mut problems);
+        windows(&tool.trace, FaultOwner::Tool, &mut problems);
     }
     problems
 }
 
-fn rates(faults: Option<&Spanned<PerClass<Fraction>>>, whose: Whose, problems: &mut Vec<Diagnostic>) {
+fn rates(
+    faults: Option<&Spanned<PerClass<OpenFraction>>>,
+    whose: FaultOwner,
+    problems: &mut Vec<Diagnostic>,
+) {
     let Some(Spanned { value: PerClass(rates), span }) = faults else { return };
     let all: u64 = rates.iter().map(|(_, rate)| u64::from(rate.0)).sum();
     if all > 1_000_000 {
@@ -61,7 +66,7 @@ fn rates(faults: Option<&Spanned<PerClass<Fraction>>>, whose: Whose, problems: &
     problems.extend(rates.iter().filter_map(|(class, _)| impossible(*class, whose, *span)));
 }
 
-fn windows(trace: &[Spanned<WindowFile>], whose: Whose, problems: &mut Vec<Diagnostic>) {
+fn windows(trace: &[Spanned<WindowFile>], whose: FaultOwner, problems: &mut Vec<Diagnostic>) {
     for Spanned { value: window, span } in trace {
         let to = window.to.value;
         if to <= window.from {
@@ -94,12 +99,12 @@ fn windows(trace: &[Spanned<WindowFile>], whose: Whose, problems: &mut Vec<Diagn
     }
 }
 
-fn impossible(class: ErrorClass, whose: Whose, span: Span) -> Option<Diagnostic> {
+fn impossible(class: ErrorClass, whose: FaultOwner, span: Span) -> Option<Diagnostic> {
     let why = match whose {
         _ if OF_NOBODY.contains(&class) => "comes from the policy or from the user, not from a service",
-        Whose::Model if OF_TOOLS.contains(&class) => "is of tools, not of models",
-        Whose::Tool if OF_MODELS.contains(&class) => "is of models, not of tools",
-        Whose::Model | Whose::Tool => return None,
+        FaultOwner::Model if OF_TOOLS.contains(&class) => "is of tools, not of models",
+        FaultOwner::Tool if OF_MODELS.contains(&class) => "is of models, not of tools",
+        FaultOwner::Model | FaultOwner::Tool => return None,
     };
     Some(Diagnostic::error(Code::CONTRADICTION, span, format!("`{class}` {why}")))
 }

@@ -6,12 +6,11 @@ use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
-use super::latency::Latency;
-use crate::engine::Decision;
-use crate::policy::decode::{Decode, Described, Reader, Spanned, VersionOne, record, union};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, parse_duration};
-use crate::policy::{Effect, ErrorClass, Fraction, Lasting, PerClass, WrittenSchema};
+use super::latency::LatencyModel;
+use crate::engine::PlannerDecision;
+use crate::policy::decode::{Decode, NodeReader, Spanned, VersionOne, record, union};
+use crate::policy::{Effect, ErrorClass, NonZeroTime, OpenFraction, PerClass, WrittenSchema};
+use crate::text::yaml::{YamlData, YamlNode};
 use crate::time::Nanos;
 
 /// The most agents of a scenario.
@@ -31,21 +30,21 @@ record! {
         pub(crate) about: Option<String>,
         /// How many agents there are. They share the models and the tools.
         /// Example: `20`
-        pub(crate) agents: Between<1, MOST_AGENTS>,
+        pub(crate) agents: BoundedNumber<1, MOST_AGENTS>,
         /// When the agents begin.
         pub(crate) arrival: ArrivalRule = ArrivalRule::Together {},
-        /// How long agents begin new runs. Runs under way then go on to their end.
+        /// How long agents begin new runs. Runs in flight then continue to their end.
         /// Example: `10m`
-        pub(crate) duration: Lasting<Nanos>,
+        pub(crate) duration: NonZeroTime<Nanos>,
         /// The most runs of each agent. Left out: one after the other until `duration` is over.
         /// Example: `1`
         pub(crate) runs: Option<NonZeroU32>,
         /// How long an agent rests between two runs.
         /// Example: `5s`
-        pub(crate) pause: Latency = Latency::constant(Nanos::ZERO),
+        pub(crate) pause: LatencyModel = LatencyModel::constant(Nanos::ZERO),
         /// The longest one run may take.
         /// Example: `5m`
-        pub(crate) deadline: Option<Lasting<Nanos>>,
+        pub(crate) deadline: Option<NonZeroTime<Nanos>>,
         /// The seed of all that is left to chance.
         /// Example: `42`
         pub(crate) seed: u64 = 1,
@@ -58,7 +57,7 @@ record! {
         /// Example: `{"search": {"effect": "read_only", "latency": "300ms"}}`
         pub(crate) tools: IndexMap<String, ToolFile> = IndexMap::new(),
         /// What the host's planner decides whenever a policy asks it.
-        pub(crate) planner: Decision = Decision::TellModel,
+        pub(crate) planner: PlannerDecision = PlannerDecision::TellModel,
         /// Whether people agree to what a policy asks them, at once; or refuse it.
         /// Example: `true`
         pub(crate) approve: bool = true,
@@ -70,13 +69,13 @@ record! {
     pub(crate) struct WorkFile {
         /// How many tool calls.
         /// Example: `6`
-        pub(crate) calls: Between<0, MOST_CALLS> = Between(4),
+        pub(crate) calls: BoundedNumber<0, MOST_CALLS> = BoundedNumber(4),
         /// How many of them a reply of the model makes at once.
         /// Example: `2`
         pub(crate) parallel: NonZeroU32 = NonZeroU32::MIN,
         /// How often the model calls a tool again that failed, with the same arguments.
         /// Example: `1`
-        pub(crate) again: u32 = 1,
+        pub(crate) repeat_failed: u32 = 1,
         /// The report that is delivered to policies that ask for one.
         /// Example: `{"price": 12.5}`
         pub(crate) report: Value = Value::Object(Map::new()),
@@ -108,12 +107,12 @@ record! {
     #[part(true)]
     pub(crate) struct ModelFile {
         /// How long a whole answer takes.
-        pub(crate) latency: Latency = Latency::constant(Nanos::from_secs(2)),
+        pub(crate) latency: LatencyModel = LatencyModel::constant(Nanos::from_secs(2)),
         /// How long a failure takes to come. One that is a `timeout` never comes.
-        pub(crate) fails_after: Latency = Latency::constant(Nanos::from_millis(200)),
+        pub(crate) fails_after: LatencyModel = LatencyModel::constant(Nanos::from_millis(200)),
         /// How often calls fail or are answered badly, by class, as fractions.
         /// Example: `{"overloaded": 0.05, "malformed_tool_call": 0.02}`
-        pub(crate) faults: Option<Spanned<PerClass<Fraction>>>,
+        pub(crate) faults: Option<Spanned<PerClass<OpenFraction>>>,
         /// How many calls it takes; those beyond are refused as `rate_limit`.
         pub(crate) capacity: Option<CapacityFile>,
         /// What happens at certain times.
@@ -129,12 +128,12 @@ record! {
     #[part(true)]
     pub(crate) struct ToolFile {
         /// How long a run takes.
-        pub(crate) latency: Latency = Latency::constant(Nanos::from_millis(500)),
+        pub(crate) latency: LatencyModel = LatencyModel::constant(Nanos::from_millis(500)),
         /// How long a failure takes to come. One that is a `timeout` never comes.
-        pub(crate) fails_after: Latency = Latency::constant(Nanos::from_millis(200)),
+        pub(crate) fails_after: LatencyModel = LatencyModel::constant(Nanos::from_millis(200)),
         /// How often runs fail, by class, as fractions.
         /// Example: `{"network_error": 0.05}`
-        pub(crate) faults: Option<Spanned<PerClass<Fraction>>>,
+        pub(crate) faults: Option<Spanned<PerClass<OpenFraction>>>,
         /// How many runs there may be; those beyond are refused as `rate_limit`.
         pub(crate) capacity: Option<CapacityFile>,
         /// What happens at certain times.
@@ -170,13 +169,14 @@ record! {
 record! {
     /// So many calls of all agents together; more are refused as `rate_limit`. What is not used is saved up, to as
     /// many calls as that.
+    #[derive(Copy)]
     pub(crate) struct CapacityFile {
         /// How many calls.
         /// Example: `60`
         pub(crate) calls: NonZeroU32,
         /// In which time.
         /// Example: `1m`
-        pub(crate) per: Lasting<Nanos>,
+        pub(crate) per: NonZeroTime<Nanos>,
         /// Whether a refusal says when there is room again.
         /// Example: `false`
         pub(crate) retry_after: bool = true,
@@ -199,61 +199,24 @@ record! {
         /// The class calls fail with.
         pub(crate) fault: Option<Spanned<ErrorClass>>,
         /// How often they do, as a fraction.
-        pub(crate) rate: Option<Spanned<Fraction>>,
+        pub(crate) rate: Option<Spanned<OpenFraction>>,
         /// The wait that such a failure asks for.
         /// Example: `30s`
         pub(crate) retry_after: Option<Spanned<Nanos>>,
         /// How long calls take.
-        pub(crate) latency: Option<Latency>,
+        pub(crate) latency: Option<LatencyModel>,
         /// How many calls it takes.
         pub(crate) capacity: Option<CapacityFile>,
     }
 }
 
-union! {
-    /// How long something takes: a time, or one of these.
-    #[derive(Copy)]
-    pub(super) enum LatencyRule by kind {
-        /// Always the same.
-        Constant = "constant" {
-            /// The time.
-            /// Example: `2s`
-            time: Nanos,
-        },
-        /// Anything between two times.
-        Uniform = "uniform" {
-            /// The shortest.
-            /// Example: `1s`
-            min: Nanos,
-            /// The longest.
-            /// Example: `3s`
-            max: Nanos,
-        },
-        /// Mostly short, now and then long.
-        Exponential = "exponential" {
-            /// The mean.
-            /// Example: `2s`
-            mean: Nanos,
-        },
-        /// As answers of models take: half of them at most the median, 99 of a hundred at most `p99`.
-        Lognormal = "lognormal" {
-            /// The median.
-            /// Example: `4s`
-            median: Nanos,
-            /// What 99 of a hundred stay within.
-            /// Example: `20s`
-            p99: Nanos,
-        },
-    }
-}
-
 /// A whole number, not below the first and not above the second one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Between<const LEAST: u32, const MOST: u32>(pub(crate) u32);
+pub(crate) struct BoundedNumber<const LEAST: u32, const MOST: u32>(pub(crate) u32);
 
-impl<const LEAST: u32, const MOST: u32> Decode for Between<LEAST, MOST> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        if let Data::Number(number) = &node.data
+impl<const LEAST: u32, const MOST: u32> Decode for BoundedNumber<LEAST, MOST> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        if let YamlData::Number(number) = &node.data
             && number.as_i64().is_some_and(|number| number < i64::from(LEAST))
         {
             return reader.out_of_range(node, &format!("must be at least {LEAST}"));
@@ -263,7 +226,7 @@ impl<const LEAST: u32, const MOST: u32> Decode for Between<LEAST, MOST> {
         number.or_else(|| reader.out_of_range(node, &format!("must be at most {MOST}")))
     }
 
-    fn stand_in(_: &Node) -> Option<Self> {
+    fn stand_in(_: &YamlNode) -> Option<Self> {
         Some(Self(LEAST))
     }
 
@@ -274,52 +237,17 @@ impl<const LEAST: u32, const MOST: u32> Decode for Between<LEAST, MOST> {
 
 impl Default for WorkFile {
     fn default() -> Self {
-        Self { calls: Between(4), parallel: NonZeroU32::MIN, again: 1, report: Value::Object(Map::new()) }
+        Self {
+            calls: BoundedNumber(4),
+            parallel: NonZeroU32::MIN,
+            repeat_failed: 1,
+            report: Value::Object(Map::new()),
+        }
     }
 }
 
 impl Default for TokensFile {
     fn default() -> Self {
         Self { input: 1_000, output: 200 }
-    }
-}
-
-impl Decode for Latency {
-    const NAME: Option<&'static str> = Some("Latency");
-
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let rule = match &node.data {
-            Data::Map(_) => LatencyRule::decode(node, reader)?,
-            Data::Text(text)
-                if parse_duration(text).is_err() && !text.starts_with(|c: char| c.is_ascii_digit()) =>
-            {
-                return reader.wrong_type(
-                    node,
-                    "a duration such as `2s`, or `{kind: lognormal, median: 4s, p99: 20s}`",
-                );
-            }
-            _ => LatencyRule::Constant { time: Nanos::decode(node, reader)? },
-        };
-        let problem = match &rule {
-            LatencyRule::Uniform { min, max } if min > max => Some("`min` is longer than `max`"),
-            LatencyRule::Lognormal { median, p99 } if median > p99 => Some("`median` is longer than `p99`"),
-            LatencyRule::Lognormal { median, .. } if median.is_zero() => Some("`median` is no time at all"),
-            _ => None,
-        };
-        if let Some(problem) = problem {
-            reader.report(Diagnostic::error(Code::CONTRADICTION, node.span, problem));
-            return None;
-        }
-        Some(Self::of(rule))
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let time = generator.subschema_for::<Described<Nanos>>();
-        let rule = generator.subschema_for::<Described<LatencyRule>>();
-        json_schema!({
-            "description": "How long something takes: a time, or a distribution.",
-            "anyOf": [time, rule],
-            "examples": ["2s", {"kind": "lognormal", "median": "4s", "p99": "20s"}],
-        })
     }
 }

@@ -3,19 +3,19 @@
 
 use serde_json::{Map, json};
 
-use super::figures::Ended;
+use super::figures::RunEnd;
 use super::scenario::{Scenario, ToolRules};
-use super::service::Fault;
+use super::service::ServiceFault;
 use crate::cases::is_answer;
 use crate::engine::{CallModel, Failure, FinishReason, ModelReply, Outcome};
 use crate::policy::ErrorClass;
 use crate::session::{ToolCall, Usage};
 
-/// An errand under way.
+/// An errand in flight.
 #[derive(Debug, Default)]
-pub(super) struct Errand {
+pub(super) struct ScriptedWorkload {
     /// The tool calls that are needed, as far as they were looked at.
-    needs: Vec<Need>,
+    needs: Vec<NeededCall>,
     /// How many there are in all.
     calls: usize,
     /// How many of the needs are settled at the head of the list.
@@ -28,7 +28,7 @@ pub(super) struct Errand {
 
 /// A tool call that is needed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Need {
+struct NeededCall {
     state: NeedState,
     /// How often the model asked for it.
     asked: u32,
@@ -48,17 +48,17 @@ enum NeedState {
 
 /// What the model is about to say.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextReply {
     /// These tool calls, by their numbers.
     Calls(Vec<usize>),
     /// The answer.
     Answer,
 }
 
-impl Errand {
+impl ScriptedWorkload {
     /// Begins anew.
     pub(super) fn begin(&mut self, scenario: &Scenario) {
-        let calls = if scenario.tools.is_empty() { 0 } else { scenario.work.calls.0 };
+        let calls = if scenario.tools.is_empty() { 0 } else { scenario.file.work.calls.0 };
         self.needs.clear();
         self.calls = usize::try_from(calls).unwrap_or(usize::MAX);
         self.settled = 0;
@@ -67,16 +67,16 @@ impl Errand {
     }
 
     /// What comes next in the conversation, and whether it is the first time that it is asked for, and not in place of
-    /// one that had no reply: in a last turn that follows a failure.
-    pub(super) fn next(&mut self, scenario: &Scenario, call: &CallModel) -> (Next, bool) {
-        let parallel = usize::try_from(scenario.work.parallel.get()).unwrap_or(usize::MAX);
+    /// one that had no reply: in a final turn that follows a failure.
+    pub(super) fn next(&mut self, scenario: &Scenario, call: &CallModel) -> (NextReply, bool) {
+        let parallel = usize::try_from(scenario.file.work.parallel.get()).unwrap_or(usize::MAX);
         let mut numbers = Vec::new();
         for number in self.settled..self.calls {
             if numbers.len() >= parallel {
                 break;
             }
             if number >= self.needs.len() {
-                self.needs.push(Need::default());
+                self.needs.push(NeededCall::default());
             }
             if let Some(need) = self.needs.get_mut(number)
                 && need.state == NeedState::Open
@@ -94,7 +94,7 @@ impl Errand {
         };
         let first = step > self.asked && !self.unanswered;
         self.asked = self.asked.max(step);
-        (if numbers.is_empty() { Next::Answer } else { Next::Calls(numbers) }, first)
+        (if numbers.is_empty() { NextReply::Answer } else { NextReply::Calls(numbers) }, first)
     }
 
     /// The model was called, and replied or did not.
@@ -107,15 +107,15 @@ impl Errand {
         &mut self,
         scenario: &Scenario,
         report: Option<&str>,
-        next: &Next,
+        next: &NextReply,
         usage: Usage,
-        fault: Option<Fault>,
+        fault: Option<ServiceFault>,
     ) -> Result<ModelReply, Failure> {
         if let Some(fault) = fault.filter(|fault| !is_answer(fault.class)) {
             return Err(fault.failure());
         }
         let good = self.good(scenario, report, next, usage);
-        let Some(Fault { class, .. }) = fault else { return Ok(good) };
+        let Some(ServiceFault { class, .. }) = fault else { return Ok(good) };
         let bare = ModelReply { usage: good.usage, finish: FinishReason::Stop, ..ModelReply::default() };
         Ok(match class {
             ErrorClass::EmptyResponse => bare,
@@ -141,17 +141,23 @@ impl Errand {
         })
     }
 
-    fn good(&mut self, scenario: &Scenario, report: Option<&str>, next: &Next, usage: Usage) -> ModelReply {
+    fn good(
+        &mut self,
+        scenario: &Scenario,
+        report: Option<&str>,
+        next: &NextReply,
+        usage: Usage,
+    ) -> ModelReply {
         let calls = match (next, report) {
-            (Next::Calls(numbers), _) => {
+            (NextReply::Calls(numbers), _) => {
                 numbers.iter().filter_map(|number| self.call(scenario, *number)).collect()
             }
-            (Next::Answer, Some(tool)) => {
+            (NextReply::Answer, Some(tool)) => {
                 self.asked = self.asked.saturating_add(1);
                 let id = format!("report-{}", self.asked);
-                vec![ToolCall { id, name: tool.to_owned(), arguments: scenario.work.report.to_string() }]
+                vec![ToolCall { id, name: tool.to_owned(), arguments: scenario.file.work.report.to_string() }]
             }
-            (Next::Answer, None) => Vec::new(),
+            (NextReply::Answer, None) => Vec::new(),
         };
         let text = if calls.is_empty() { "It is done.".to_owned() } else { String::new() };
         let finish = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
@@ -197,13 +203,13 @@ impl Errand {
     }
 
     /// How the run ended.
-    pub(super) fn ended(&self, outcome: &Outcome) -> Ended {
+    pub(super) fn ended(&self, outcome: &Outcome) -> RunEnd {
         match outcome {
             Outcome::Answered { .. } | Outcome::Reported { .. } => {
                 let all = self.needs.iter().all(|need| need.state == NeedState::Done);
-                if all && self.needs.len() >= self.calls { Ended::Complete } else { Ended::Partial }
+                if all && self.needs.len() >= self.calls { RunEnd::Complete } else { RunEnd::Partial }
             }
-            Outcome::Failed { .. } | Outcome::Stopped { .. } => Ended::Failed,
+            Outcome::Failed { .. } | Outcome::Stopped { .. } => RunEnd::Failed,
         }
     }
 
@@ -213,7 +219,7 @@ impl Errand {
     }
 
     /// The need that a call is for: its id begins with the number.
-    fn need(&mut self, call: &str) -> Option<&mut Need> {
+    fn need(&mut self, call: &str) -> Option<&mut NeededCall> {
         let number: usize = call.split_once('-')?.0.parse().ok()?;
         self.needs.get_mut(number)
     }

@@ -9,7 +9,7 @@ use crate::time::Nanos;
 
 /// What a simulation comes to. Lengths of time are written as whole nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Figures {
+pub struct SimulationFigures {
     /// Runs that ended.
     pub runs: u64,
     /// Runs with an answer, and all their tool calls went well.
@@ -34,7 +34,7 @@ pub struct Figures {
     /// Of a hundred turns 99 took at most so long.
     pub turn_p99: Nanos,
     /// The time all agents together waited for another attempt.
-    pub asleep: Nanos,
+    pub waiting: Nanos,
     /// The tokens that answers reported.
     pub tokens: Usage,
     /// Events that were decided about.
@@ -44,13 +44,13 @@ pub struct Figures {
     /// When the last run ended, from the start.
     pub ended: Nanos,
     /// What each model was asked for.
-    pub models: Vec<Load>,
+    pub models: Vec<ServiceLoad>,
     /// What each tool was asked for.
-    pub tools: Vec<Load>,
+    pub tools: Vec<ServiceLoad>,
     /// How long a part of `over_time` is. It is longer if the last runs take long.
     pub part: Nanos,
     /// How it went, part by part.
-    pub over_time: Vec<Part>,
+    pub over_time: Vec<TimeShare>,
 }
 
 /// Why runs failed, and how many of them.
@@ -68,7 +68,7 @@ pub struct EndedBy {
 
 /// What a model or tool was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Load {
+pub struct ServiceLoad {
     /// Its name.
     pub name: String,
     /// Calls.
@@ -81,7 +81,7 @@ pub struct Load {
 
 /// A part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Part {
+pub struct TimeShare {
     /// Runs that ended in it.
     pub runs: u64,
     /// Of these, those with an answer and without a tool call that did not go well.
@@ -97,20 +97,20 @@ const MOST_PARTS: usize = 240;
 
 /// Figures as they grow.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) figures: Figures,
+pub(super) struct FigureTally {
+    pub(super) figures: SimulationFigures,
     turns: Vec<u64>,
 }
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum RunEnd {
     Complete,
     Partial,
     Failed,
 }
 
-impl Figures {
+impl SimulationFigures {
     /// The share of runs that were complete, in parts per million; `None` without any run.
     pub fn success_ppm(&self) -> Option<u64> {
         ppm(self.complete, self.runs)
@@ -133,7 +133,7 @@ fn ppm(some: u64, all: u64) -> Option<u64> {
     u64::try_from(share).ok()
 }
 
-impl Part {
+impl TimeShare {
     const fn plus(self, other: &Self) -> Self {
         Self {
             runs: self.runs.saturating_add(other.runs),
@@ -166,10 +166,10 @@ impl EndedBy {
     }
 }
 
-impl Tally {
+impl FigureTally {
     pub(super) fn new(duration: Nanos) -> Self {
         let part = Nanos(duration.0.div_ceil(PARTS).max(1));
-        Self { figures: Figures { part, ..Figures::default() }, turns: Vec::new() }
+        Self { figures: SimulationFigures { part, ..SimulationFigures::default() }, turns: Vec::new() }
     }
 
     pub(super) fn model_called(&mut self, at: Nanos, needed: bool) {
@@ -185,27 +185,27 @@ impl Tally {
     }
 
     pub(super) const fn slept(&mut self, time: Nanos) {
-        self.figures.asleep = self.figures.asleep.saturating_add(time);
+        self.figures.waiting = self.figures.waiting.saturating_add(time);
     }
 
     pub(super) fn turn(&mut self, time: Nanos) {
         self.turns.push(time.0);
     }
 
-    pub(super) fn run_ended(&mut self, at: Nanos, ended: Ended, tokens: Usage) {
+    pub(super) fn run_ended(&mut self, at: Nanos, ended: RunEnd, tokens: Usage) {
         let figures = &mut self.figures;
         figures.runs = figures.runs.saturating_add(1);
         let of_kind = match ended {
-            Ended::Complete => &mut figures.complete,
-            Ended::Partial => &mut figures.partial,
-            Ended::Failed => &mut figures.failed,
+            RunEnd::Complete => &mut figures.complete,
+            RunEnd::Partial => &mut figures.partial,
+            RunEnd::Failed => &mut figures.failed,
         };
         *of_kind = of_kind.saturating_add(1);
         figures.tokens = figures.tokens.plus(tokens);
         figures.ended = figures.ended.max(at);
         let part = self.part(at);
         part.runs = part.runs.saturating_add(1);
-        part.complete = part.complete.saturating_add((ended == Ended::Complete).into());
+        part.complete = part.complete.saturating_add((ended == RunEnd::Complete).into());
     }
 
     /// A run has failed, and why.
@@ -218,15 +218,15 @@ impl Tally {
     }
 
     /// The figures, when all is over.
-    pub(super) fn close(mut self, models: Vec<Load>, tools: Vec<Load>) -> Figures {
+    pub(super) fn close(mut self, models: Vec<ServiceLoad>, tools: Vec<ServiceLoad>) -> SimulationFigures {
         self.turns.sort_unstable();
         self.figures.ended_by.sort_by_key(|why| core::cmp::Reverse(why.runs));
         self.figures.turn_p50 = rank(&self.turns, 50);
         self.figures.turn_p99 = rank(&self.turns, 99);
-        Figures { models, tools, ..self.figures }
+        SimulationFigures { models, tools, ..self.figures }
     }
 
-    fn part(&mut self, at: Nanos) -> &mut Part {
+    fn part(&mut self, at: Nanos) -> &mut TimeShare {
         let mut index = self.place(at);
         while index >= MOST_PARTS {
             self.coarsen();
@@ -234,7 +234,7 @@ impl Tally {
         }
         let parts = &mut self.figures.over_time;
         if parts.len() <= index {
-            parts.resize(index + 1, Part::default());
+            parts.resize(index + 1, TimeShare::default());
         }
         &mut parts[index]
     }
@@ -245,9 +245,9 @@ impl Tally {
 
     /// Makes one part of each two.
     fn coarsen(&mut self) {
-        let Figures { part, over_time, .. } = &mut self.figures;
+        let SimulationFigures { part, over_time, .. } = &mut self.figures;
         *part = part.saturating_add(*part);
-        let pairs = over_time.chunks(2).map(|pair| pair.iter().fold(Part::default(), Part::plus));
+        let pairs = over_time.chunks(2).map(|pair| pair.iter().fold(TimeShare::default(), TimeShare::plus));
         *over_time = pairs.collect();
     }
 }

@@ -1,7 +1,11 @@
 //! How long something takes: a distribution as a curve, straight between its points.
 
-use super::document::LatencyRule;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
 use super::power::{log2, times_power};
+use crate::policy::decode::{Decode, NodeReader, SchemaOf, union};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, parse_duration};
 use crate::time::Nanos;
 
 /// How often something takes at most so long, in parts per million, and how many millionths of the standard deviation
@@ -77,18 +81,55 @@ const MILLION: u32 = 1_000_000;
 
 /// How long something takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Latency {
+pub(crate) struct LatencyModel {
     /// How often it takes at most so long, in parts of 2^32; rising.
     points: Box<[(u32, Nanos)]>,
 }
 
-impl Latency {
+union! {
+    /// How long something takes: a time, or one of these.
+    #[derive(Copy)]
+    enum LatencyRule by kind {
+        /// Always the same.
+        Constant = "constant" {
+            /// The time.
+            /// Example: `2s`
+            time: Nanos,
+        },
+        /// Anything between two times.
+        Uniform = "uniform" {
+            /// The shortest.
+            /// Example: `1s`
+            min: Nanos,
+            /// The longest.
+            /// Example: `3s`
+            max: Nanos,
+        },
+        /// Mostly short, now and then long.
+        Exponential = "exponential" {
+            /// The mean.
+            /// Example: `2s`
+            mean: Nanos,
+        },
+        /// As answers of models take: half of them at most the median, 99 of a hundred at most `p99`.
+        Lognormal = "lognormal" {
+            /// The median.
+            /// Example: `4s`
+            median: Nanos,
+            /// What 99 of a hundred stay within.
+            /// Example: `20s`
+            p99: Nanos,
+        },
+    }
+}
+
+impl LatencyModel {
     /// Always the same.
     pub(crate) fn constant(time: Nanos) -> Self {
         Self { points: [(0, time)].into() }
     }
 
-    pub(super) fn of(rule: LatencyRule) -> Self {
+    fn of(rule: LatencyRule) -> Self {
         match rule {
             LatencyRule::Constant { time } => Self::constant(time),
             LatencyRule::Uniform { min, max } => Self { points: [(0, min), (u32::MAX, max)].into() },
@@ -131,6 +172,46 @@ impl Latency {
     }
 }
 
+impl Decode for LatencyModel {
+    const NAME: Option<&'static str> = Some("Latency");
+
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let rule = match &node.data {
+            YamlData::Map(_) => LatencyRule::decode(node, reader)?,
+            YamlData::Text(text)
+                if parse_duration(text).is_err() && !text.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
+                return reader.wrong_type(
+                    node,
+                    "a duration such as `2s`, or `{kind: lognormal, median: 4s, p99: 20s}`",
+                );
+            }
+            _ => LatencyRule::Constant { time: Nanos::decode(node, reader)? },
+        };
+        let problem = match &rule {
+            LatencyRule::Uniform { min, max } if min > max => Some("`min` is longer than `max`"),
+            LatencyRule::Lognormal { median, p99 } if median > p99 => Some("`median` is longer than `p99`"),
+            LatencyRule::Lognormal { median, .. } if median.is_zero() => Some("`median` is no time at all"),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            reader.report(Diagnostic::error(Code::CONTRADICTION, node.span, problem));
+            return None;
+        }
+        Some(Self::of(rule))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let time = generator.subschema_for::<SchemaOf<Nanos>>();
+        let rule = generator.subschema_for::<SchemaOf<LatencyRule>>();
+        json_schema!({
+            "description": "How long something takes: a time, or a distribution.",
+            "anyOf": [time, rule],
+            "examples": ["2s", {"kind": "lognormal", "median": "4s", "p99": "20s"}],
+        })
+    }
+}
+
 /// Parts per million as parts of 2^32.
 fn part(ppm: u32) -> u32 {
     let part = (u64::from(ppm) << 32) / u64::from(MILLION);
@@ -149,7 +230,7 @@ mod tests {
 
     /// The times below which half of all are, and 99 of a hundred, in milliseconds.
     fn middle_and_p99(rule: LatencyRule) -> (u64, u64) {
-        let latency = Latency::of(rule);
+        let latency = LatencyModel::of(rule);
         let seed = Seed::new(1, "test", "latency");
         let mut times: Vec<u64> = (0..40_000).map(|n| latency.draw(seed.draw(n)).0 / 1_000_000).collect();
         times.sort_unstable();
@@ -175,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_uniform_stays_within_its_ends() {
-        let latency = Latency::of(LatencyRule::Uniform { min: Nanos(100), max: Nanos(200) });
+        let latency = LatencyModel::of(LatencyRule::Uniform { min: Nanos(100), max: Nanos(200) });
         assert_eq!((latency.draw(0), latency.draw(u64::MAX)), (Nanos(100), Nanos(200)));
         assert_eq!(latency.draw(u64::MAX / 2), Nanos(149));
     }
@@ -183,10 +264,10 @@ mod tests {
     #[test]
     fn the_same_number_has_the_same_time_for_ever() {
         let rule = LatencyRule::Lognormal { median: Nanos::from_secs(2), p99: Nanos::from_secs(9) };
-        let latency = Latency::of(rule);
+        let latency = LatencyModel::of(rule);
         let times = [0, 1 << 62, 1 << 63, 3 << 62, u64::MAX].map(|number| latency.draw(number).0);
         assert_eq!(times, [126_910_126, 1_293_125_700, 2_000_000_000, 3_093_280_102, 31_518_367_429]);
-        assert_eq!(Latency::constant(Nanos(7)).draw(u64::MAX), Nanos(7));
+        assert_eq!(LatencyModel::constant(Nanos(7)).draw(u64::MAX), Nanos(7));
     }
 
     #[test]

@@ -17,11 +17,12 @@ mod latency;
 mod power;
 mod scenario;
 mod service;
+mod shared;
 mod story;
 #[cfg(test)]
 mod tests;
 mod world;
 
-pub use figures::{EndedBy, Figures, Load, Part};
+pub use figures::{EndedBy, ServiceLoad, SimulationFigures, TimeShare};
 pub use scenario::{Scenario, json_schema};
-pub use story::{Story, StoryCall, StoryError};
+pub use story::{CallStory, StoryCall, StoryError};

@@ -3,18 +3,14 @@
 use serde_json::{Value, json};
 
 use super::check::check;
-use super::document::{
-    ArrivalRule, CapacityFile, MOST_AGENTS, ModelFile, ScenarioFile, ToolFile, WindowFile, WorkFile,
-};
-use super::latency::Latency;
-use crate::engine::{Catalogue, Decision, NameClash, ToolFacts, ToolSpec, reported};
-use crate::policy::decode::{self, Document, Spanned, VersionOne};
-use crate::policy::{ErrorClass, Fraction, PerClass, Policy, Problem, Report, UnknownPrice};
+use super::document::{CapacityFile, MOST_AGENTS, ModelFile, ScenarioFile, ToolFile, WindowFile};
+use super::latency::LatencyModel;
+use crate::engine::{ToolCatalogue, ToolFacts, ToolSpec, reported};
+use crate::policy::decode::{self, DecodedDocument, Spanned, VersionOne};
+use crate::policy::{ErrorClass, OpenFraction, PerClass, Policy, UnknownPrice};
 use crate::session::Usage;
+use crate::text::{Report, SchemaProblem};
 use crate::time::Nanos;
-
-use super::figures::Figures;
-use super::world::World;
 
 /// What many agents meet that share models and tools: how long these take, and when they fail.
 ///
@@ -35,53 +31,23 @@ use super::world::World;
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub(super) name: String,
-    pub(super) about: Option<String>,
-    pub(super) agents: u32,
-    pub(super) arrival: ArrivalRule,
-    pub(super) duration: Nanos,
-    pub(super) runs: Option<u32>,
-    pub(super) pause: Latency,
-    pub(super) deadline: Option<Nanos>,
-    pub(super) seed: u64,
-    pub(super) work: WorkFile,
+    /// What it says, without its models and tools.
+    pub(super) file: ScenarioFile,
     pub(super) models: Vec<ModelRules>,
     pub(super) tools: Vec<ToolRules>,
-    pub(super) catalogue: Catalogue,
-    pub(super) planner: Decision,
-    pub(super) approve: bool,
+    pub(super) catalogue: ToolCatalogue,
 }
 
 /// What a service does, be it a model or a tool.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceRules {
     pub(super) name: String,
-    pub(super) latency: Latency,
-    pub(super) fails_after: Latency,
+    pub(super) latency: LatencyModel,
+    pub(super) fails_after: LatencyModel,
     /// How often calls fail by class, in parts per million.
     pub(super) faults: Vec<(ErrorClass, u32)>,
-    pub(super) capacity: Option<CapacityRule>,
-    pub(super) trace: Vec<WindowRule>,
-}
-
-/// So many calls in that time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CapacityRule {
-    pub(super) calls: u32,
-    pub(super) per: Nanos,
-    pub(super) retry_after: bool,
-}
-
-/// What happens at certain times.
-#[derive(Clone, Debug)]
-pub(super) struct WindowRule {
-    pub(super) from: Nanos,
-    pub(super) length: Nanos,
-    pub(super) every: Option<Nanos>,
-    pub(super) fault: Option<ErrorClass>,
-    pub(super) ppm: u32,
-    pub(super) retry_after: Option<Nanos>,
-    pub(super) latency: Option<Latency>,
-    pub(super) capacity: Option<CapacityRule>,
+    pub(super) capacity: Option<CapacityFile>,
+    pub(super) trace: Vec<Spanned<WindowFile>>,
 }
 
 #[derive(Clone, Debug)]
@@ -113,34 +79,25 @@ impl Scenario {
     /// # Errors
     /// Every mistake in it, with its place.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self, Report> {
-        let file = decode::read_with(name, bytes, |file: &Document<ScenarioFile>| check(&file.value))?;
+        let file = decode::read_with(name, bytes, |file: &DecodedDocument<ScenarioFile>| check(&file.value))?;
         Ok(Self::of(name, file.value))
     }
 
-    fn of(name: &str, file: ScenarioFile) -> Self {
+    fn of(name: &str, mut file: ScenarioFile) -> Self {
         // There is nothing else it could be.
         let VersionOne = file.version;
-        let specs = file.tools.iter().map(|(name, tool)| spec(name, tool));
-        // What is wrong with a schema was told where it was read, and the keys of a mapping are not there twice.
-        let catalogue = Catalogue::new(specs).unwrap_or_default();
+        let (models, tools) = (core::mem::take(&mut file.models.value), core::mem::take(&mut file.tools));
+        let specs = tools.iter().map(|(name, tool)| spec(name, tool));
+        // What is wrong with a schema was reported where it was read, and the keys of a mapping are not there twice.
+        let catalogue = ToolCatalogue::new(specs).unwrap_or_default();
         let facts: Vec<ToolFacts> = catalogue.iter().map(ToolFacts::from).collect();
-        let tools = file.tools.into_iter().zip(facts);
+        let tools = tools.into_iter().zip(facts);
         Self {
             name: name.to_owned(),
-            about: file.about,
-            agents: file.agents.0,
-            arrival: file.arrival,
-            duration: file.duration.0,
-            runs: file.runs.map(Into::into),
-            pause: file.pause,
-            deadline: file.deadline.map(|deadline| deadline.0),
-            seed: file.seed,
-            work: file.work,
-            models: file.models.value.into_iter().map(|(name, model)| ModelRules::of(name, model)).collect(),
+            models: models.into_iter().map(|(name, model)| ModelRules::of(name, model)).collect(),
             tools: tools.map(|((name, tool), facts)| ToolRules::of(name, tool, facts)).collect(),
             catalogue,
-            planner: file.planner,
-            approve: file.approve,
+            file,
         }
     }
 
@@ -151,43 +108,45 @@ impl Scenario {
 
     /// What it is about, if it says so.
     pub fn about(&self) -> Option<&str> {
-        self.about.as_deref()
+        self.file.about.as_deref()
     }
 
     /// How many agents there are.
     pub const fn agents(&self) -> u32 {
-        self.agents
+        self.file.agents.0
     }
 
     /// How long agents begin new runs.
     pub const fn duration(&self) -> Nanos {
-        self.duration
+        self.file.duration.0
     }
 
     /// The seed of all that is left to chance.
     pub const fn seed(&self) -> u64 {
-        self.seed
+        self.file.seed
     }
 
     /// The same with another seed.
     #[must_use]
-    pub fn with_seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.file.seed = seed;
+        self
     }
 
     /// The same with so many agents: at least one, at most [`MOST_AGENTS`](Self::MOST_AGENTS).
     #[must_use]
-    pub fn with_agents(self, agents: u32) -> Self {
-        Self { agents: agents.clamp(1, MOST_AGENTS), ..self }
+    pub fn with_agents(mut self, agents: u32) -> Self {
+        self.file.agents.0 = agents.clamp(1, MOST_AGENTS);
+        self
     }
 
-    /// When something of the trace of a model or tool is under way, as far as agents begin runs: from and to.
+    /// When something of the trace of a model or tool is in flight, as far as agents begin runs: from and to.
     pub fn windows(&self) -> Vec<(Nanos, Nanos)> {
         let models = self.models.iter().map(|model| &model.service);
         let services = models.chain(self.tools.iter().map(|tool| &tool.service));
         let mut windows: Vec<_> = services
             .flat_map(|service| &service.trace)
-            .flat_map(|window| window.within(self.duration))
+            .flat_map(|window| window.value.within(self.duration()))
             .collect();
         windows.sort_unstable();
         windows.dedup();
@@ -202,84 +161,52 @@ impl Scenario {
         policy.prices(self.models.iter().map(|model| (model.service.name.as_str(), None)))
     }
 
-    /// Plays it with agents under a policy. The same scenario and policy always come to the same.
-    ///
-    /// # Errors
-    /// A tool of the name that the policy takes the final report by.
-    pub fn play(&self, policy: &Policy) -> Result<Figures, NameClash> {
-        self.play_telling(policy, |_| ())
-    }
-
-    /// The same, and tells now and then how much of the time in which agents begin runs is over, in a thousand parts.
-    ///
-    /// # Errors
-    /// As [`play`](Self::play).
-    pub fn play_telling(&self, policy: &Policy, tell: impl FnMut(u16)) -> Result<Figures, NameClash> {
-        self.catalogue.fits(policy)?;
-        Ok(World::new(self, policy).play(tell))
-    }
-
     /// What is wrong with the report that is delivered, by the policy's `output`. Unless there is nothing, no run under
     /// that policy ends with a report, whatever models and tools do.
-    pub fn problems_of_report(&self, policy: &Policy) -> Vec<Problem> {
-        policy.output().map(|output| reported(output, &self.work.report)).unwrap_or_default()
+    pub fn problems_of_report(&self, policy: &Policy) -> Vec<SchemaProblem> {
+        policy.output().map(|output| reported(output, &self.file.work.report)).unwrap_or_default()
     }
 }
 
-impl WindowRule {
+impl WindowFile {
     /// So many of its beginnings are shown.
     const MOST_SHOWN: usize = 200;
 
-    fn of(file: &WindowFile) -> Self {
-        Self {
-            from: file.from,
-            length: file.to.value.saturating_sub(file.from),
-            every: file.every.map(|every| every.value),
-            fault: file.fault.map(|fault| fault.value),
-            ppm: file.rate.map_or(1_000_000, |rate| rate.value.0),
-            retry_after: file.retry_after.map(|wait| wait.value),
-            latency: file.latency.clone(),
-            capacity: file.capacity.as_ref().map(CapacityRule::of),
-        }
+    const fn length(&self) -> Nanos {
+        self.to.value.saturating_sub(self.from)
     }
 
-    /// Whether it is under way so long after the start.
+    /// Whether it is in flight so long after the start.
     pub(super) const fn holds(&self, at: Nanos) -> bool {
         if at.0 < self.from.0 {
             return false;
         }
         let since = at.saturating_sub(self.from);
         let into = match self.every {
-            Some(every) if every.0 > 0 => since.0 % every.0,
+            Some(Spanned { value: Nanos(every), .. }) if every > 0 => since.0 % every,
             _ => since.0,
         };
-        into < self.length.0
+        into < self.length().0
     }
 
     fn within(&self, duration: Nanos) -> impl Iterator<Item = (Nanos, Nanos)> {
-        let (length, every) = (self.length, self.every);
+        let (length, every) = (self.length(), self.every);
         let starts = core::iter::successors(Some(self.from), move |from| {
-            every.map(|every| from.saturating_add(every))
+            every.map(|every| from.saturating_add(every.value))
         });
         let shown = starts.take_while(move |from| *from < duration).take(Self::MOST_SHOWN);
         shown.map(move |from| (from, from.saturating_add(length).min(duration)))
     }
 }
 
-impl CapacityRule {
-    const fn of(file: &CapacityFile) -> Self {
-        Self { calls: file.calls.get(), per: file.per.0, retry_after: file.retry_after }
-    }
-}
-
 impl ServiceRules {
     fn of(
         name: String,
-        latency: Latency,
-        fails_after: Latency,
-        faults: Option<&Spanned<PerClass<Fraction>>>,
-        capacity: Option<&CapacityFile>,
-        trace: &[Spanned<WindowFile>],
+        latency: LatencyModel,
+        fails_after: LatencyModel,
+        faults: Option<&Spanned<PerClass<OpenFraction>>>,
+        capacity: Option<CapacityFile>,
+        trace: Vec<Spanned<WindowFile>>,
     ) -> Self {
         let rates = faults.iter().flat_map(|faults| &faults.value.0);
         Self {
@@ -287,8 +214,8 @@ impl ServiceRules {
             latency,
             fails_after,
             faults: rates.map(|(class, rate)| (*class, rate.0)).collect(),
-            capacity: capacity.map(CapacityRule::of),
-            trace: trace.iter().map(|window| WindowRule::of(&window.value)).collect(),
+            capacity,
+            trace,
         }
     }
 }
@@ -297,17 +224,18 @@ impl ModelRules {
     fn of(name: String, file: ModelFile) -> Self {
         let usage = Usage { input: file.tokens.input, output: file.tokens.output, ..Usage::default() };
         let ModelFile { latency, fails_after, faults, capacity, trace, .. } = file;
-        let (faults, capacity) = (faults.as_ref(), capacity.as_ref());
-        Self { service: ServiceRules::of(name, latency, fails_after, faults, capacity, &trace), usage }
+        Self {
+            service: ServiceRules::of(name, latency, fails_after, faults.as_ref(), capacity, trace),
+            usage,
+        }
     }
 }
 
 impl ToolRules {
     fn of(name: String, file: ToolFile, facts: ToolFacts) -> Self {
         let ToolFile { latency, fails_after, faults, capacity, trace, arguments, result, .. } = file;
-        let (faults, capacity) = (faults.as_ref(), capacity.as_ref());
         Self {
-            service: ServiceRules::of(name, latency, fails_after, faults, capacity, &trace),
+            service: ServiceRules::of(name, latency, fails_after, faults.as_ref(), capacity, trace),
             arguments: arguments.unwrap_or_else(|| json!({"item": "{n}"})).to_string(),
             result,
             facts: ToolFacts { parameters: None, ..facts },
@@ -364,7 +292,7 @@ tools:
         let text = "version: 1\nagents: 1\nduration: 2m\nmodels: {m: {trace: [{from: 10s, to: 20s, every: 50s, fault: overloaded}]}}";
         let scenario = Scenario::read("s.yaml", text.as_bytes()).unwrap();
         let held: Vec<u64> =
-            (0..120).filter(|at| scenario.models[0].service.trace[0].holds(secs(*at))).collect();
+            (0..120).filter(|at| scenario.models[0].service.trace[0].value.holds(secs(*at))).collect();
         assert_eq!(held, [10..20, 60..70, 110..120].into_iter().flatten().collect::<Vec<u64>>());
         let shown = [(10, 20), (60, 70), (110, 120)].map(|(from, to)| (secs(from), secs(to)));
         assert_eq!(scenario.windows(), shown);

@@ -1,34 +1,35 @@
 //! A model or a tool that all agents share: what becomes of a call, by its rules, its trace and what is left of its
 //! capacity.
 
-use super::capacity::Capacity;
-use super::chance::{Draws, strikes};
-use super::figures::Load;
-use super::latency::Latency;
-use super::scenario::{ServiceRules, WindowRule};
+use super::capacity::ServiceCapacity;
+use super::chance::{CallDraws, strikes};
+use super::document::WindowFile;
+use super::figures::ServiceLoad;
+use super::latency::LatencyModel;
+use super::scenario::ServiceRules;
 use crate::cases::{is_answer, longest, of_class};
-use crate::engine::{CallTimeouts, EffectState, Failure, Hint, ToolOutcome};
+use crate::engine::{CallTimeouts, EffectState, Failure, ToolOutcome, WaitHint};
 use crate::policy::ErrorClass;
 use crate::time::Nanos;
 
 /// A call that never ends by itself and that nothing bounds: then the connection is cut.
 const CUT_OFF: Nanos = Nanos::from_secs(15 * 60);
 
-/// A service under way.
+/// A service in flight.
 #[derive(Debug)]
-pub(super) struct Service<'a> {
+pub(super) struct SimulatedService<'a> {
     rules: &'a ServiceRules,
     /// Whether it is a model, which also fails by what it answers.
     answers: bool,
-    capacity: Option<Capacity>,
+    capacity: Option<ServiceCapacity>,
     /// Of each window that has a capacity of its own.
-    windows: Vec<Option<Capacity>>,
-    pub(super) load: Load,
+    windows: Vec<Option<ServiceCapacity>>,
+    pub(super) load: ServiceLoad,
 }
 
 /// A call of a service.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Call {
+pub(super) struct ServiceCall {
     /// The longest it may take.
     pub(super) whole: Option<Nanos>,
     /// The longest its steps may take, of a model.
@@ -39,22 +40,22 @@ pub(super) struct Call {
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Served {
+pub(super) struct ServedCall {
     /// How long it takes.
     pub(super) takes: Nanos,
     /// How it fails, if it does.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<ServiceFault>,
 }
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct ServiceFault {
     pub(super) class: ErrorClass,
     /// The wait it asks for.
     pub(super) retry_after: Option<Nanos>,
 }
 
-impl<'a> Service<'a> {
+impl<'a> SimulatedService<'a> {
     pub(super) fn model(rules: &'a ServiceRules) -> Self {
         Self::new(rules, true)
     }
@@ -67,9 +68,9 @@ impl<'a> Service<'a> {
         Self {
             rules,
             answers,
-            capacity: rules.capacity.map(Capacity::new),
-            windows: rules.trace.iter().map(|window| window.capacity.map(Capacity::new)).collect(),
-            load: Load { name: rules.name.clone(), ..Load::default() },
+            capacity: rules.capacity.map(ServiceCapacity::new),
+            windows: windows(rules).map(|window| window.capacity.map(ServiceCapacity::new)).collect(),
+            load: ServiceLoad { name: rules.name.clone(), ..ServiceLoad::default() },
         }
     }
 
@@ -80,7 +81,7 @@ impl<'a> Service<'a> {
 
     /// What becomes of a call so long after the start. If it is limited, calls come in the
     /// order of their times.
-    pub(super) fn call(&mut self, at: Nanos, draws: Draws, call: Call) -> Served {
+    pub(super) fn call(&mut self, at: Nanos, draws: CallDraws, call: ServiceCall) -> ServedCall {
         self.load.calls = self.load.calls.saturating_add(1);
         let any = call.has_calls || !self.answers;
         let fault = self.fault(at, draws).filter(|fault| any || !is_of_calls(fault.class));
@@ -92,41 +93,44 @@ impl<'a> Service<'a> {
         served
     }
 
-    fn latency(&self, at: Nanos) -> &Latency {
-        let mut slow = self.rules.trace.iter().filter(|window| window.holds(at));
+    fn latency(&self, at: Nanos) -> &LatencyModel {
+        let mut slow = windows(self.rules).filter(|window| window.holds(at));
         slow.find_map(|window| window.latency.as_ref()).unwrap_or(&self.rules.latency)
     }
 
-    fn fault(&mut self, at: Nanos, draws: Draws) -> Option<Fault> {
-        let strikes_now = |window: &&WindowRule| {
-            window.fault.is_some() && window.holds(at) && strikes(window.ppm, draws.window())
+    fn fault(&mut self, at: Nanos, draws: CallDraws) -> Option<ServiceFault> {
+        let strikes_now = |window: &&WindowFile| {
+            window.fault.is_some()
+                && window.holds(at)
+                && strikes(window.rate.map_or(1_000_000, |rate| rate.value.0), draws.window())
         };
-        if let Some(window) = self.rules.trace.iter().find(strikes_now) {
-            return window.fault.map(|class| Fault { class, retry_after: window.retry_after });
+        if let Some(window) = windows(self.rules).find(strikes_now) {
+            let retry_after = window.retry_after.map(|wait| wait.value);
+            return window.fault.map(|class| ServiceFault { class: class.value, retry_after });
         }
-        let windows = self.rules.trace.iter().zip(&mut self.windows);
+        let windows = windows(self.rules).zip(&mut self.windows);
         let mut narrow =
             windows.filter_map(|(window, capacity)| capacity.as_mut().filter(|_| window.holds(at)));
         if let Some(capacity) = narrow.next().or(self.capacity.as_mut())
             && let Err(wait) = capacity.take(at)
         {
             self.load.refused = self.load.refused.saturating_add(1);
-            return Some(Fault { class: ErrorClass::RateLimit, retry_after: wait });
+            return Some(ServiceFault { class: ErrorClass::RateLimit, retry_after: wait });
         }
         let mut below = 0_u32;
         let struck = self.rules.faults.iter().find(|(_, ppm)| {
             below = below.saturating_add(*ppm);
             strikes(below, draws.fault())
         });
-        struck.map(|(class, _)| Fault { class: *class, retry_after: None })
+        struck.map(|(class, _)| ServiceFault { class: *class, retry_after: None })
     }
 }
 
-impl Fault {
+impl ServiceFault {
     const TIMEOUT: Self = Self { class: ErrorClass::Timeout, retry_after: None };
 
     pub(super) fn failure(self) -> Failure {
-        let retry_after = self.retry_after.map_or(Hint::None, Hint::Wait);
+        let retry_after = self.retry_after.map_or(WaitHint::None, WaitHint::Wait);
         Failure { retry_after, ..Failure::of(self.class, self.class.name()) }
     }
 
@@ -141,12 +145,19 @@ impl Fault {
     }
 }
 
+/// What happens at certain times.
+fn windows(rules: &ServiceRules) -> impl Iterator<Item = &WindowFile> {
+    rules.trace.iter().map(|window| &window.value)
+}
+
 /// When a call ends that would take so long, and how. What hangs never ends by itself.
-fn ends(takes: Nanos, fault: Option<Fault>, bound: Option<Nanos>) -> Served {
+fn ends(takes: Nanos, fault: Option<ServiceFault>, bound: Option<Nanos>) -> ServedCall {
     let hangs = fault.is_some_and(|fault| fault.class == ErrorClass::Timeout);
     match bound.or_else(|| hangs.then_some(CUT_OFF)) {
-        Some(bound) if hangs || takes >= bound => Served { takes: bound, fault: Some(Fault::TIMEOUT) },
-        _ => Served { takes, fault },
+        Some(bound) if hangs || takes >= bound => {
+            ServedCall { takes: bound, fault: Some(ServiceFault::TIMEOUT) }
+        }
+        _ => ServedCall { takes, fault },
     }
 }
 
@@ -170,18 +181,18 @@ mod tests {
 
     #[test]
     fn a_call_ends_by_itself_or_when_its_time_is_over() {
-        let refused = Some(Fault { class: ErrorClass::RateLimit, retry_after: Some(SECOND) });
-        let over = Served { takes: SECOND, fault: Some(Fault::TIMEOUT) };
+        let refused = Some(ServiceFault { class: ErrorClass::RateLimit, retry_after: Some(SECOND) });
+        let over = ServedCall { takes: SECOND, fault: Some(ServiceFault::TIMEOUT) };
         for fault in [None, refused] {
-            assert_eq!(ends(SECOND, fault, None), Served { takes: SECOND, fault });
-            assert_eq!(ends(SECOND, fault, Some(Nanos::from_secs(5))), Served { takes: SECOND, fault });
+            assert_eq!(ends(SECOND, fault, None), ServedCall { takes: SECOND, fault });
+            assert_eq!(ends(SECOND, fault, Some(Nanos::from_secs(5))), ServedCall { takes: SECOND, fault });
             assert_eq!(ends(Nanos::from_secs(9), fault, Some(SECOND)), over);
         }
     }
 
     #[test]
     fn what_hangs_ends_when_its_time_is_over_or_the_connection_is_cut() {
-        let hangs = |bound| ends(SECOND, Some(Fault::TIMEOUT), bound).takes;
+        let hangs = |bound| ends(SECOND, Some(ServiceFault::TIMEOUT), bound).takes;
         assert_eq!((hangs(Some(Nanos::from_secs(5))), hangs(None)), (Nanos::from_secs(5), CUT_OFF));
     }
 }

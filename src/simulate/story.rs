@@ -7,9 +7,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::cases::{
-    Answered, Line, OutcomeRule, PlannedCall, Plot, Record, START, Setup, Tokens, outcomes, play, timeline,
+    CasePlot, CaseRecord, CaseSetup, CaseTokens, OutcomeRule, PlannedCall, START, TimedAnswer, TimelineLine,
+    outcomes, play, timeline,
 };
-use crate::engine::{self, Catalogue, Decision, NameClash, ToolSpec};
+use crate::engine::{self, NameClash, PlannerDecision, ToolCatalogue, ToolSpec};
 use crate::policy::{Effect, Policy, UnknownPrice};
 use crate::time::Nanos;
 
@@ -20,15 +21,15 @@ const ASKED: usize = 1_000;
 ///
 /// ```
 /// use unfazed::policy::Policy;
-/// use unfazed::simulate::Story;
-/// let story = Story::of_model(&Policy::builtin(), &["main".to_owned()], "overloaded x2, ok", 1)?;
+/// use unfazed::simulate::CallStory;
+/// let story = CallStory::of_model(&Policy::builtin(), &["main".to_owned()], "overloaded x2, ok", 1)?;
 /// assert_eq!((story.attempts, story.status), (3, "answered"));
 /// # Ok::<(), unfazed::simulate::StoryError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Story {
+pub struct CallStory {
     /// What happened and was decided, in order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<TimelineLine>,
     /// How often the tool ran, or a model was called.
     pub attempts: u64,
     /// The waits between the attempts.
@@ -70,7 +71,7 @@ pub struct StoryCall<'a> {
     pub effect: Option<Effect>,
 }
 
-impl Story {
+impl CallStory {
     /// What becomes of a call whose runs end like that, one after the other; the last one again and again.
     ///
     /// # Errors
@@ -89,9 +90,9 @@ impl Story {
             effect: call.effect,
         };
         // It is the only tool, and takes anything.
-        let tools = Catalogue::new([spec]).unwrap_or_default();
+        let tools = ToolCatalogue::new([spec]).unwrap_or_default();
         tools.fits(policy)?;
-        let setup = setup(policy, tools, vec!["main".to_owned()], Plot::Calls(vec![planned]), seed);
+        let setup = setup(policy, tools, vec!["main".to_owned()], CasePlot::Calls(vec![planned]), seed);
         let record = play(&setup);
         let attempts = record.calls.len();
         Self::told(record, u64::try_from(attempts).unwrap_or(u64::MAX))
@@ -103,14 +104,14 @@ impl Story {
     /// # Errors
     /// If an outcome is not understood, or there is no end.
     pub fn of_model(policy: &Policy, models: &[String], ends: &str, seed: u64) -> Result<Self, StoryError> {
-        let plot = Plot::Turn(again_and_again(ends)?);
+        let plot = CasePlot::Turn(again_and_again(ends)?);
         policy.prices(models.iter().map(|model| (model.as_str(), None)))?;
-        let record = play(&setup(policy, Catalogue::default(), models.to_vec(), plot, seed));
+        let record = play(&setup(policy, ToolCatalogue::default(), models.to_vec(), plot, seed));
         let attempts = record.model_calls;
         Self::told(record, attempts.into())
     }
 
-    fn told(record: Record, attempts: u64) -> Result<Self, StoryError> {
+    fn told(record: CaseRecord, attempts: u64) -> Result<Self, StoryError> {
         if let Some(problem) = record.problems.first() {
             return Err(StoryError::Endless(problem.found.clone()));
         }
@@ -133,8 +134,8 @@ fn again_and_again(text: &str) -> Result<Arc<[OutcomeRule]>, StoryError> {
     Ok(rules.into())
 }
 
-fn setup(policy: &Policy, tools: Catalogue, models: Vec<String>, plot: Plot, seed: u64) -> Setup {
-    Setup {
+fn setup(policy: &Policy, tools: ToolCatalogue, models: Vec<String>, plot: CasePlot, seed: u64) -> CaseSetup {
+    CaseSetup {
         policy: policy.clone(),
         tools,
         outcomes: BTreeMap::new(),
@@ -147,14 +148,14 @@ fn setup(policy: &Policy, tools: Catalogue, models: Vec<String>, plot: Plot, see
         task: String::new(),
         order: Vec::new(),
         layers: HashMap::new(),
-        decisions: vec![Decision::TellModel; ASKED],
-        answers: vec![Answered { answer: engine::Answer::Approve, takes: Nanos::ZERO }; ASKED],
+        decisions: vec![PlannerDecision::TellModel; ASKED],
+        answers: vec![TimedAnswer { answer: engine::ApprovalAnswer::Approve, takes: Nanos::ZERO }; ASKED],
         cancel: None,
         stop: None,
         resume_at: Vec::new(),
         start: START,
         deadline: None,
         seed,
-        tokens: Tokens::default(),
+        tokens: CaseTokens::default(),
     }
 }

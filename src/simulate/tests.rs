@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{EndedBy, Figures, Scenario, Story};
+use super::{CallStory, EndedBy, Scenario, SimulationFigures};
 use crate::policy::{ErrorClass, Policy};
 use crate::session::{FailureReason, StopReason};
 use crate::time::Nanos;
@@ -25,7 +25,7 @@ tools:
     Scenario::read("s.yaml", text.as_bytes()).unwrap_or_else(|report| panic!("{}", report.human(false)))
 }
 
-fn play(scenario: &Scenario, policy: &str) -> Figures {
+fn play(scenario: &Scenario, policy: &str) -> SimulationFigures {
     let policy =
         Policy::from_yaml("p.yaml", policy).unwrap_or_else(|report| panic!("{}", report.human(false)));
     scenario.play(&policy).unwrap()
@@ -38,7 +38,7 @@ fn without_failures_every_run_is_complete_and_costs_what_it_must() {
     assert_eq!((figures.runs, figures.complete), (3 * 18, 3 * 18));
     assert_eq!((figures.model_calls, figures.model_calls_needed), (54 * 3, 54 * 3));
     assert_eq!((figures.tool_runs, figures.tool_runs_needed), (54 * 2, 54 * 2));
-    assert_eq!((figures.asleep, figures.turn_p50), (Nanos::ZERO, Nanos::from_millis(2_500)));
+    assert_eq!((figures.waiting, figures.turn_p50), (Nanos::ZERO, Nanos::from_millis(2_500)));
     assert_eq!(figures.tokens.input, 54 * 3 * 1_000);
     assert_eq!(figures.over_time.iter().map(|part| part.model_calls).sum::<u64>(), figures.model_calls);
 }
@@ -49,7 +49,7 @@ fn a_model_that_is_down_is_asked_as_often_as_the_policy_says() {
     let figures = play(&down, "version: 1\nmodels: {'*': {retry: {max_attempts: 5}}}");
     assert_eq!((figures.runs, figures.failed, figures.model_calls), (3, 3, 15));
     assert_eq!((figures.model_calls_needed, figures.amplification_ppm()), (3, Some(5_000_000)));
-    assert!(!figures.asleep.is_zero());
+    assert!(!figures.waiting.is_zero());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_window_holds_from_its_beginning_to_its_end() {
         &scenario("fails_after: 0s, trace: [{to: 1m, fault: auth_error}]", "", "pause: 10s"),
         "version: 1",
     );
-    // Each agent fails at 0s, 10s and so on up to 50s, and then goes on.
+    // Each agent fails at 0s, 10s and so on up to 50s, and then continues.
     assert_eq!(figures.failed, 18);
     assert_eq!(figures.complete, figures.runs - 18);
     assert_eq!(figures.models[0].failed, 18);
@@ -140,8 +140,12 @@ fn agents_that_compete_for_nothing_come_to_the_same_one_after_the_other() {
 #[test]
 fn a_call_that_fails_is_made_again_by_the_model_and_then_left_out() {
     let broken = |again: u32| {
-        scenario("", "faults: {execution_error: 1}", &format!("runs: 1\nwork: {{calls: 1, again: {again}}}"))
-            .with_agents(1)
+        scenario(
+            "",
+            "faults: {execution_error: 1}",
+            &format!("runs: 1\nwork: {{calls: 1, repeat_failed: {again}}}"),
+        )
+        .with_agents(1)
     };
     let text = "version: 1\ntools: {'*': {breaker: {failures: never}, loop_guard: {enabled: false}}}";
     for again in 0..3 {
@@ -176,7 +180,7 @@ models:
   spare: {latency: 3s}
 ";
     let scenario = Scenario::read("s.yaml", text.as_bytes()).unwrap();
-    let figures = play(&scenario, "version: 1\nmodels: {'*': {cool_down: unlimited}}");
+    let figures = play(&scenario, "version: 1\nmodels: {'*': {cooldown: unlimited}}");
     assert_eq!(figures.complete, figures.runs);
     assert_eq!(figures.models[1].failed, 0);
     // The first one is asked in every run anew, and the other one answers each.
@@ -244,7 +248,9 @@ fn so_may_that_of_one_turn() {
     let policy = "version: 1\nmodels: {'*': {timeouts: {first_token: 20s}, retry: {enabled: false}}}";
     let policy = Policy::from_yaml("p.yaml", policy).unwrap();
     let took = |ends| {
-        Story::of_model(&policy, &["m".to_owned()], ends, 1).map(|story| (story.status, story.took)).unwrap()
+        CallStory::of_model(&policy, &["m".to_owned()], ends, 1)
+            .map(|story| (story.status, story.took))
+            .unwrap()
     };
     assert_eq!(took("ok takes 30s"), ("answered", Nanos::from_secs(30)));
     assert_eq!(took("empty_response takes 30s").1, Nanos::from_secs(30));
@@ -254,7 +260,7 @@ fn so_may_that_of_one_turn() {
 #[test]
 fn a_run_without_an_end_is_given_up_once() {
     let text =
-        "version: 1\nagents: 1\nduration: 1h\nruns: 1\nwork: {calls: 2, parallel: 2, again: 4000000000}
+        "version: 1\nagents: 1\nduration: 1h\nruns: 1\nwork: {calls: 2, parallel: 2, repeat_failed: 4000000000}
 models: {m: {latency: 1ms}}
 tools: {t: {faults: {execution_error: 1}, fails_after: {kind: uniform, min: 1ms, max: 3ms}}}";
     let policy = "version: 1\nturn: {max_turns: 1000000}
@@ -267,7 +273,7 @@ tools: {'*': {retry: {enabled: false}, breaker: {failures: never}, loop_guard: {
 #[test]
 fn a_tool_that_does_not_like_its_arguments_has_failed_as_any_other() {
     let text =
-        "version: 1\nagents: 1\nduration: 1m\nruns: 1\nwork: {calls: 1, again: 0}\nmodels: {m: {latency: 2s}}
+        "version: 1\nagents: 1\nduration: 1m\nruns: 1\nwork: {calls: 1, repeat_failed: 0}\nmodels: {m: {latency: 2s}}
 tools: {t: {latency: 30s, fails_after: 100ms, faults: {invalid_args: 1}}}";
     let policy = "version: 1
 tools: {'*': {retry: {enabled: false}, breaker: {failures: never}, loop_guard: {enabled: false}}}";
@@ -279,7 +285,8 @@ tools: {'*': {retry: {enabled: false}, breaker: {failures: never}, loop_guard: {
 
 #[test]
 fn what_the_policy_cuts_off_has_failed() {
-    let text = "version: 1\nagents: 3\nduration: 1m\nruns: 1\nwork: {calls: 1, again: 0}\nmodels: {m: {}}
+    let text =
+        "version: 1\nagents: 3\nduration: 1m\nruns: 1\nwork: {calls: 1, repeat_failed: 0}\nmodels: {m: {}}
 tools: {t: {latency: 30s}}";
     let slow = Scenario::read("s.yaml", text.as_bytes()).unwrap();
     let figures = play(&slow, "version: 1\ntools: {'*': {retry: {enabled: false, attempt_timeout: 10s}}}");

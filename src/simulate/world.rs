@@ -1,84 +1,84 @@
 //! Many agents in one virtual time: each is driven by the interpreter, and all of them call the same services.
 //!
-//! What is due next is taken from one queue, in the order of time and then of the agents; nothing sleeps. Only where no
+//! Who is due next is taken from one queue, in the order of time and then of the agents; nothing sleeps. Only where no
 //! service has a capacity the agents are played one after the other.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::agent::{Agent, Answered};
-use super::chance::Chance;
+use super::agent::SimulatedAgent;
+use super::chance::ServiceChance;
 use super::document::ArrivalRule;
-use super::figures::{Figures, Tally};
+use super::figures::{FigureTally, SimulationFigures};
 use super::scenario::Scenario;
-use super::service::Service;
+use super::service::SimulatedService;
+use super::shared::SharedServices;
 use crate::cases::START;
-use crate::engine::{Event, Interpreter};
+use crate::engine::{Interpreter, NameClash};
 use crate::policy::Policy;
 use crate::time::{Instant, Nanos};
 
-/// After so many events it is told how much of the time is over.
+/// After agents were due so many times it is informed how much of the time is over.
 const TOLD_EVERY: u32 = 1 << 10;
 
-/// A scenario under way.
-pub(super) struct World<'a> {
-    pub(super) shared: Shared<'a>,
-    agents: Vec<Agent>,
-    queue: BinaryHeap<Reverse<Due>>,
-    /// How much was put into the queue.
-    queued: u64,
-    /// How much was taken out of it.
+/// A scenario in flight.
+pub(super) struct SimulatedWorld<'a> {
+    shared: SharedServices<'a>,
+    agents: Vec<SimulatedAgent>,
+    /// When each agent is due next.
+    queue: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// How often one was.
     taken: u32,
 }
 
-/// What all agents share.
-pub(super) struct Shared<'a> {
-    pub(super) scenario: &'a Scenario,
-    pub(super) interpreter: Interpreter,
-    /// The tool the policy takes the report by.
-    pub(super) report: Option<String>,
-    pub(super) models: Vec<Service<'a>>,
-    pub(super) tools: Vec<Service<'a>>,
-    pub(super) tally: Tally,
-    pub(super) now: Instant,
+impl Scenario {
+    /// Plays it with agents under a policy. The same scenario and policy always come to the same.
+    ///
+    /// # Errors
+    /// A tool of the name that the policy takes the final report by.
+    pub fn play(&self, policy: &Policy) -> Result<SimulationFigures, NameClash> {
+        self.play_telling(policy, |_| ())
+    }
+
+    /// The same, and tells now and then how much of the time in which agents begin runs is over, in a thousand parts.
+    ///
+    /// # Errors
+    /// As [`play`](Self::play).
+    pub fn play_telling(
+        &self,
+        policy: &Policy,
+        tell: impl FnMut(u16),
+    ) -> Result<SimulationFigures, NameClash> {
+        self.catalogue.fits(policy)?;
+        Ok(SimulatedWorld::new(self, policy).play(tell))
+    }
 }
 
-/// Something that happens to an agent.
-struct Due {
-    at: Instant,
-    agent: usize,
-    number: u64,
-    what: What,
-}
-
-enum What {
-    Begin,
-    /// The answer to work of the run of that number.
-    Event(u32, Box<Event>),
-}
-
-impl<'a> World<'a> {
+impl<'a> SimulatedWorld<'a> {
     pub(super) fn new(scenario: &'a Scenario, policy: &Policy) -> Self {
-        let shared = Shared {
+        let shared = SharedServices {
             scenario,
             interpreter: Interpreter::new(policy.clone(), scenario.catalogue.clone()),
             report: policy.output().map(|output| output.tool.value.clone()),
-            models: scenario.models.iter().map(|model| Service::model(&model.service)).collect(),
-            tools: scenario.tools.iter().map(|tool| Service::tool(&tool.service)).collect(),
-            tally: Tally::new(scenario.duration),
+            models: scenario.models.iter().map(|model| SimulatedService::model(&model.service)).collect(),
+            tools: scenario.tools.iter().map(|tool| SimulatedService::tool(&tool.service)).collect(),
+            tally: FigureTally::new(scenario.duration()),
             now: START,
         };
-        let agents = (0..scenario.agents).map(|number| Agent::new(scenario, number)).collect();
-        Self { shared, agents, queue: BinaryHeap::new(), queued: 0, taken: 0 }
+        let agent = |number| {
+            let begins = START.saturating_add(arrival(scenario, number));
+            SimulatedAgent::new(scenario, number, begins)
+        };
+        let agents = (0..scenario.agents()).map(agent).collect();
+        Self { shared, agents, queue: BinaryHeap::new(), taken: 0 }
     }
 
     /// Plays it to the end, and tells how much of it is over, in a thousand parts.
-    pub(super) fn play(mut self, mut tell: impl FnMut(u16)) -> Figures {
-        let compete = self.shared.models.iter().chain(&self.shared.tools).any(Service::is_limited);
+    pub(super) fn play(mut self, mut tell: impl FnMut(u16)) -> SimulationFigures {
+        let compete = self.shared.models.iter().chain(&self.shared.tools).any(SimulatedService::is_limited);
         let agents = self.agents.len();
         for agent in 0..agents {
-            let begins = START.saturating_add(arrival(self.shared.scenario, agent));
-            self.put(begins, agent, What::Begin);
+            self.put(agent);
             // Agents that compete for nothing do not notice each other. One after the other they are several times as
             // fast: what one works with stays in the processor's cache.
             if !compete {
@@ -86,51 +86,28 @@ impl<'a> World<'a> {
             }
         }
         self.drain(tell);
-        let load = |services: Vec<Service<'_>>| services.into_iter().map(|service| service.load).collect();
+        let load =
+            |services: Vec<SimulatedService<'_>>| services.into_iter().map(|service| service.load).collect();
         self.shared.tally.close(load(self.shared.models), load(self.shared.tools))
     }
 
-    /// Plays what is in the queue and what comes of it, and tells how much of the time is over.
+    /// Plays the agents that are in the queue, and tells how much of the time is over.
     fn drain(&mut self, mut tell: impl FnMut(u16)) {
-        let mut answers = Vec::new();
-        while let Some(Reverse(Due { at, agent: number, what, .. })) = self.queue.pop() {
+        while let Some(Reverse((at, number))) = self.queue.pop() {
             let Some(agent) = self.agents.get_mut(number) else { continue };
             self.shared.now = at;
             self.taken = self.taken.wrapping_add(1);
             if self.taken.is_multiple_of(TOLD_EVERY) {
                 tell(self.shared.over());
             }
-            let rest = match what {
-                What::Begin => agent.begin(&mut self.shared, &mut answers),
-                What::Event(run, event) => agent.take(&mut self.shared, run, *event, &mut answers),
-            };
-            let run = agent.run();
-            for Answered { takes, event } in answers.drain(..) {
-                self.put(at.saturating_add(takes), number, What::Event(run, Box::new(event)));
-            }
-            if let Some(rest) = rest {
-                self.put(at.saturating_add(rest), number, What::Begin);
-            }
+            agent.play(&mut self.shared);
+            self.put(number);
         }
     }
 
-    fn put(&mut self, at: Instant, agent: usize, what: What) {
-        self.queued = self.queued.saturating_add(1);
-        self.queue.push(Reverse(Due { at, agent, number: self.queued, what }));
-    }
-}
-
-impl Shared<'_> {
-    /// The time from the start.
-    pub(super) const fn since(&self) -> Nanos {
-        self.now.since(START)
-    }
-
-    /// How much of the time in which agents begin runs is over, in a thousand parts.
-    fn over(&self) -> u16 {
-        let parts = u128::from(self.since().0) * 1_000;
-        let parts = parts.checked_div(self.scenario.duration.0.into()).unwrap_or(1_000);
-        u16::try_from(parts.min(1_000)).unwrap_or(1_000)
+    fn put(&mut self, agent: usize) {
+        let due = self.agents.get(agent).and_then(SimulatedAgent::due);
+        self.queue.extend(due.map(|at| Reverse((at, agent))));
     }
 }
 
@@ -141,46 +118,19 @@ fn of_all(done: usize, parts: u16, all: usize) -> u16 {
 }
 
 /// When an agent begins, from the start.
-fn arrival(scenario: &Scenario, agent: usize) -> Nanos {
-    let number = u64::try_from(agent).unwrap_or(u64::MAX);
+fn arrival(scenario: &Scenario, agent: u32) -> Nanos {
     let share = |over: Nanos, some: u128, all: u128| {
         let part = (u128::from(over.0) * some).checked_div(all).unwrap_or(0);
         Nanos(u64::try_from(part).unwrap_or(u64::MAX))
     };
-    match scenario.arrival {
+    match scenario.file.arrival {
         ArrivalRule::Together {} => Nanos::ZERO,
         ArrivalRule::Spread { over } => {
-            share(over, number.into(), u128::from(scenario.agents.saturating_sub(1)))
+            share(over, agent.into(), u128::from(scenario.agents().saturating_sub(1)))
         }
         ArrivalRule::Random { over } => {
-            let mut chance = Chance::new(scenario.seed, "arrival", u32::try_from(agent).unwrap_or(u32::MAX));
+            let mut chance = ServiceChance::new(scenario.seed(), "arrival", agent);
             share(over, (chance.next().time() >> 32).into(), 1 << 32)
         }
-    }
-}
-
-impl Due {
-    const fn rank(&self) -> (Instant, usize, u64) {
-        (self.at, self.agent, self.number)
-    }
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank() == other.rank()
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.rank().cmp(&other.rank())
     }
 }

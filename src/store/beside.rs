@@ -11,10 +11,11 @@ const NEXT: &str = ".next";
 
 /// Replaces the file. Whoever reads it meanwhile sees the old one or the new one.
 pub(super) fn replace(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
+    // rename(2) replaces the file in one step, so a reader sees the old one or the new one.
     let next = with_suffix(path, NEXT);
     let written = write(&next, parts, sync).and_then(|()| fs::rename(&next, path));
     if written.is_err() {
-        // What is half written is of no use; that it cannot be removed either is no news.
+        // A half-written file must not stay behind. The first error is reported, so a failing removal adds nothing.
         let _ = fs::remove_file(&next);
     }
     written
@@ -55,11 +56,13 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 fn write(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
+    // Sessions hold what users said and tools returned.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path)?;
     for part in parts {
         file.write_all(part)?;
     }
+    // Before the rename: otherwise a loss of power may leave the new name with an empty file.
     if sync { file.sync_data() } else { Ok(()) }
 }

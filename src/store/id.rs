@@ -74,10 +74,12 @@ impl TryFrom<String> for SessionId {
         if id.len() > MAX_CHARS {
             return Err(SessionIdError::Long(id.chars().count()));
         }
+        // Safe in names of files on every system, in addresses, and in shells.
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if let Some(found) = id.chars().find(|c| !allowed(*c)) {
             return Err(SessionIdError::Character { id, found });
         }
+        // `.`, `..` and hidden files.
         if id.starts_with('.') {
             return Err(SessionIdError::Dot(id));
         }

@@ -5,11 +5,11 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::jsonl::io_error;
 use super::{
-    Listing, META_FORMAT, SessionId, SessionInfo, SessionMeta, SessionStatus, StoreError, beside, read_log,
+    META_FORMAT, SessionId, SessionInfo, SessionListing, SessionMeta, SessionStatus, StoreError, beside,
+    read_log,
 };
-use crate::engine::{Event, Order, Record, Work};
+use crate::engine::{DirectiveKind, Event, Record, Work};
 use crate::time::Instant;
 
 /// Where what is known of a session without its log is.
@@ -23,20 +23,20 @@ pub(super) fn state_path(log: &Path) -> PathBuf {
 }
 
 /// All sessions in a folder, the one written last first.
-pub(super) fn list(dir: &Path) -> Result<Listing, StoreError> {
-    let mut listing = Listing::default();
+pub(super) fn list(dir: &Path) -> Result<SessionListing, StoreError> {
+    let mut listing = SessionListing::default();
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
-        entries => entries.map_err(|source| io_error("read the folder", dir, source))?,
+        entries => entries.map_err(|source| StoreError::io("read the folder", dir.display(), source))?,
     };
     for entry in entries {
-        let entry = entry.map_err(|source| io_error("read the folder", dir, source))?;
+        let entry = entry.map_err(|source| StoreError::io("read the folder", dir.display(), source))?;
         let name = entry.file_name();
         let id = name.to_str().and_then(|name| name.strip_suffix(".jsonl")).and_then(|id| id.parse().ok());
         let Some(id): Option<SessionId> = id else { continue };
         match info(&id, &entry.path()) {
             Ok(info) => listing.sessions.push(info),
-            // Deleted meanwhile.
+            // Another process may delete a session between the listing of the folder and the opening of its log.
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => listing.damaged.push((id, error.to_string())),
         }
@@ -49,11 +49,11 @@ pub(super) fn list(dir: &Path) -> Result<Listing, StoreError> {
 /// What is known of a session.
 pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError> {
     let stat = fs::metadata(log).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => StoreError::NotFound { id: id.clone(), path: log.to_owned() },
-        _ => io_error("open", log, source),
+        io::ErrorKind::NotFound => StoreError::NotFound { id: id.clone(), place: log.display().to_string() },
+        _ => StoreError::io("open", log.display(), source),
     })?;
     if !stat.is_file() {
-        return Err(io_error("open", log, io::Error::other("it is not a file")));
+        return Err(StoreError::io("open", log.display(), io::Error::other("it is not a file")));
     }
     let mut meta = match read_meta(log) {
         // A run that was killed as it began may be in the log alone.
@@ -74,6 +74,7 @@ pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError
 
 /// What is kept beside the log; `None`: nothing that can be read.
 pub(super) fn read_meta(log: &Path) -> Option<SessionMeta> {
+    // A later version may mean something else by the same fields; the log is read instead.
     let meta: SessionMeta = serde_json::from_slice(&beside::read(&meta_path(log))?).ok()?;
     (meta.v <= META_FORMAT).then_some(meta)
 }
@@ -86,7 +87,7 @@ pub(super) fn write_meta(log: &Path, meta: &SessionMeta, sync: bool) -> io::Resu
 
 /// What the log says, where nothing is kept beside it.
 pub(super) fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
-    let file = File::open(log).map_err(|source| io_error("open", log, source))?;
+    let file = File::open(log).map_err(|source| StoreError::io("open", log.display(), source))?;
     let mut meta: Option<SessionMeta> = None;
     for record in read_log(BufReader::new(file)) {
         match (record, &mut meta) {
@@ -104,21 +105,22 @@ pub(super) fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
             (Ok(Record::Directives { list, .. }), Some(meta)) => {
                 for directive in &list.0 {
                     match &directive.order {
-                        Order::Note(note) => meta.decided(note),
-                        Order::Work(Work::CallModel(call)) => meta.turns = call.turn,
-                        Order::Work(_) => {}
+                        DirectiveKind::Note(note) => meta.decided(note),
+                        DirectiveKind::Work(Work::CallModel(call)) => meta.turns = call.turn,
+                        DirectiveKind::Work(_) => {}
                     }
                 }
             }
             (Ok(_), _) => {}
-            (Err(error), _) => return Err(super::jsonl::read_error(error, log)),
+            (Err(error), _) => return Err(StoreError::read(error, log.display())),
         }
     }
-    meta.ok_or_else(|| io_error("read", log, io::Error::other("it has no header")))
+    meta.ok_or_else(|| StoreError::io("read", log.display(), io::Error::other("it has no header")))
 }
 
 /// Whether somebody writes to it.
 fn is_written(log: &Path) -> bool {
+    // A reader asks for the shared lock, which is refused only while a writer has its own.
     let locked = File::open(log).map(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
     locked.unwrap_or(false)
 }

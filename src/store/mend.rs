@@ -5,6 +5,7 @@ use crate::engine::{Record, RecordError};
 /// The record of a line. What can be understood in one way only is: zero bytes before the record, a half of a surrogate
 /// pair, and bytes that are no UTF-8, which both become the replacement character.
 pub(super) fn parse(line: &[u8]) -> Result<Record, RecordError> {
+    // Only what could not be read as it stands is mended, so a sound line costs nothing.
     Record::parse(line).or_else(|error| match (&error, mended(line)) {
         (RecordError::Malformed(_), Some(mended)) => Record::parse(&mended).map_err(|_| error),
         _ => Err(error),
@@ -13,6 +14,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Record, RecordError> {
 
 /// The line without the zero bytes before it.
 pub(super) fn without_zeros(line: &[u8]) -> &[u8] {
+    // After a loss of power a file system may have the new length without the new bytes, which are zeros then.
     let begin = line.iter().position(|byte| *byte != 0).unwrap_or(line.len());
     line.get(begin..).unwrap_or_default()
 }
@@ -40,6 +42,7 @@ fn whole_pairs(text: &str) -> Option<String> {
             continue;
         };
         let low = || unit_in(text, start + 6, 0xdc00..=0xdfff);
+        // A high surrogate with the low one behind it is one character (RFC 8259, section 7).
         at = start + 6;
         match unit {
             0xd800..=0xdbff if low() => at += 6,

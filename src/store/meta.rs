@@ -54,9 +54,9 @@ pub struct SessionMeta {
 pub enum SessionStatus {
     /// No run has begun.
     New,
-    /// It goes on.
+    /// It continues.
     Running,
-    /// It has not ended, and nobody goes on with it.
+    /// It has not ended, and nobody continues with it.
     BrokenOff,
     /// It ended with a report.
     Reported,
@@ -83,7 +83,7 @@ pub struct SessionInfo {
 
 /// The sessions of a store.
 #[derive(Clone, Debug, Default)]
-pub struct Listing {
+pub struct SessionListing {
     /// Those that can be used, the one written last first.
     pub sessions: Vec<SessionInfo>,
     /// Those that cannot, and why.
@@ -149,9 +149,12 @@ impl SessionStatus {
         Self::Stopped,
     ];
 
-    /// Where the run stands now: one that has not ended is running only while somebody writes to its session.
-    pub(super) const fn now(self, is_written: bool) -> Self {
+    /// Where the run stands now: one that has not ended is running only while somebody writes to its session. What a store
+    /// keeps is what was so when it was written.
+    #[must_use]
+    pub const fn now(self, is_written: bool) -> Self {
         match self {
+            // A process that was killed writes no end, and its lock is gone with it.
             Self::Running if !is_written => Self::BrokenOff,
             status => status,
         }
@@ -184,6 +187,7 @@ impl From<&Outcome> for SessionStatus {
 
 /// The beginning of a text, in one line.
 pub(super) fn title(text: &str) -> String {
+    // A title stands in one line of a list, and must not command the terminal.
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut title = String::new();
     for word in words {

@@ -1,9 +1,15 @@
 //! Where sessions are kept: an append-only log for each, of one record a line.
 
 mod beside;
+mod contract;
+mod error;
+mod folder;
+mod fsync;
 mod id;
 mod jsonl;
 mod list;
+mod lock;
+mod log_file;
 mod mend;
 mod meta;
 #[cfg(feature = "postgres")]
@@ -13,87 +19,108 @@ mod recorder;
 mod resume;
 mod scan;
 mod search;
-mod written;
+mod stream;
+mod writer;
 
-use std::path::{Path, PathBuf};
+use std::future::ready;
 use std::sync::Arc;
 
-#[cfg(feature = "postgres")]
-pub use crate::host::Shared;
+use futures_util::StreamExt;
+
+pub use contract::{ContractError, contract};
+pub use error::{ReadError, StoreError};
+pub use fsync::FsyncMode;
 pub use id::{SessionId, SessionIdError};
-pub use jsonl::{Fsync, JsonlStore};
-pub use meta::{Listing, META_FORMAT, SessionInfo, SessionMeta, SessionStatus};
+pub use jsonl::JsonlStore;
+pub use meta::{META_FORMAT, SessionInfo, SessionListing, SessionMeta, SessionStatus};
 #[cfg(feature = "postgres")]
-pub use postgres::{Migrated, PgConfig, PgStore};
-pub use read::{ReadError, Records, read_log};
+pub use postgres::{MigrationReport, PgConfig, PgStore};
+pub use read::{LogRecords, read_log};
 pub use recorder::Recorder;
-pub use resume::{ResumeError, Resumed, resume};
-pub use scan::{Line, LineKind};
-pub use search::Query;
+pub use resume::{ResumeError, ResumedSession, resume};
+pub use scan::{LineKind, VerifiedLine};
+pub use search::TextQuery;
+pub use stream::{RecordStream, record_stream};
 
-use crate::engine::{LogHeader, Record, RecordError, RecordRef};
-use crate::host::{SharedState, file_error};
+use crate::engine::{LogHeader, RecordError, RecordLine};
+use crate::host::{BoxFuture, SharedState};
 
-/// A place that keeps sessions.
+/// What a store is asked for.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Takes each line of a log that is opened.
+pub type LineVisitor = Box<dyn FnMut(VerifiedLine<'_>) -> Result<(), RecordError> + Send>;
+
+/// A place that keeps sessions. Its methods are called within a tokio runtime and do not block its threads.
 pub trait Store: Send + Sync {
     /// What people call the place.
     fn place(&self) -> String;
 
     /// Where in it people find the session of that id, whether there is one or not.
-    fn place_of(&self, id: &SessionId) -> PathBuf;
+    fn place_of(&self, id: &SessionId) -> String;
 
-    /// Begins a session.
+    /// Begins a session: its log has the line of the header, and nothing else.
     ///
     /// # Errors
     /// There is one of that id, or its log cannot be written.
-    fn create(&self, id: &SessionId, header: &LogHeader) -> Result<Box<dyn SessionLog>, StoreError>;
+    fn create<'a>(&'a self, id: &'a SessionId, header: &'a LogHeader)
+    -> StoreFuture<'a, Box<dyn SessionLog>>;
 
-    /// Opens a session to go on with it. A last record that was cut off is dropped.
+    /// Opens a session to continue with it. A last record that was cut off is dropped.
     ///
     /// # Errors
     /// There is none of that id, somebody else has it open, or its log is damaged.
-    fn open(&self, id: &SessionId) -> Result<Box<dyn SessionLog>, StoreError> {
-        self.open_with(id, &mut |_| Ok(()))
+    fn open<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Box<dyn SessionLog>> {
+        self.open_with(id, Box::new(|_| Ok(())))
     }
 
-    /// Opens a session to go on with it, and shows `each` line of its log on the way. A line that it does not understand is
-    /// damage, and so is one whose checksum does not match: [`Line::parse`] says so. All lines are read before the log can be
+    /// Opens a session to continue with it, and shows `each` line of its log on the way. A line that it does not understand is
+    /// damage, and so is one whose checksum does not match: [`VerifiedLine::parse`] says so. All lines are read before the log can be
     /// written.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    fn open_with(
-        &self,
-        id: &SessionId,
-        each: &mut dyn FnMut(Line<'_>) -> Result<(), RecordError>,
-    ) -> Result<Box<dyn SessionLog>, StoreError>;
+    fn open_with<'a>(&'a self, id: &'a SessionId, each: LineVisitor) -> StoreFuture<'a, Box<dyn SessionLog>>;
 
-    /// The records of a session, the header first. A last record that was cut off is left out.
+    /// The records of a session, the header first. A last record that was cut off is left out. [`record_stream`] makes a
+    /// stream of an iterator.
     ///
     /// # Errors
     /// There is none of that id, or its log cannot be read. Damage is reported in its place.
-    fn read(
-        &self,
-        id: &SessionId,
-    ) -> Result<Box<dyn Iterator<Item = Result<Record, StoreError>> + Send>, StoreError>;
+    fn read<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, RecordStream>;
 
     /// All sessions, the one that was written last first. Their logs are not read.
     ///
     /// # Errors
     /// They cannot be looked at. A session that is damaged is no error.
-    fn list(&self) -> Result<Listing, StoreError>;
+    fn list(&self) -> StoreFuture<'_, SessionListing>;
 
     /// One session.
     ///
     /// # Errors
     /// There is none of that id, or it cannot be looked at.
-    fn info(&self, id: &SessionId) -> Result<SessionInfo, StoreError>;
+    fn info<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, SessionInfo>;
 
     /// The sessions in whose messages `text` stands, in capital letters or not. Those that cannot be read are left out.
     ///
     /// # Errors
     /// None of them can be looked at.
-    fn search(&self, sessions: &[SessionId], text: &str) -> Result<Vec<SessionId>, StoreError>;
+    fn search<'a>(&'a self, sessions: &'a [SessionId], text: &'a str) -> StoreFuture<'a, Vec<SessionId>> {
+        Box::pin(async move {
+            let query = TextQuery::new(text);
+            let mut found = Vec::new();
+            for id in sessions {
+                let Ok(mut records) = self.read(id).await else { continue };
+                while let Some(Ok(record)) = records.next().await {
+                    if query.is_in_record(&record) {
+                        found.push(id.clone());
+                        break;
+                    }
+                }
+            }
+            Ok(found)
+        })
+    }
 
     /// Where hosts that use this place share breakers and budgets; `None`: it is no place of several hosts.
     fn shared_state(&self) -> Option<Arc<dyn SharedState>> {
@@ -104,152 +131,66 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// There is none of that id, or it cannot be written.
-    fn rename(&self, id: &SessionId, title: &str) -> Result<(), StoreError>;
+    fn rename<'a>(&'a self, id: &'a SessionId, title: &'a str) -> StoreFuture<'a, ()>;
 
     /// Deletes a session with all that belongs to it.
     ///
     /// # Errors
     /// There is none of that id, somebody has it open, or it cannot be deleted.
-    fn delete(&self, id: &SessionId) -> Result<(), StoreError>;
+    fn delete<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, ()>;
 }
 
-/// The open log of one session. Nobody else can write to it until this is dropped.
+/// The open log of one session. Nobody else can write to it until this is closed or dropped. A [`Recorder`] makes a journal of it, and
+/// never drops a future of its methods before it has ended, but with the runtime.
 pub trait SessionLog: Send {
-    /// Adds records at the end: all of them or, after an error, none. Each is the line that [`RecordRef::write_to`] makes,
-    /// whose checksum [`Line::parse`] verifies before anything is added to the log again.
+    /// Where people find it.
+    fn place(&self) -> String;
+
+    /// Adds lines at the end: all of them or, after an error, none. [`VerifiedLine::parse`] verifies them before anything is
+    /// added to the log again.
     ///
     /// # Errors
     /// They could not be written. What was in the log before is still in it, and whole.
-    fn append(&mut self, records: &[RecordRef<'_>]) -> Result<(), StoreError>;
+    fn append(&mut self, lines: Vec<RecordLine>) -> StoreFuture<'_, ()>;
 
     /// A turn has ended: what was added may be made safe against a loss of power.
     ///
     /// # Errors
     /// The system reports that it could not.
-    fn turn_ended(&mut self) -> Result<(), StoreError>;
+    fn turn_ended(&mut self) -> StoreFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
 
-    /// Where people find it.
-    fn path(&self) -> &Path;
-
-    /// Keeps the state that the next append leads to beside the log, and the one before it, so that a session can go on
+    /// Keeps the state that the next append leads to beside the log, and the one before it, so that a session can continue
     /// under another policy, which would have led elsewhere.
     ///
     /// # Errors
     /// It could not be written.
-    fn keep_state(&mut self, _state: &[u8]) -> Result<(), StoreError> {
-        Ok(())
+    fn keep_state(&mut self, _state: Vec<u8>) -> StoreFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
     }
 
     /// The states that were kept last.
-    fn kept_states(&self) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn kept_states(&mut self) -> BoxFuture<'_, Vec<Vec<u8>>> {
+        Box::pin(ready(Vec::new()))
     }
 
     /// What is known of the session without its log; `None`: it is lost.
-    fn meta(&self) -> Option<SessionMeta> {
-        None
+    fn meta(&mut self) -> BoxFuture<'_, Option<SessionMeta>> {
+        Box::pin(ready(None))
     }
 
     /// Replaces what is known of the session without its log, but for a title that was given by hand.
     ///
     /// # Errors
     /// It could not be written.
-    fn set_meta(&mut self, _meta: &SessionMeta) -> Result<(), StoreError> {
-        Ok(())
+    fn set_meta(&mut self, _meta: SessionMeta) -> StoreFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
     }
-}
 
-/// Why a session cannot be kept or read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// Somebody else writes to it.
-    #[error("session `{id}` is in use by another process; wait for it to end, or start a new session")]
-    InUse {
-        /// The session.
-        id: SessionId,
-    },
-    /// It does not exist.
-    #[error("there is no session `{id}`: `{}` does not exist", path.display())]
-    NotFound {
-        /// The session.
-        id: SessionId,
-        /// Where it would be.
-        path: PathBuf,
-    },
-    /// It exists already.
-    #[error("there is a session `{id}` already: `{}`; open it, or choose another id", path.display())]
-    Exists {
-        /// The session.
-        id: SessionId,
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// A file or folder cannot be opened, made or read.
-    #[error("cannot {what} `{}`: {}", path.display(), file_error(source))]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Records could not be added.
-    #[error("cannot write to session `{}`: {}; what it held before is kept", path.display(), file_error(source))]
-    Write {
-        /// The log.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// A record cannot be written so that it could be read again.
-    #[error("cannot write to session `{}`: {why}; what it held before is kept", path.display())]
-    Unwritable {
-        /// The log.
-        path: PathBuf,
-        /// What is wrong with the record.
-        why: String,
-    },
-    /// Its log was deleted while it was open.
-    #[error(
-        "the log of the session was deleted while it was being written: `{}`; what it held is lost, and nothing more can be kept",
-        path.display()
-    )]
-    Deleted {
-        /// The log.
-        path: PathBuf,
-    },
-    /// Somebody else moved or changed its log while it was open.
-    #[error(
-        "the log of the session {how} while it was being written: `{}`; nothing more is added to it", path.display()
-    )]
-    Changed {
-        /// The log.
-        path: PathBuf,
-        /// What has happened to it.
-        how: &'static str,
-    },
-    /// The address of a database cannot be read.
-    #[error(
-        "this is not the address of a PostgreSQL database; write `postgres://USER@HOST:PORT/DATABASE`, with special characters \
-         of the password as in `%40`"
-    )]
-    Address,
-    /// The tables of a database are not those of this program.
-    #[error("{why}")]
-    Schema {
-        /// Which, where, and what to do.
-        why: String,
-    },
-    /// A line of the log cannot be read.
-    #[error("session `{}` is damaged at line {line}: {source}", path.display())]
-    Damaged {
-        /// The log.
-        path: PathBuf,
-        /// 1-based line.
-        line: u64,
-        /// What is wrong with it.
-        source: RecordError,
-    },
+    /// Lets others write to the session. What is dropped instead may be released a little later.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        drop(self);
+        Box::pin(ready(()))
+    }
 }

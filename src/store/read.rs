@@ -1,38 +1,16 @@
 //! Reading a log back, record by record, in bounded memory.
 
-use std::io::{self, BufRead};
+use std::io::BufRead;
 
+use super::error::ReadError;
 use super::mend::parse;
-use super::scan::Scan;
-use crate::engine::{Record, RecordError};
-use crate::host::file_error;
-
-/// Why a log cannot be read on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The system cannot read it.
-    #[error("cannot read on after line {after}: {}", file_error(source))]
-    Io {
-        /// The last line that could be read.
-        after: u64,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A line is no record.
-    #[error("line {line}: {source}")]
-    Damaged {
-        /// 1-based line.
-        line: u64,
-        /// What is wrong with it.
-        source: RecordError,
-    },
-}
+use super::scan::LogScan;
+use crate::engine::Record;
 
 /// The records of a log, in order; see [`read_log`].
 #[derive(Debug)]
-pub struct Records<R> {
-    scan: Scan<R>,
+pub struct LogRecords<R> {
+    scan: LogScan<R>,
 }
 
 /// The records of a log. The first is the header. A last line that was cut off, or zeros that a crash has left at the
@@ -45,11 +23,11 @@ pub struct Records<R> {
 /// assert_eq!(records.len(), 1);
 /// # Ok::<(), unfazed::store::ReadError>(())
 /// ```
-pub fn read_log<R: BufRead>(reader: R) -> Records<R> {
-    Records { scan: Scan::new(reader) }
+pub fn read_log<R: BufRead>(reader: R) -> LogRecords<R> {
+    LogRecords { scan: LogScan::new(reader) }
 }
 
-impl<R: BufRead> Iterator for Records<R> {
+impl<R: BufRead> Iterator for LogRecords<R> {
     type Item = Result<Record, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -63,9 +41,11 @@ impl<R: BufRead> Iterator for Records<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scan::End;
+    use std::io;
+
+    use super::super::scan::LogEnd;
     use super::*;
-    use crate::engine::LogHeader;
+    use crate::engine::{LogHeader, RecordLine};
     use crate::time::Instant;
 
     fn log(states: u64) -> Vec<u8> {
@@ -73,7 +53,7 @@ mod tests {
         let header = Record::Session(LogHeader::new("run", "policy", Instant(0)));
         let states = (1..=states).map(|seq| Record::State { seq, hash: format!("hash {seq}") });
         for record in std::iter::once(header).chain(states) {
-            record.as_ref().write_to(&mut lines).unwrap();
+            lines.extend_from_slice(RecordLine::new(record.as_ref()).unwrap().with_end().as_bytes());
         }
         lines
     }
@@ -127,7 +107,7 @@ mod tests {
             let log = [&log(2)[..], end].concat();
             let mut records = read_log(&log[..]);
             assert_eq!(records.by_ref().map(Result::unwrap).count(), 3, "{end:?}");
-            assert_eq!(records.scan.end(), Some(End::Torn));
+            assert_eq!(records.scan.end(), Some(LogEnd::Torn));
         }
     }
 

@@ -1,74 +1,80 @@
-//! Writes a run into a session.
+//! Records a run in a session.
 
+use std::future::ready;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::writer::{LogEntry, LogWriter, WriterCommand, WriterProgress};
 use super::{SessionLog, SessionMeta, StoreError};
-use crate::engine::{Directives, Envelope, Note, Order, RecordRef, State, Work};
-use crate::host::{Journal, JournalError};
+use crate::engine::{DirectiveKind, Directives, Envelope, Note, RecordLine, RecordRef, State, Work};
+use crate::host::{BoxFuture, Journal, JournalError};
 
 /// Of the 64 MiB of a record the rest is for what is written down beside a result.
 const MOST_OF_A_RESULT: usize = 48 << 20;
-/// So many different problems with the files beside the log are kept.
-const MOST_PROBLEMS: usize = 8;
 
-/// A journal that is the open log of a session.
+/// A journal that is the open log of a session. It is written by a task of the tokio runtime in which the recorder was made.
+#[derive(Debug)]
 pub struct Recorder {
-    log: Box<dyn SessionLog>,
+    commands: UnboundedSender<WriterCommand>,
+    writer: JoinHandle<()>,
+    progress: Arc<WriterProgress>,
+    /// How many entries the task was given.
+    sent: u64,
+    place: String,
     /// What is known of the session without its log, as it should be by now.
     meta: Option<SessionMeta>,
-    problems: Vec<String>,
-}
-
-impl core::fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Recorder")
-            .field("path", &self.log.path())
-            .field("problems", &self.problems)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Recorder {
     /// Writes into `log`.
-    pub fn new(log: Box<dyn SessionLog>) -> Self {
-        let meta = log.meta();
-        Self { log, meta, problems: Vec::new() }
+    pub async fn new(mut log: Box<dyn SessionLog>) -> Self {
+        let (place, meta) = (log.place(), log.meta().await);
+        let (commands, receiver) = unbounded_channel();
+        let progress = Arc::<WriterProgress>::default();
+        let writer = LogWriter { log, progress: Arc::clone(&progress) };
+        let writer = tokio::spawn(writer.run(receiver));
+        Self { commands, writer, progress, sent: 0, place, meta }
     }
 
     /// Where people find the session.
-    pub fn path(&self) -> &std::path::Path {
-        self.log.path()
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// Why the files beside the log could not be written, each reason once. The log is whole without them.
-    pub fn problems(&self) -> &[String] {
-        &self.problems
+    pub fn problems(&self) -> Vec<String> {
+        self.progress.problems()
     }
 
-    fn problem(&mut self, error: &StoreError) {
-        tracing::warn!(error = %error, "a file beside the session's log is not up to date");
-        let problem = error.to_string();
-        if self.problems.len() < MOST_PROBLEMS && !self.problems.contains(&problem) {
-            self.problems.push(problem);
-        }
+    /// Ends when all that was recorded is written, or cannot be, and others can write to the session. Returns the
+    /// [`problems`](Self::problems). A recorder that is dropped instead is closed a little later, if the runtime lives on.
+    pub async fn close(self) -> Vec<String> {
+        drop(self.commands);
+        // A task that has panicked has closed the log.
+        let _ = self.writer.await;
+        self.progress.problems()
     }
 
-    fn add(&mut self, records: &[RecordRef<'_>]) -> Result<(), JournalError> {
-        self.log.append(records).map_err(failed)
+    fn line(&self, record: RecordRef<'_>) -> Result<RecordLine, JournalError> {
+        RecordLine::new(record).map_err(|source| {
+            JournalError(Box::new(StoreError::Unwritable { place: self.place.clone(), source }))
+        })
     }
 
-    /// What is known without the log is written again when a run begins and at the end of each turn.
-    fn keep_meta(&mut self) {
-        let Some(meta) = &self.meta else { return };
-        // The log has it all: this is no reason to stop a run.
-        if let Err(error) = self.log.set_meta(meta) {
-            self.problem(&error);
-        }
+    fn send(&mut self, entry: LogEntry) {
+        self.sent += 1;
+        // Without the task nothing is confirmed.
+        let _ = self.commands.send(WriterCommand::Write(entry));
     }
 
     fn note(&mut self, directives: &Directives, state: &State) {
         let Some(meta) = &mut self.meta else { return };
         (meta.turns, meta.tokens) = (state.turn, state.usage);
         for directive in &directives.0 {
-            if let Order::Note(note) = &directive.order {
+            if let DirectiveKind::Note(note) = &directive.order {
                 meta.decided(note);
             }
         }
@@ -81,7 +87,8 @@ impl Journal for Recorder {
     }
 
     fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError> {
-        self.add(&[RecordRef::Event(envelope)])?;
+        let line = self.line(RecordRef::Event(envelope))?;
+        self.send(LogEntry { lines: vec![line], ..LogEntry::default() });
         if let Some(meta) = &mut self.meta {
             meta.happened(envelope);
         }
@@ -94,30 +101,32 @@ impl Journal for Recorder {
         directives: &Directives,
         state: &State,
     ) -> Result<(), JournalError> {
-        let bytes = state.to_bytes();
         let (seq, hash) = (state.seq, state.digest());
-        // Kept first: then the log names no state that is nowhere. The file only helps to resume under another policy, so a
-        // run does not end for it.
-        if let Err(error) = self.log.keep_state(&bytes) {
-            self.problem(&error);
-        }
-        self.add(&[
-            RecordRef::Directives { seq, policy, list: directives },
-            RecordRef::State { seq, hash: &hash },
-        ])?;
+        let lines = vec![
+            self.line(RecordRef::Directives { seq, policy, list: directives })?,
+            self.line(RecordRef::State { seq, hash: &hash })?,
+        ];
         self.note(directives, state);
-        if directives.0.iter().any(|directive| ends_a_turn(&directive.order)) {
-            self.keep_meta();
-            self.log.turn_ended().map_err(failed)?;
-        }
+        let turn_ended = directives.0.iter().any(|directive| ends_a_turn(&directive.order));
+        // Written once for a turn and not for an event: it is a help for lists, and the log knows it.
+        let meta = self.meta.clone().filter(|_| turn_ended);
+        self.send(LogEntry { lines, state: Some(state.to_bytes()), meta, turn_ended });
         Ok(())
+    }
+
+    fn written(&mut self) -> Option<BoxFuture<'static, Result<(), JournalError>>> {
+        if self.progress.written() == self.sent {
+            return None;
+        }
+        let (answer, confirmed) = oneshot::channel();
+        let ended = || Err(JournalError("the runtime that writes it has ended".into()));
+        if self.commands.send(WriterCommand::Confirm(answer)).is_err() {
+            return Some(Box::pin(ready(ended())));
+        }
+        Some(Box::pin(async move { confirmed.await.unwrap_or_else(|_| ended()) }))
     }
 }
 
-const fn ends_a_turn(order: &Order) -> bool {
-    matches!(order, Order::Work(Work::PrepareTurn(_)) | Order::Note(Note::Finish { .. }))
-}
-
-fn failed(error: StoreError) -> JournalError {
-    JournalError(Box::new(error))
+const fn ends_a_turn(order: &DirectiveKind) -> bool {
+    matches!(order, DirectiveKind::Work(Work::PrepareTurn(_)) | DirectiveKind::Note(Note::Finish { .. }))
 }

@@ -1,33 +1,38 @@
 //! Going on with a session: what its log makes of it.
 
-use super::mend::parse;
-use super::{Line, LineKind, SessionId, SessionLog, SessionStatus, Store, StoreError};
-use crate::engine::{
-    Directives, Envelope, Event, Fold, Interpreter, LogHeader, Record, RecordError, RunStarted, State,
-    ToolFacts,
-};
-use crate::host::Past;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A session that goes on.
-pub struct Resumed {
+use futures_util::StreamExt;
+
+use super::mend::parse;
+use super::{LineKind, SessionId, SessionLog, SessionStatus, Store, StoreError, VerifiedLine};
+use crate::ErrorCause;
+use crate::engine::{
+    Directives, Envelope, Event, Interpreter, LogHeader, Record, RecordError, RecordLine, RunStarted,
+    SessionFold, State, ToolFacts,
+};
+use crate::host::SessionCheckpoint;
+
+/// A session that continues.
+pub struct ResumedSession {
     /// How it began.
     pub header: LogHeader,
     /// Where it stood when its log ended.
-    pub past: Past,
+    pub past: SessionCheckpoint,
     /// Its log, for whoever writes on.
     pub log: Box<dyn SessionLog>,
 }
 
-impl core::fmt::Debug for Resumed {
+impl core::fmt::Debug for ResumedSession {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Resumed")
             .field("run", &self.header.run)
-            .field("path", &self.log.path())
+            .field("place", &self.log.place())
             .finish_non_exhaustive()
     }
 }
 
-/// Why a session cannot go on.
+/// Why a session cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
@@ -36,8 +41,8 @@ pub enum ResumeError {
     Store(#[from] StoreError),
     /// It was decided by other rules, and the state they led to is lost.
     #[error(
-        "session `{id}` was decided by another policy (digest {policy}) or with other tools, and the file beside its log \
-         that would let it go on is missing or does not fit; resume it under that policy and with those tools"
+        "session `{id}` was decided by another policy (digest {policy}) or with other tools, and the sidecar file of its log \
+         that would let it continue is missing or does not fit; resume it under that policy and with those tools"
     )]
     Foreign {
         /// The session.
@@ -58,7 +63,7 @@ pub enum ResumeError {
     },
     /// The same rules lead elsewhere.
     #[error(
-        "session `{id}` cannot go on: its events lead to another state than the one that was written down after event \
+        "session `{id}` cannot continue: its events lead to another state than the one that was written down after event \
          {seq}; another version of unfazed may have written it"
     )]
     Diverged {
@@ -69,63 +74,78 @@ pub enum ResumeError {
     },
 }
 
-/// Opens a session to go on with it: its state is the fold of its events by `interpreter`, and the same that was written
+/// Opens a session to continue with it: its state is the fold of its events by `interpreter`, and the same that was written
 /// down. What was decided by another policy, or with other tools, is not decided again: then the state is the one that is
 /// kept beside the log.
 ///
 /// What comes of it is for [`Agent::go_on`](crate::host::Agent::go_on).
 ///
 /// # Errors
-/// The session cannot be opened, or its state cannot be told.
-pub fn resume(store: &dyn Store, id: &SessionId, interpreter: &Interpreter) -> Result<Resumed, ResumeError> {
-    let mut reading = Reading::new(interpreter);
-    let mut log = store.open_with(id, &mut |line| reading.line(line))?;
+/// The session cannot be opened, or its state cannot be reported.
+pub async fn resume(
+    store: &dyn Store,
+    id: &SessionId,
+    interpreter: &Interpreter,
+) -> Result<ResumedSession, ResumeError> {
+    let shared = Arc::new(Mutex::new(LogReading::new(interpreter)));
+    let reader = Arc::clone(&shared);
+    let each = move |line: VerifiedLine<'_>| reader.lock().unwrap_or_else(PoisonError::into_inner).line(line);
+    let mut log = store.open_with(id, Box::new(each)).await?;
+    let mut reading = std::mem::replace(
+        &mut *shared.lock().unwrap_or_else(PoisonError::into_inner),
+        LogReading::new(interpreter),
+    );
     let Some(header) = reading.header.take() else {
-        // A log without a header is none, so this is one of a store that has lost it.
-        let source = RecordError::Malformed("there is no header".to_owned());
-        return Err(StoreError::Damaged { path: log.path().to_owned(), line: 1, source }.into());
+        // Every session starts with a header, so a store that opens one without it has lost or damaged it.
+        let source = RecordError::Malformed(ErrorCause::new("there is no header"));
+        return Err(StoreError::Damaged { place: log.place(), line: 1, source }.into());
     };
     let fits = !reading.foreign && reading.fits();
+    // Nothing has been decided in it yet, so there is nothing to compare.
     let fresh = reading.hash.is_empty();
     if !(fits || fresh && !reading.foreign) {
-        let kept = log.kept_states().into_iter().rev();
+        let kept = log.kept_states().await.into_iter().rev();
         let mut read = kept.filter_map(|kept| serde_json::from_slice::<State>(&kept).ok());
+        // A state beside the log counts only if its digest is the one that the log names.
         let Some(state) = read.find(|state| state.digest() == reading.hash) else {
-            return Err(reading.lost(store, id)?);
+            return Err(reading.lost(store, id).await?);
         };
-        reading.fold = told(store, id)?.at(state);
+        reading.fold = told(store, id).await?.at(state);
     }
-    let Reading { mut fold, pending, policy, .. } = reading;
+    let LogReading { mut fold, pending, policy, .. } = reading;
     if let Some(envelope) = &pending {
         fold.happened(envelope);
     }
     let (state, messages, open, tools) = fold.into_parts();
-    let past = Past { state, messages, open, untaken: pending, policy, tools };
-    describe(store, id, &past, &mut *log);
-    Ok(Resumed { header, past, log })
+    let past = SessionCheckpoint { state, messages, open, untaken: pending, policy, tools };
+    describe(store, id, &past, &mut *log).await;
+    Ok(ResumedSession { header, past, log })
 }
 
 /// What is known without the log may be lost, or older than the log.
-fn describe(store: &dyn Store, id: &SessionId, past: &Past, log: &mut dyn SessionLog) {
-    let known = log.meta();
-    let meta = known.clone().or_else(|| store.info(id).ok().map(|info| info.meta));
+async fn describe(store: &dyn Store, id: &SessionId, past: &SessionCheckpoint, log: &mut dyn SessionLog) {
+    let known = log.meta().await;
+    let meta = match &known {
+        Some(known) => Some(known.clone()),
+        None => store.info(id).await.ok().map(|info| info.meta),
+    };
     let Some(mut meta) = meta else { return };
     meta.messages = u64::try_from(past.messages.len()).unwrap_or(u64::MAX);
     if !past.is_over() {
         meta.status = SessionStatus::Running;
     }
     if known.as_ref() != Some(&meta) {
-        // It is no reason not to go on.
-        let _ = log.set_meta(&meta);
+        // The description only serves lists, so a read-only or full disk must not prevent a session from continuing.
+        let _ = log.set_meta(meta).await;
     }
 }
 
 /// A log while it is read.
-struct Reading<'i> {
-    interpreter: &'i Interpreter,
+struct LogReading {
+    interpreter: Interpreter,
     tools: Vec<ToolFacts>,
     header: Option<LogHeader>,
-    fold: Fold,
+    fold: SessionFold,
     /// An event whose state has not come yet.
     pending: Option<Envelope>,
     /// Other rules have decided.
@@ -144,13 +164,13 @@ struct Reading<'i> {
     same: bool,
 }
 
-impl<'i> Reading<'i> {
-    fn new(interpreter: &'i Interpreter) -> Self {
+impl LogReading {
+    fn new(interpreter: &Interpreter) -> Self {
         Self {
-            interpreter,
+            interpreter: interpreter.clone(),
             tools: interpreter.tools().iter().map(ToolFacts::from).collect(),
             header: None,
-            fold: Fold::new(),
+            fold: SessionFold::new(),
             pending: None,
             foreign: false,
             policy: String::new(),
@@ -162,7 +182,7 @@ impl<'i> Reading<'i> {
         }
     }
 
-    fn line(&mut self, line: Line<'_>) -> Result<(), RecordError> {
+    fn line(&mut self, line: VerifiedLine<'_>) -> Result<(), RecordError> {
         match line.kind() {
             LineKind::Session => {
                 if let Record::Session(header) = parse(line.json())? {
@@ -200,7 +220,7 @@ impl<'i> Reading<'i> {
         }
         // What other rules have decided is read again later.
         if !self.foreign {
-            let again = self.fold.decide(self.interpreter, envelope);
+            let again = self.fold.decide(&self.interpreter, envelope);
             if State::is_of_another_format(&self.hash) {
                 self.same &= self.decided.is_empty() || is_same(&self.decided, &again);
             }
@@ -232,8 +252,8 @@ impl<'i> Reading<'i> {
         Ok(())
     }
 
-    /// Why the state cannot be told.
-    fn lost(self, store: &dyn Store, id: &SessionId) -> Result<ResumeError, StoreError> {
+    /// Why the state cannot be reported.
+    async fn lost(self, store: &dyn Store, id: &SessionId) -> Result<ResumeError, StoreError> {
         if self.foreign {
             let (id, policy) = (id.clone(), self.policy);
             return Ok(if State::is_of_another_format(&self.hash) {
@@ -242,12 +262,13 @@ impl<'i> Reading<'i> {
                 ResumeError::Foreign { id, policy }
             });
         }
-        let mut again = Self { compares: true, ..Self::new(self.interpreter) };
-        for record in store.read(id)? {
-            let mut line = Vec::new();
-            // What was read can be written.
-            let _ = record?.as_ref().write_to(&mut line);
-            let _ = Line::parse(&line).and_then(|line| again.line(line));
+        // Compared at every state only now: for a sound log the last one is enough.
+        let mut again = Self { compares: true, ..Self::new(&self.interpreter) };
+        let mut records = store.read(id).await?;
+        while let Some(record) = records.next().await {
+            // What was just read can be written.
+            let Ok(line) = RecordLine::new(record?.as_ref()) else { continue };
+            let _ = VerifiedLine::parse(line.as_str().as_bytes()).and_then(|line| again.line(line));
         }
         let seq = again.differs.unwrap_or(again.fold.state().seq);
         Ok(ResumeError::Diverged { id: id.clone(), seq })
@@ -261,9 +282,10 @@ fn is_same(then: &[u8], again: &Directives) -> bool {
 }
 
 /// The session as its log tells it, without deciding anything again.
-fn told(store: &dyn Store, id: &SessionId) -> Result<Fold, StoreError> {
-    let mut fold = Fold::new();
-    for record in store.read(id)? {
+async fn told(store: &dyn Store, id: &SessionId) -> Result<SessionFold, StoreError> {
+    let mut fold = SessionFold::new();
+    let mut records = store.read(id).await?;
+    while let Some(record) = records.next().await {
         match record? {
             Record::Event(envelope) => fold.happened(&envelope),
             Record::Directives { list, .. } => fold.decided(list),
@@ -281,7 +303,7 @@ fn event(line: &[u8]) -> Result<Envelope, RecordError> {
     }
     match parse(line)? {
         Record::Event(envelope) => Ok(envelope),
-        _ => Err(RecordError::Malformed("it is no event".to_owned())),
+        _ => Err(RecordError::Malformed(ErrorCause::new("it is no event"))),
     }
 }
 

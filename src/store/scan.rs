@@ -2,19 +2,17 @@
 
 use std::io::{BufRead, Read};
 
+use super::error::ReadError;
 use super::mend::{parse, without_zeros};
-use super::read::ReadError;
-use crate::engine::{Checksum, Record, RecordError, verify};
+use crate::ErrorCause;
+use crate::engine::{LineChecksum, MAX_LINE, Record, RecordError, verify};
 
 /// Fewer zero bytes among text were not left by a crash, which loses whole sectors: a byte was changed.
 const FEWEST_ZEROS: usize = 16;
 
-/// The longest line that is read.
-pub(super) const MAX_LINE: u64 = 64 * 1024 * 1024;
-
 /// A line of a log whose checksum was verified.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct VerifiedLine<'a> {
     kind: LineKind,
     json: &'a [u8],
 }
@@ -34,7 +32,7 @@ pub enum LineKind {
 
 /// How the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum LogEnd {
     /// With a whole record and its line end.
     Whole,
     /// With a whole record whose line end is missing.
@@ -47,22 +45,22 @@ pub(super) enum End {
 
 /// The lines of a log.
 #[derive(Debug)]
-pub(super) struct Scan<R> {
+pub(super) struct LogScan<R> {
     reader: R,
     buffer: Vec<u8>,
     line: u64,
     whole: u64,
     appended: u64,
-    end: Option<End>,
+    end: Option<LogEnd>,
 }
 
-impl<R: BufRead> Scan<R> {
+impl<R: BufRead> LogScan<R> {
     pub(super) const fn new(reader: R) -> Self {
         Self { reader, buffer: Vec::new(), line: 0, whole: 0, appended: 0, end: None }
     }
 
     /// How the log ended, once it has been read to its end.
-    pub(super) const fn end(&self) -> Option<End> {
+    pub(super) const fn end(&self) -> Option<LogEnd> {
         self.end
     }
 
@@ -77,15 +75,15 @@ impl<R: BufRead> Scan<R> {
     }
 
     /// The next line, and what it is; `None`: there is none. A last line that was cut off is left out.
-    pub(super) fn next(&mut self) -> Option<Result<Line<'_>, ReadError>> {
+    pub(super) fn next(&mut self) -> Option<Result<VerifiedLine<'_>, ReadError>> {
         if self.end.is_some() {
             return None;
         }
         match self.advance() {
-            Ok(Some(kind)) => Some(Ok(Line { kind, json: without_zeros(&self.buffer) })),
+            Ok(Some(kind)) => Some(Ok(VerifiedLine { kind, json: without_zeros(&self.buffer) })),
             Ok(None) => None,
             Err(error) => {
-                self.end = Some(End::Damaged);
+                self.end = Some(LogEnd::Damaged);
                 Some(Err(error))
             }
         }
@@ -93,35 +91,37 @@ impl<R: BufRead> Scan<R> {
 
     /// The line that was read last cannot be understood.
     pub(super) fn damaged(&mut self, source: RecordError) -> ReadError {
-        self.end = Some(End::Damaged);
+        self.end = Some(LogEnd::Damaged);
         ReadError::Damaged { line: self.line, source }
     }
 
     fn advance(&mut self) -> Result<Option<LineKind>, ReadError> {
         let length = self.read_line()?;
         if length == 0 {
-            self.end = Some(if self.line == 0 { End::Torn } else { End::Whole });
+            self.end = Some(if self.line == 0 { LogEnd::Torn } else { LogEnd::Whole });
             return if self.line == 0 { Err(self.no_record("it is empty")) } else { Ok(None) };
         }
         let ended = self.buffer.ends_with(b"\n");
         let line = without_zeros(&self.buffer);
-        // Nothing stands behind a whole record but its line end: a blank was one, and a byte of it was changed.
+        // A whole record ends with `}`. What else stands behind it was its line end, of which a byte was changed.
         if !ended && !line.ends_with(b"}") && parse(line).is_ok() {
             return Err(ReadError::Damaged { line: self.line + 1, source: RecordError::Changed });
         }
         let kind = match kind(line) {
             // What a crash leaves behind must not be taken for a whole record.
             Some(kind) if ended && !line.contains(&0) => match verify(line) {
-                Ok(Checksum::Matches) => kind,
-                Ok(Checksum::None) | Err(_) => {
+                Ok(LineChecksum::Matches) => kind,
+                // Lines of this version always have a checksum, so one without was changed.
+                Ok(LineChecksum::None) | Err(_) => {
                     return Err(ReadError::Damaged { line: self.line + 1, source: RecordError::Changed });
                 }
             },
             _ => match parse(line) {
                 Ok(record) => kind_of(&record),
-                // The tail of a log that was cut off; but a log without a header is none.
+                // A crash can leave half a line at the end of a log, and it is dropped. Half a header means there is
+                // no session.
                 Err(RecordError::Malformed(_)) if self.line > 0 && self.is_torn_here(ended)? => {
-                    self.end = Some(End::Torn);
+                    self.end = Some(LogEnd::Torn);
                     return Ok(None);
                 }
                 Err(source) => return Err(ReadError::Damaged { line: self.line + 1, source }),
@@ -135,11 +135,12 @@ impl<R: BufRead> Scan<R> {
         }
         self.line += 1;
         self.whole += length;
+        // Directives and the state they led to are one append, so directives alone at the end were cut off.
         if kind != LineKind::Directives {
             self.appended = self.whole;
         }
         if !ended {
-            self.end = Some(End::Unended);
+            self.end = Some(LogEnd::Unended);
         }
         Ok(Some(kind))
     }
@@ -167,9 +168,9 @@ impl<R: BufRead> Scan<R> {
     /// and there is no record after it.
     fn is_torn_here(&mut self, ended: bool) -> Result<bool, ReadError> {
         if !ended {
-            // A whole record and one byte more: its line end was changed.
+            // A whole record and one byte more: that byte was its line end.
             let whole = self.buffer.split_last().map(|(_, line)| verify(without_zeros(line)));
-            return Ok(whole != Some(Ok(Checksum::Matches)));
+            return Ok(whole != Some(Ok(LineChecksum::Matches)));
         }
         if !self.buffer.contains(&0) || has_lone_zeros(&self.buffer) {
             return Ok(false);
@@ -177,6 +178,7 @@ impl<R: BufRead> Scan<R> {
         let line = std::mem::take(&mut self.buffer);
         let mut torn = true;
         while torn && self.read_line()? > 0 {
+            // A whole record behind it means damage in the middle of the log, which must not be cut off.
             torn = parse(without_zeros(&self.buffer)).is_err();
         }
         self.buffer = line;
@@ -184,7 +186,7 @@ impl<R: BufRead> Scan<R> {
     }
 
     fn no_record(&self, why: &str) -> ReadError {
-        ReadError::Damaged { line: self.line + 1, source: RecordError::Malformed(why.to_owned()) }
+        ReadError::Damaged { line: self.line + 1, source: RecordError::Malformed(ErrorCause::new(why)) }
     }
 }
 
@@ -214,7 +216,7 @@ const fn kind_of(record: &Record) -> LineKind {
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> VerifiedLine<'a> {
     /// The line of a record, as stores show it to [`Store::open_with`](super::Store::open_with).
     ///
     /// # Errors

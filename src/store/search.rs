@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::read_log;
-use crate::engine::{Note, Order, Record};
+use crate::engine::{DirectiveKind, Note, Record};
 use crate::session::Message;
 
 /// The most threads that look.
@@ -16,16 +16,17 @@ const MOST_THREADS: usize = 8;
 
 /// A text that is looked for in messages, in capital letters or not.
 #[derive(Clone, Debug)]
-pub struct Query {
+pub struct TextQuery {
     /// As it stands in a message.
     text: Option<Regex>,
     /// As it stands in a log.
     written: Option<Regex>,
 }
 
-impl Query {
+impl TextQuery {
     /// Looks for that text.
     pub fn new(text: &str) -> Self {
+        // In a log the text stands as JSON writes it, with escapes.
         let written = serde_json::to_string(text).unwrap_or_default();
         let written = written.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned();
         Self { text: literal(text), written: literal(&written) }
@@ -38,6 +39,7 @@ impl Query {
 
     /// In which of the logs it stands. Those that cannot be read are passed over.
     pub(super) fn files(&self, logs: &[PathBuf]) -> Vec<bool> {
+        // Logs differ in size, so each thread takes the next one and has no fixed share.
         let next = AtomicUsize::new(0);
         let threads =
             std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS));
@@ -72,16 +74,21 @@ impl Query {
         }
         bytes.clear();
         file.by_ref().take(LARGE).read_to_end(bytes).is_ok()
+            // Most logs do not have the text at all. Searching their bytes costs far less than reading their
+            // records.
             && self.written.as_ref().is_some_and(|wanted| wanted.is_match(bytes))
             && self.log(bytes.as_slice())
     }
 
     fn log(&self, log: impl std::io::BufRead) -> bool {
-        read_log(log).map_while(Result::ok).any(|record| match record {
-            Record::Directives { list, .. } => list.0.iter().any(|directive| match &directive.order {
-                Order::Note(Note::Append { message }) => self.message(message),
-                _ => false,
-            }),
+        read_log(log).map_while(Result::ok).any(|record| self.is_in_record(&record))
+    }
+
+    /// Whether it stands in a message that the record adds.
+    pub fn is_in_record(&self, record: &Record) -> bool {
+        let Record::Directives { list, .. } = record else { return false };
+        list.0.iter().any(|directive| match &directive.order {
+            DirectiveKind::Note(Note::Append { message }) => self.message(message),
             _ => false,
         })
     }

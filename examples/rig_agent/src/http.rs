@@ -6,11 +6,10 @@ use bytes::Bytes;
 use rig_core::http_client::{
     Error, HttpClientExt, LazyBody, MultipartForm, Request, Response, Result, StreamingResponse,
 };
-use unfazed::engine::{Failure, Headers};
+use unfazed::engine::{Failure, ReplyHeaders};
 use unfazed::host::Clock;
-use unfazed::host::guard::{CallError, Classify, Guard};
-use unfazed::policy::{Classified, ErrorClass, Policy};
-use unfazed::time::Nanos;
+use unfazed::host::guard::{CallError, ClassifyError, Guard};
+use unfazed::policy::{ErrorClass, Policy};
 
 /// An HTTP client of rig's whose requests are made as often as the policy of the guard's first target says.
 #[derive(Clone)]
@@ -88,6 +87,7 @@ fn given_up(error: CallError<Lost>) -> Error {
             None => Error::instance(given_up.exhausted),
         },
         CallError::Refused(refusal) => Error::instance(*refusal),
+        CallError::Run(error) => Error::instance(*error),
     }
 }
 
@@ -97,7 +97,7 @@ impl From<Error> for Lost {
             Error::InvalidStatusCodeWithDetails { status, body, headers } => {
                 let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
                 let now = || Clock::system().now();
-                Failure::from_answer(status.as_u16(), &Headers::new(headers), body.as_bytes(), now)
+                Failure::from_answer(status.as_u16(), &ReplyHeaders::new(headers), body.as_bytes(), now)
             }
             other => Failure::of(ErrorClass::NetworkError, other.to_string()),
         };
@@ -105,28 +105,16 @@ impl From<Error> for Lost {
     }
 }
 
-impl Classify for Lost {
+impl ClassifyError for Lost {
     fn class(&self, policy: &Policy) -> ErrorClass {
-        self.classified(policy).class
-    }
-
-    fn classified(&self, policy: &Policy) -> Classified {
-        self.failure.classified(policy)
+        self.failure.classified(policy).class
     }
 
     fn message(&self) -> String {
         self.failure.message.clone()
     }
 
-    fn retry_after(&self) -> Option<Nanos> {
-        self.failure.retry_after.wait()
-    }
-
-    fn status(&self) -> Option<u16> {
-        self.failure.status
-    }
-
-    fn window(&self) -> Option<u64> {
-        self.failure.limit()
+    fn failure(&self, _policy: &Policy) -> Failure {
+        self.failure.clone()
     }
 }

@@ -16,10 +16,10 @@ use rig_core::tool::PortableTool;
 use rig_reqwest::ReqwestClient;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use unfazed::engine::{Catalogue, ToolSpec};
+use unfazed::engine::{ToolCatalogue, ToolSpec};
 use unfazed::host::ModelAttempt;
 use unfazed::host::guard::Guard;
-use unfazed::host::scripted::{Entry, ErrorReply, Outcome, Script, ScriptedServer};
+use unfazed::host::scripted::{ErrorReply, Script, ScriptEntry, ScriptOutcome, ScriptedServer};
 use unfazed::policy::Policy;
 
 const POLICY: &str = "
@@ -81,10 +81,10 @@ fn script() -> Script {
     Script::new(
         "forecaster",
         [
-            Entry::new(Outcome::Error(limit)),
-            Entry::call("weather", r#"{"city": ""}"#),
-            Entry::call("weather", r#"{"city": "Oslo"}"#),
-            Entry::text("It rains in Oslo, at 4 degrees."),
+            ScriptEntry::new(ScriptOutcome::Error(limit)),
+            ScriptEntry::call("weather", r#"{"city": ""}"#),
+            ScriptEntry::call("weather", r#"{"city": "Oslo"}"#),
+            ScriptEntry::text("It rains in Oslo, at 4 degrees."),
         ],
     )
 }
@@ -101,7 +101,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         effect: None,
     };
     let guard = Guard::builder(Policy::from_yaml("policy.yaml", POLICY)?)
-        .tools(Catalogue::new([spec])?)
+        .tools(ToolCatalogue::new([spec])?)
         .targets(["main"])
         .on_attempt(told)
         .build();
@@ -123,10 +123,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for feedback in guard.slices(|slices| slices.feedback().collect::<Vec<_>>()) {
         println!("remembered: {} attempt {}: {}", feedback.error_type, feedback.attempt, feedback.message);
     }
-    // What the model was told of the call that did not run.
+    // What the model learns about the call that did not run.
     for message in server.requests()[2].body["messages"].as_array().into_iter().flatten() {
         if message["role"] == "tool" {
-            println!("the model was told: {}", message["content"]);
+            println!("the model was informed: {}", message["content"]);
         }
     }
     Ok(())

@@ -45,10 +45,11 @@ impl<T: PortableTool> PortableTool for Guarded<T> {
     }
 }
 
-/// What rig passes on to the model is what the policy says it is told.
+/// What rig passes on to the model is the text that the policy makes of it.
 fn told(error: CallError<ToolError>) -> ToolExecutionError {
     match error {
         CallError::Refused(refusal) => ToolExecutionError::refused(refusal.message),
+        CallError::Run(error) => ToolExecutionError::new(ToolErrorKind::Other, error.to_string()),
         CallError::Exhausted(given_up) => {
             let why = given_up.exhausted.to_string();
             ToolExecutionError::new(ToolErrorKind::Other, why).with_model_feedback(given_up.message)

@@ -4,24 +4,24 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use unfazed::host::Agent;
-use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::yaml::{self, Data};
-use unfazed::policy::{Completeness, Findings, KnownNames, Sources};
+use unfazed::analysis::{KnownNames, NameCompleteness};
+use unfazed::host::agent_file::{AgentFile, NamedAgent};
+use unfazed::text::yaml::{self, YamlData};
+use unfazed::text::{Problems, Sources};
 
 use crate::cli::files;
-use crate::cli::named::{self, Kind, Named};
+use crate::cli::named::{self, FileKind};
 
 /// The agents and the policies among the files that are checked.
 #[derive(Default)]
-pub(super) struct Agents {
-    members: Vec<Member>,
+pub(super) struct CheckedAgents {
+    members: Vec<AgentMember>,
     /// The files that other files extend.
     extended: HashSet<PathBuf>,
 }
 
 /// What one agent names.
-struct Member {
+struct AgentMember {
     policies: Vec<PathBuf>,
     tools: Vec<String>,
     models: Vec<String>,
@@ -30,16 +30,16 @@ struct Member {
     all_known: bool,
 }
 
-impl Agents {
-    /// Reads what tells of the agents in those files. What is wrong with them is told elsewhere.
+impl CheckedAgents {
+    /// Reads what tells of the agents in those files. What is wrong with them is reported elsewhere.
     pub(super) fn among(paths: &[PathBuf]) -> Self {
         let mut agents = Self::default();
         for path in paths {
             let Ok(bytes) = files::read(path) else { continue };
             let folder = path.parent().unwrap_or(Path::new(""));
             match named::kind(&bytes) {
-                Kind::Agent => agents.members.extend(member(path, folder, &bytes)),
-                Kind::Policy => {
+                FileKind::Agent => agents.members.extend(member(path, folder, &bytes)),
+                FileKind::Policy => {
                     agents.extended.extend(extends(&bytes).iter().map(|to| files::one(&folder.join(to))));
                 }
                 _ => {}
@@ -49,17 +49,17 @@ impl Agents {
     }
 
     /// The names that the policy of an agent is held against.
-    pub(super) fn names(&self, named: &Named, path: &Path) -> KnownNames {
-        let folder = path.parent().unwrap_or(Path::new(""));
+    pub(super) fn names(&self, named: &NamedAgent) -> KnownNames {
+        let folder = named.path.parent().unwrap_or(Path::new(""));
         let file = &named.file.value;
         let own = policies(file, folder);
         let others =
             || self.members.iter().filter(|member| member.policies.iter().any(|one| own.contains(one)));
-        let mut tools = offered(named, folder);
+        let alone = named.known_names();
+        let (mut tools, mut models) = (alone.tools.unwrap_or_default(), alone.models.unwrap_or_default());
         tools.extend(others().flat_map(|member| member.tools.iter().cloned()));
-        let mut models: Vec<String> = file.models.keys().cloned().collect();
         models.extend(others().flat_map(|member| member.models.iter().cloned()));
-        let mut unasked = prefixes(file);
+        let mut unasked = alone.unasked;
         unasked.extend(others().flat_map(|member| member.unasked.iter().cloned()));
         for names in [&mut tools, &mut models, &mut unasked] {
             let mut seen = HashSet::new();
@@ -69,19 +69,14 @@ impl Agents {
         let paths = file.policy.0.iter().map(|path| folder.join(&path.value));
         let shared = paths.filter(|path| self.extended.contains(&files::one(path)));
         KnownNames {
-            owner: "agent",
+            owner: alone.owner,
             tools: Some(tools),
             models: Some(models),
-            completeness: if all_known { Completeness::All } else { Completeness::More },
+            completeness: if all_known { NameCompleteness::All } else { NameCompleteness::More },
             shared: shared.map(|path| path.display().to_string()).collect(),
             unasked,
         }
     }
-}
-
-/// The names that the policy of an agent is held against where no other file is looked at.
-pub(in crate::cli) fn alone(named: &Named, path: &Path) -> KnownNames {
-    Agents::default().names(named, path)
 }
 
 /// The names in an agent file, of which a policy with mistakes may have slips.
@@ -90,16 +85,16 @@ pub(super) fn own(file: &AgentFile) -> KnownNames {
         owner: "agent",
         tools: Some(file.tools.keys().cloned().collect()),
         models: Some(file.models.keys().cloned().collect()),
-        completeness: Completeness::Few,
+        completeness: NameCompleteness::Few,
         shared: Vec::new(),
         unasked: prefixes(file),
     }
 }
 
-fn member(path: &Path, folder: &Path, bytes: &[u8]) -> Option<Member> {
+fn member(path: &Path, folder: &Path, bytes: &[u8]) -> Option<AgentMember> {
     let (file, report) = AgentFile::read_rest(&path.display().to_string(), bytes);
     let file = file?.value;
-    Some(Member {
+    Some(AgentMember {
         policies: policies(&file, folder),
         tools: file.tools.keys().cloned().collect(),
         models: file.models.keys().cloned().collect(),
@@ -117,31 +112,20 @@ fn policies(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     file.policy.0.iter().map(|path| files::one(&folder.join(&path.value))).collect()
 }
 
-/// The tools that the agent may show a model, those of its servers aside: its own, the one for the final report, and
-/// those that read kept results.
-fn offered(named: &Named, folder: &Path) -> Vec<String> {
-    let file = &named.file.value;
-    let agent = Agent::new(named.policy.clone()).tools(crate::cli::run::tools(file, folder));
-    match agent.offered() {
-        Ok(tools) => tools.into_iter().map(|tool| tool.name).collect(),
-        Err(_) => file.tools.keys().cloned().collect(),
-    }
-}
-
 /// The paths that a policy file extends, as they are written there.
 fn extends(bytes: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"extends";
     if !bytes.windows(KEY.len()).any(|part| part == KEY) {
         return Vec::new();
     }
-    let root = yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes).1;
+    let root = yaml::load(&mut Sources::new(), &mut Problems::default(), "", bytes).1;
     let Some(parents) = root.as_ref().and_then(|root| root.get("extends")) else { return Vec::new() };
     let nodes = match &parents.data {
-        Data::List(nodes) => &nodes[..],
+        YamlData::List(nodes) => &nodes[..],
         _ => std::slice::from_ref(parents),
     };
-    let text = |node: &yaml::Node| match &node.data {
-        Data::Text(text) => Some(text.to_string()),
+    let text = |node: &yaml::YamlNode| match &node.data {
+        YamlData::Text(text) => Some(text.to_string()),
         _ => None,
     };
     nodes.iter().filter_map(text).collect()

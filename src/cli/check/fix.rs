@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use unfazed::host::PolicyFiles;
-use unfazed::policy::yaml::is_kept;
-use unfazed::policy::{Diagnostic, Place, Report, Severity, Span, without_secrets};
+use unfazed::text::yaml::is_kept;
+use unfazed::text::{Diagnostic, Place, Report, Severity, Span, without_secrets};
 
 use super::unified;
-use super::{Checker, Kind, files, named};
-use crate::cli::exit::Failed;
+use super::{FileChecker, FileKind, files, named};
+use crate::cli::exit::CommandFailure;
 
 /// One repair may bring up the next; no file needs so many rounds.
 const MOST_ROUNDS: usize = 200;
@@ -20,7 +20,7 @@ const MOST_ROUNDS: usize = 200;
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
 /// A file with its repairs.
-pub(super) struct Fixed {
+pub(super) struct FixedFile {
     path: PathBuf,
     before: Vec<u8>,
     after: Vec<u8>,
@@ -28,7 +28,7 @@ pub(super) struct Fixed {
 }
 
 /// Files with all repairs that are certain: of those that are given, and of those they name.
-pub(super) fn repair(paths: &[PathBuf], checker: &Checker<'_>) -> Vec<Fixed> {
+pub(super) fn repair(paths: &[PathBuf], checker: &FileChecker<'_>) -> Vec<FixedFile> {
     let mut queue: VecDeque<PathBuf> = paths.iter().cloned().collect();
     let (mut seen, mut repaired) = (HashSet::new(), Vec::new());
     while let Some(path) = queue.pop_front() {
@@ -39,23 +39,23 @@ pub(super) fn repair(paths: &[PathBuf], checker: &Checker<'_>) -> Vec<Fixed> {
         let (after, count, named) = repaired_text(&path, &before, checker);
         queue.extend(named);
         if count > 0 {
-            repaired.push(Fixed { path, before, after, count });
+            repaired.push(FixedFile { path, before, after, count });
         }
     }
     repaired
 }
 
 /// The bytes of a file with its repairs, how many these are, and the other files in which something is to be repaired.
-fn repaired_text(path: &Path, bytes: &[u8], checker: &Checker<'_>) -> (Vec<u8>, usize, Vec<PathBuf>) {
+fn repaired_text(path: &Path, bytes: &[u8], checker: &FileChecker<'_>) -> (Vec<u8>, usize, Vec<PathBuf>) {
     let (mark, text) = bytes.strip_prefix(BOM).map_or((&[][..], bytes), |text| (BOM, text));
     let Ok(text) = std::str::from_utf8(text) else { return (bytes.to_vec(), 0, Vec::new()) };
-    let attempt = Attempt { path, checker };
+    let attempt = RepairAttempt { path, checker };
     let mut elsewhere = Vec::new();
     let (mut text, mut count) = (text.to_owned(), 0);
     for _ in 0..MOST_ROUNDS {
         let found = attempt.look(&text);
         elsewhere.extend(found.iter().flat_map(|report| attempt.named(report)));
-        let repairs = attempt.repairs(&found);
+        let repairs = attempt.repairs(&text, &found);
         let Some((after, made)) = attempt.apply(&text, &found, &repairs) else { break };
         (text, count) = (after, count + made);
     }
@@ -64,18 +64,18 @@ fn repaired_text(path: &Path, bytes: &[u8], checker: &Checker<'_>) -> (Vec<u8>, 
 
 /// A replacement of bytes.
 #[derive(Clone, PartialEq, Eq)]
-struct Repair {
+struct ByteRepair {
     at: Range<usize>,
     text: String,
 }
 
 /// Repairs of one file.
-struct Attempt<'a> {
+struct RepairAttempt<'a> {
     path: &'a Path,
-    checker: &'a Checker<'a>,
+    checker: &'a FileChecker<'a>,
 }
 
-impl Attempt<'_> {
+impl RepairAttempt<'_> {
     fn look(&self, text: &str) -> Vec<Report> {
         self.checker.look(self.path, text.as_bytes()).0
     }
@@ -84,11 +84,15 @@ impl Attempt<'_> {
         report.sources().get(span.source).is_some_and(|source| Path::new(source.name()) == self.path)
     }
 
-    /// The problems that are in this file.
-    fn own<'r>(&'r self, found: &'r [Report]) -> impl Iterator<Item = &'r Diagnostic> {
-        found
-            .iter()
-            .flat_map(|report| report.all().iter().filter(|problem| self.is_here(report, problem.span)))
+    /// The problems that are in this file, with their bytes in its text.
+    fn own<'r>(
+        &'r self,
+        found: &'r [Report],
+        text: &'r str,
+    ) -> impl Iterator<Item = (&'r Diagnostic, Range<usize>)> {
+        let all = found.iter().flat_map(|report| report.all().iter().map(move |problem| (report, problem)));
+        let here = all.filter(|(report, problem)| self.is_here(report, problem.span));
+        here.filter_map(|(report, problem)| Some((problem, bytes(text, report, problem.span)?)))
     }
 
     /// The other files that have a repair. What ships with the product is no file.
@@ -100,21 +104,19 @@ impl Attempt<'_> {
     }
 
     /// The repairs of this file, in the order of the text; none of two that meet and differ.
-    fn repairs(&self, found: &[Report]) -> Vec<Repair> {
-        let mut all: Vec<Repair> = Vec::new();
+    fn repairs(&self, text: &str, found: &[Report]) -> Vec<ByteRepair> {
+        let mut all: Vec<ByteRepair> = Vec::new();
         for report in found {
             let here = report.all().iter().filter_map(|problem| problem.fix.as_ref());
             for fix in here.filter(|fix| self.is_here(report, fix.span)) {
                 let repair =
-                    Repair { at: fix.span.start as usize..fix.span.end as usize, text: fix.text.clone() };
-                if !all.contains(&repair) {
-                    all.push(repair);
-                }
+                    bytes(text, report, fix.span).map(|at| ByteRepair { at, text: fix.text.clone() });
+                all.extend(repair.filter(|repair| !all.contains(repair)));
             }
         }
         all.sort_by_key(|repair| (repair.at.start, repair.at.end));
-        // One may end where the other begins, but for insertions: which of them comes first, is unknown.
-        let meets = |one: &Repair, other: &Repair| {
+        // One may end where the other begins, but for insertions: their order is unknown.
+        let meets = |one: &ByteRepair, other: &ByteRepair| {
             let inserts = one.at.is_empty() || other.at.is_empty();
             let beside = one.at.start == other.at.end || other.at.start == one.at.end;
             let touch = one.at.start <= other.at.end && other.at.start <= one.at.end;
@@ -124,7 +126,7 @@ impl Attempt<'_> {
     }
 
     /// The text with all repairs, or with the first of them that can be made; and how many were made.
-    fn apply(&self, text: &str, found: &[Report], repairs: &[Repair]) -> Option<(String, usize)> {
+    fn apply(&self, text: &str, found: &[Report], repairs: &[ByteRepair]) -> Option<(String, usize)> {
         if repairs.is_empty() {
             return None;
         }
@@ -138,21 +140,17 @@ impl Attempt<'_> {
 
     /// Whether the repairs repair something and change nothing else: comments, values, and what holds for any tool, model
     /// or turn.
-    fn is_sound(&self, before: &str, after: &str, found: &[Report], repairs: &[Repair]) -> bool {
+    fn is_sound(&self, before: &str, after: &str, found: &[Report], repairs: &[ByteRepair]) -> bool {
         let replaced: Vec<Range<usize>> = repairs.iter().map(|repair| repair.at.clone()).collect();
         if !is_kept(before, after, &replaced) {
             return false;
         }
         let written = written(repairs);
-        let errors = |reports: &[Report]| -> Vec<(String, Range<usize>)> {
-            let own = self.own(reports).filter(|problem| problem.severity == Severity::Error);
-            own.map(|problem| {
-                let Span { start, end, .. } = problem.span;
-                (format!("{} {}", problem.code, problem.message), start as usize..end as usize)
-            })
-            .collect()
+        let errors = |reports: &[Report], text: &str| -> Vec<(String, Range<usize>)> {
+            let own = self.own(reports, text).filter(|(problem, _)| problem.severity == Severity::Error);
+            own.map(|(problem, at)| (format!("{} {}", problem.code, problem.message), at)).collect()
         };
-        let (old, new) = (errors(found), errors(&self.look(after)));
+        let (old, new) = (errors(found, before), errors(&self.look(after), after));
         // A repair that is refused next was none; what it brings to light elsewhere was there before.
         let refused = new.iter().any(|(said, at)| {
             let touched = written.iter().any(|range| range.start < at.end && at.start < range.end);
@@ -178,7 +176,7 @@ impl Attempt<'_> {
         replaced: &[Range<usize>],
         written: &[Range<usize>],
     ) -> bool {
-        if named::kind(after.as_bytes()) != Kind::Policy {
+        if named::kind(after.as_bytes()) != FileKind::Policy {
             return true;
         }
         let name = self.path.display().to_string();
@@ -224,6 +222,27 @@ fn entry(text: &str, range: &Range<usize>) -> Range<usize> {
     range.clone()
 }
 
+/// The bytes of a span in the text of its file. A policy inside a test file is a text of its own, in which every byte
+/// keeps its line and column.
+fn bytes(text: &str, report: &Report, span: Span) -> Option<Range<usize>> {
+    let sources = report.sources();
+    if sources.get(span.source)?.text() == text {
+        return Some(span.start as usize..span.end as usize);
+    }
+    let start = sources.place_of(span);
+    Some(offset(text, (start.line, start.column))?..offset(text, sources.end_of(span))?)
+}
+
+/// The byte at a line and a column, both from 1.
+fn offset(text: &str, (line, column): (u32, u32)) -> Option<usize> {
+    let above = usize::try_from(line).ok()?.checked_sub(1)?;
+    let before: usize = text.split_inclusive('\n').take(above).map(str::len).sum();
+    let rest = text.get(before..)?.split('\n').next()?;
+    let chars = usize::try_from(column).ok()?.checked_sub(1)?;
+    let inside = rest.char_indices().map(|(at, _)| at).chain([rest.len()]).nth(chars)?;
+    Some(before + inside)
+}
+
 /// What is said of problems, in order.
 fn said(problems: &[(String, Range<usize>)]) -> Vec<&String> {
     let mut said: Vec<&String> = problems.iter().map(|(said, _)| said).collect();
@@ -232,7 +251,7 @@ fn said(problems: &[(String, Range<usize>)]) -> Vec<&String> {
 }
 
 /// The text with repairs, which are in order and do not meet.
-fn with(text: &str, repairs: &[Repair]) -> Option<String> {
+fn with(text: &str, repairs: &[ByteRepair]) -> Option<String> {
     let (mut after, mut at) = (String::with_capacity(text.len()), 0);
     for repair in repairs {
         after.push_str(text.get(at..repair.at.start)?);
@@ -244,9 +263,9 @@ fn with(text: &str, repairs: &[Repair]) -> Option<String> {
 }
 
 /// Where the repairs stand in the text that has them.
-fn written(repairs: &[Repair]) -> Vec<Range<usize>> {
+fn written(repairs: &[ByteRepair]) -> Vec<Range<usize>> {
     let (mut more, mut less) = (0, 0);
-    let place = |repair: &Repair| {
+    let place = |repair: &ByteRepair| {
         let start = repair.at.start + more - less;
         more += repair.text.len();
         less += repair.at.len();
@@ -255,7 +274,7 @@ fn written(repairs: &[Repair]) -> Vec<Range<usize>> {
     repairs.iter().map(place).collect()
 }
 
-impl Fixed {
+impl FixedFile {
     /// As the file is called.
     pub(super) fn name(&self) -> String {
         self.path.display().to_string()
@@ -274,9 +293,9 @@ impl Fixed {
     }
 
     /// Puts the repaired text in the file's place, at once: whoever reads it sees the old one or the new one.
-    pub(super) fn write(&self) -> Result<(), Failed> {
+    pub(super) fn write(&self) -> Result<(), CommandFailure> {
         replace(&self.path, &self.before, &self.after)
-            .map_err(|error| Failed::io(format!("cannot repair {}", self.name()), error))
+            .map_err(|error| CommandFailure::io(format!("cannot repair {}", self.name()), error))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `unfazed check`: all problems of policy, agent and script files at once, and what their policies hardly mean.
 
-pub(super) mod agents;
-pub(super) mod first_turn;
+mod agents;
 mod fix;
 mod github;
 mod sarif;
@@ -12,20 +11,22 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
+use unfazed::analysis::{CallFile, KnownTool, LintOptions};
 use unfazed::context::ModelCatalogue;
 use unfazed::engine::ToolSpec;
 use unfazed::host::PolicyFiles;
-use unfazed::host::agent_file::AgentFile;
+use unfazed::host::agent_file::{AgentFile, NamedAgent};
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
-use unfazed::policy::{CallFile, Effect, KnownTool, LintOptions, Loader, Report, Said};
+use unfazed::policy::{Effect, Loader};
 use unfazed::simulate::Scenario;
+use unfazed::text::{GivenHelps, Report};
 
-use self::agents::Agents;
-use self::fix::Fixed;
-use super::exit::{self, Exit, Failed};
-use super::named::{self, Kind, Named};
-use super::run::Issue;
+use self::agents::CheckedAgents;
+use self::fix::FixedFile;
+use super::exit::{CommandFailure, ExitStatus};
+use super::named::{self, FileKind};
+use super::run::ToolIssue;
 use super::{files, out, policies};
 
 /// So many codes are named.
@@ -50,7 +51,7 @@ Exit codes:
   2    the command was not understood, or a file cannot be read or written
   3    there is nothing to check")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct Args {
+pub(crate) struct CheckArgs {
     /// Files, or folders whose `.yaml` and `.yml` files are checked.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -75,7 +76,7 @@ pub(crate) struct Args {
     diff: bool,
     /// How problems are printed.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: ProblemFormat,
     /// Counts warnings as problems.
     #[arg(long)]
     deny_warnings: bool,
@@ -86,7 +87,7 @@ pub(crate) struct Args {
 
 /// How problems are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ProblemFormat {
     /// With the lines they stand in, for people.
     #[default]
     Human,
@@ -100,7 +101,7 @@ pub(crate) enum Format {
     Github,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &CheckArgs) -> Result<ExitStatus, CommandFailure> {
     let (paths, mut unreadable) = files::expand(&args.paths);
     let mut seen: HashSet<PathBuf> = paths.iter().map(|path| files::one(path)).collect();
     let mut policies = Vec::new();
@@ -110,8 +111,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         None => LintOptions::default(),
     };
     let options = LintOptions { most_attempts: args.most_attempts, ..options };
-    let agents = Agents::among(&paths);
-    let checker = Checker { args, options: &options, agents: &agents };
+    let agents = CheckedAgents::among(&paths);
+    let checker = FileChecker { args, options: &options, agents: &agents };
     let repaired = if args.fix || args.diff { fix::repair(&paths, &checker) } else { Vec::new() };
     if args.diff {
         return checker.preview(&paths, &repaired);
@@ -128,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
                 continue;
             }
         };
-        if args.together && named::kind(&bytes) == Kind::Policy {
+        if args.together && named::kind(&bytes) == FileKind::Policy {
             policies.push((path.display().to_string(), bytes));
             continue;
         }
@@ -145,48 +146,48 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     let warnings = reports.iter().any(|report| !report.is_empty());
     print(&reports, &unreadable, args.format)?;
     for error in &unreadable {
-        exit::tell(error);
+        out::tell(error);
     }
     if !unreadable.is_empty() {
-        return Ok(Exit::Usage);
+        return Ok(ExitStatus::Usage);
     }
     if paths.is_empty() {
         out::say("nothing to check: there are no .yaml or .yml files there\n");
-        return Ok(Exit::Nothing);
+        return Ok(ExitStatus::Nothing);
     }
-    if args.format == Format::Human && !warnings {
+    if args.format == ProblemFormat::Human && !warnings {
         let (count, plural) = (seen.len(), if seen.len() == 1 { "" } else { "s" });
         out::styled(&format!("{count} file{plural} checked, no problems\n"))?;
     }
     let problem = errors || (warnings && args.deny_warnings);
     // Those who read SARIF take another exit code for a check that did not work.
-    Ok(if problem && args.format != Format::Sarif { Exit::Problem } else { Exit::Clean })
+    Ok(if problem && args.format != ProblemFormat::Sarif { ExitStatus::Problem } else { ExitStatus::Clean })
 }
 
 /// What is looked for, and what is known.
-struct Checker<'c> {
-    args: &'c Args,
+struct FileChecker<'c> {
+    args: &'c CheckArgs,
     options: &'c LintOptions,
-    agents: &'c Agents,
+    agents: &'c CheckedAgents,
 }
 
-impl Checker<'_> {
+impl FileChecker<'_> {
     /// What is wrong with a file and those it names, or hardly meant; with the files it names.
     fn look(&self, path: &Path, bytes: &[u8]) -> (Vec<Report>, Vec<PathBuf>) {
         let name = path.display().to_string();
         let found = match named::kind(bytes) {
-            Kind::Agent => {
-                let (named, mut found) = named::read(path, bytes, &self.loader());
+            FileKind::Agent => {
+                let (named, mut found) = NamedAgent::read(path, bytes, &self.loader());
                 let Some(named) = named else { return (self.mistaken(path, bytes, found), Vec::new()) };
-                found.push(self.lint(&named, path));
-                return (found, named.paths(path).iter().map(|path| files::one(path)).collect());
+                found.push(self.lint(&named));
+                return (found, named.paths().iter().map(|path| files::one(path)).collect());
             }
-            Kind::Script => Script::from_yaml(&name, bytes).err().into_iter().collect(),
-            Kind::Call => CallFile::read(&name, bytes).err().into_iter().collect(),
-            Kind::Models => ModelCatalogue::read(&name, bytes).err().into_iter().collect(),
-            Kind::Scenario => Scenario::read(&name, bytes).err().into_iter().collect(),
-            Kind::Test => super::test::problems(&name, bytes),
-            Kind::Policy => self.policy(vec![(name, bytes.to_vec())]),
+            FileKind::Script => Script::from_yaml(&name, bytes).err().into_iter().collect(),
+            FileKind::Call => CallFile::read(&name, bytes).err().into_iter().collect(),
+            FileKind::Models => ModelCatalogue::read(&name, bytes).err().into_iter().collect(),
+            FileKind::Scenario => Scenario::read(&name, bytes).err().into_iter().collect(),
+            FileKind::Test => super::test::problems(&name, bytes),
+            FileKind::Policy => self.policy(vec![(name, bytes.to_vec())]),
         };
         (found, Vec::new())
     }
@@ -199,7 +200,7 @@ impl Checker<'_> {
             return found;
         };
         let options = LintOptions { names: Some(agents::own(&file.value)), ..self.options.clone() };
-        named::read(path, bytes, &self.loader().with_lints(options)).1
+        NamedAgent::read(path, bytes, &self.loader().with_lints(options)).1
     }
 
     /// Without a choice every profile is checked.
@@ -213,13 +214,13 @@ impl Checker<'_> {
 
     /// What the policy of an agent hardly means, and which names in it the agent does not have. Unless servers bring
     /// further tools, the file tells which there are; what `--tools` tells is what counts.
-    fn lint(&self, named: &Named, path: &Path) -> Report {
+    fn lint(&self, named: &NamedAgent) -> Report {
         let mut options = self.options.clone();
         if options.names.is_none() && options.tools.is_none() {
-            options.names = Some(self.agents.names(named, path));
+            options.names = Some(self.agents.names(named));
         }
         if named.file.value.mcp.is_empty() {
-            let tools = super::run::tools(&named.file.value, path.parent().unwrap_or(Path::new("")));
+            let tools = named.tools();
             let known = |tool: &ToolSpec| KnownTool {
                 name: tool.name.clone(),
                 effect: tool.effect.unwrap_or(Effect::Unknown),
@@ -229,7 +230,7 @@ impl Checker<'_> {
             };
             options.witnesses = Some(tools.iter().map(|tool| known(tool.spec())).collect());
         }
-        options.short_budget = first_turn::short_budget(named, path);
+        options.short_budget = named.short_budget();
         named.policy.lint(&options)
     }
 
@@ -242,15 +243,15 @@ impl Checker<'_> {
     }
 
     /// Prints what a repair would write. There is something to do if there is a repair, or an error without one.
-    fn preview(&self, paths: &[PathBuf], repaired: &[Fixed]) -> Result<Exit, Failed> {
-        let diffs: String = repaired.iter().map(Fixed::diff).collect();
+    fn preview(&self, paths: &[PathBuf], repaired: &[FixedFile]) -> Result<ExitStatus, CommandFailure> {
+        let diffs: String = repaired.iter().map(FixedFile::diff).collect();
         out::raw(&diffs)?;
         let read = |path: &PathBuf| Some((path.clone(), files::read(path).ok()?));
         let broken = paths.iter().filter_map(read).any(|(path, bytes)| {
             let (reports, _) = self.look(&path, &bytes);
             reports.iter().any(Report::has_errors)
         });
-        Ok(if broken || !repaired.is_empty() { Exit::Problem } else { Exit::Clean })
+        Ok(if broken || !repaired.is_empty() { ExitStatus::Problem } else { ExitStatus::Clean })
     }
 }
 
@@ -293,30 +294,30 @@ fn summary(reports: &[Report]) -> Option<String> {
     Some(format!("{found}{repairs}\n{more}\n"))
 }
 
-/// Prints reports the way the user wants them. What could not be read is told to people elsewhere.
-fn print(reports: &[Report], unread: &[Failed], format: Format) -> Result<(), Failed> {
+/// Prints reports the way the user wants them. What could not be read is reported to people elsewhere.
+fn print(reports: &[Report], unread: &[CommandFailure], format: ProblemFormat) -> Result<(), CommandFailure> {
     let mut text = String::new();
     match format {
-        Format::Human => {
-            let (mut said, width) = (Said::default(), out::width());
+        ProblemFormat::Human => {
+            let (mut said, width) = (GivenHelps::default(), out::width());
             text.extend(reports.iter().map(|report| report.human_within(true, width, &mut said)));
             text.extend(summary(reports));
         }
-        Format::Short => {
-            let mut said = Said::default();
+        ProblemFormat::Short => {
+            let mut said = GivenHelps::default();
             text.extend(reports.iter().map(|report| report.lines(&mut said)));
         }
-        Format::Json => {
+        ProblemFormat::Json => {
             return out::raw(&format!("{}\n", policies::document(reports, unread)));
         }
-        Format::Sarif => return out::raw(&format!("{:#}\n", sarif::log(reports))),
-        Format::Github => return out::raw(&github::commands(reports)),
+        ProblemFormat::Sarif => return out::raw(&format!("{:#}\n", sarif::log(reports))),
+        ProblemFormat::Github => return out::raw(&github::commands(reports)),
     }
     out::styled(&text)
 }
 
 /// What the host has. Mistakes in the file are reported with all others, and nothing is known then.
-fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, Failed> {
+fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, CommandFailure> {
     let bytes = files::read(path)?;
     super::run::tell_issues(&issues(&bytes));
     Ok(match ToolsFile::read_options(&path.display().to_string(), &bytes) {
@@ -329,11 +330,11 @@ fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, Failed> 
 }
 
 /// The tools that an agent's servers declare and it cannot use, if that is what `unfazed tools` printed.
-fn issues(bytes: &[u8]) -> Vec<Issue> {
+fn issues(bytes: &[u8]) -> Vec<ToolIssue> {
     #[derive(serde::Deserialize)]
-    struct Printed {
+    struct PrintedProblem {
         #[serde(default)]
-        issues: Vec<Issue>,
+        issues: Vec<ToolIssue>,
     }
-    serde_json::from_slice::<Printed>(bytes).map(|printed| printed.issues).unwrap_or_default()
+    serde_json::from_slice::<PrintedProblem>(bytes).map(|printed| printed.issues).unwrap_or_default()
 }

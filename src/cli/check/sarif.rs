@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use unfazed::policy::{Code, Diagnostic, Report, Span};
+use unfazed::text::{Code, Diagnostic, Report, Span};
 
 use crate::cli::pages;
 

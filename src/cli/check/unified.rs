@@ -9,7 +9,7 @@ const MOST_STEPS: usize = 1_000;
 
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum DiffStep {
     Keep,
     Remove,
     Add,
@@ -26,19 +26,19 @@ pub(super) fn diff(name: &str, old: &str, new: &str) -> String {
             out = format!("--- {name}\n+++ {name}\n");
         }
         let before = &steps[..hunk.start];
-        let (mut from, mut to) = (count(before, Step::Add), count(before, Step::Remove));
+        let (mut from, mut to) = (count(before, DiffStep::Add), count(before, DiffStep::Remove));
         let steps = &steps[hunk];
-        let (lines, others) = (count(steps, Step::Add), count(steps, Step::Remove));
+        let (lines, others) = (count(steps, DiffStep::Add), count(steps, DiffStep::Remove));
         // Writing into a string does not fail.
         let _ = writeln!(out, "@@ -{} +{} @@", range(from, lines), range(to, others));
         for step in steps {
             let (sign, line) = match step {
-                Step::Keep => (' ', old[from]),
-                Step::Remove => ('-', old[from]),
-                Step::Add => ('+', new[to]),
+                DiffStep::Keep => (' ', old[from]),
+                DiffStep::Remove => ('-', old[from]),
+                DiffStep::Add => ('+', new[to]),
             };
-            from += usize::from(*step != Step::Add);
-            to += usize::from(*step != Step::Remove);
+            from += usize::from(*step != DiffStep::Add);
+            to += usize::from(*step != DiffStep::Remove);
             let end = if line.ends_with('\n') { "" } else { "\n\\ No newline at end of file\n" };
             let _ = write!(out, "{sign}{line}{end}");
         }
@@ -47,7 +47,7 @@ pub(super) fn diff(name: &str, old: &str, new: &str) -> String {
 }
 
 /// How many lines a text has of what is neither only in the other.
-fn count(steps: &[Step], except: Step) -> usize {
+fn count(steps: &[DiffStep], except: DiffStep) -> usize {
     steps.iter().filter(|step| **step != except).count()
 }
 
@@ -60,9 +60,9 @@ fn range(before: usize, lines: usize) -> String {
 }
 
 /// The steps that are shown together.
-fn hunks(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
+fn hunks(steps: &[DiffStep]) -> Vec<std::ops::Range<usize>> {
     let mut hunks: Vec<std::ops::Range<usize>> = Vec::new();
-    for (at, _) in steps.iter().enumerate().filter(|(_, step)| **step != Step::Keep) {
+    for (at, _) in steps.iter().enumerate().filter(|(_, step)| **step != DiffStep::Keep) {
         let (start, end) = (at.saturating_sub(AROUND), (at + 1 + AROUND).min(steps.len()));
         match hunks.last_mut() {
             Some(last) if start <= last.end => last.end = end,
@@ -73,7 +73,7 @@ fn hunks(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
 }
 
 /// The fewest steps from one text to the other (Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
-fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
+fn steps(old: &[&str], new: &[&str]) -> Vec<DiffStep> {
     let most = (old.len() + new.len()).min(MOST_STEPS);
     // The furthest line of `old` on each diagonal, after each number of changes.
     let mut furthest = vec![0_usize; 2 * most + 3];
@@ -95,12 +95,13 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
             }
         }
     }
-    let whole = std::iter::repeat_n(Step::Remove, old.len()).chain(std::iter::repeat_n(Step::Add, new.len()));
+    let whole =
+        std::iter::repeat_n(DiffStep::Remove, old.len()).chain(std::iter::repeat_n(DiffStep::Add, new.len()));
     whole.collect()
 }
 
 /// The way that led to the ends of both texts.
-fn back(trail: &[Vec<usize>], most: usize, mut x: usize, mut y: usize) -> Vec<Step> {
+fn back(trail: &[Vec<usize>], most: usize, mut x: usize, mut y: usize) -> Vec<DiffStep> {
     let mut steps = Vec::new();
     for (changes, furthest) in trail.iter().enumerate().rev() {
         let at = x + most + 1 - y;
@@ -111,11 +112,11 @@ fn back(trail: &[Vec<usize>], most: usize, mut x: usize, mut y: usize) -> Vec<St
         let (before_x, before_y) =
             if changes == 0 { (0, 0) } else { (furthest[came], furthest[came] + most + 1 - came) };
         while x > before_x && y > before_y {
-            steps.push(Step::Keep);
+            steps.push(DiffStep::Keep);
             (x, y) = (x - 1, y - 1);
         }
         if changes > 0 {
-            steps.push(if added { Step::Add } else { Step::Remove });
+            steps.push(if added { DiffStep::Add } else { DiffStep::Remove });
             (x, y) = (before_x, before_y);
         }
     }

@@ -8,7 +8,7 @@ use unfazed::session::{Message, ToolCall};
 
 /// The conversation of a body that has a list of messages. What is no text is left out.
 pub(super) fn conversation(body: &Value) -> Vec<Message> {
-    let mut read = Read::default();
+    let mut read = ReadBody::default();
     if let Some(system) = body.get("system") {
         read.messages.push(Message::System { text: text_of(system) });
     }
@@ -24,7 +24,7 @@ pub(super) fn conversation(body: &Value) -> Vec<Message> {
 pub(super) fn weights(counter: &dyn TokenCounter, body: &Value, request: &RequestTokens) -> Vec<u64> {
     let mut weights = Vec::new();
     weights.extend(body.get("system").map(|_| request.system));
-    let mut read = Read::default();
+    let mut read = ReadBody::default();
     let listed = body.get("messages").and_then(Value::as_array);
     for (message, counted) in listed.into_iter().flatten().zip(&request.messages) {
         let from = read.messages.len();
@@ -39,13 +39,13 @@ pub(super) fn weights(counter: &dyn TokenCounter, body: &Value, request: &Reques
 
 /// What was read so far of a body.
 #[derive(Default)]
-struct Read {
+struct ReadBody {
     messages: Vec<Message>,
     /// The tools by the ids of the calls of them.
     called: HashMap<String, String>,
 }
 
-impl Read {
+impl ReadBody {
     fn add(&mut self, message: &Value) {
         let content = message.get("content").unwrap_or(&Value::Null);
         match field(message, "role") {
@@ -112,7 +112,7 @@ fn field<'v>(value: &'v Value, name: &str) -> &'v str {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use unfazed::context::Estimate;
+    use unfazed::context::ByteEstimate;
 
     use super::*;
 
@@ -163,8 +163,8 @@ mod tests {
                 {"type": "text", "text": "And in Bergen?"},
             ]},
         ]});
-        let request = RequestTokens::of(&Estimate, &body).unwrap();
-        let weights = weights(&Estimate, &body, &request);
+        let request = RequestTokens::of(&ByteEstimate, &body).unwrap();
+        let weights = weights(&ByteEstimate, &body, &request);
         assert_eq!(weights.len(), conversation(&body).len());
         assert_eq!(weights.iter().sum::<u64>(), request.total());
     }

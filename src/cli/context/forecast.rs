@@ -1,20 +1,20 @@
 //! What the next reduction would come to, if the conversation were reduced as it stands.
 
-use unfazed::context::{Ledger, reduce};
-use unfazed::engine::{ReducePlan, Room};
+use unfazed::context::{TokenLedger, reduce};
+use unfazed::engine::{ContextBudget, ReducePlan};
 use unfazed::session::splice;
 
-use super::subject::Subject;
+use super::subject::ContextSubject;
 
 /// The limits of the budget, and the next reduction.
-pub(super) struct Forecast {
-    pub(super) room: Room,
+pub(super) struct BudgetForecast {
+    pub(super) room: ContextBudget,
     /// With less room left than this the conversation is reduced.
-    pub(super) evict_at: u64,
+    pub(super) compact_at_free: u64,
     /// With less room left than this the model is not called.
-    pub(super) gate: u64,
-    /// A reduction goes on until so much room is left.
-    pub(super) target: u64,
+    pub(super) min_free: u64,
+    /// A reduction continues until so much room is left.
+    pub(super) target_free: u64,
     /// So many tokens the results of the calls of the next reply have together; `None`: any number.
     pub(super) results: Option<u64>,
     /// Messages of more tokens are reduced; `None`: none ever are.
@@ -26,13 +26,13 @@ pub(super) struct Forecast {
     /// Whether the model can be called as it is.
     pub(super) open: bool,
     /// The steps that would cut something.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ForecastStep>,
     /// Why the conversation would still be too large.
     pub(super) lacking: Option<String>,
 }
 
 /// A step of a reduction that cuts something.
-pub(super) struct Step {
+pub(super) struct ForecastStep {
     pub(super) number: u32,
     pub(super) kind: &'static str,
     pub(super) before: u64,
@@ -43,17 +43,17 @@ pub(super) struct Step {
     pub(super) asked: Option<u64>,
 }
 
-impl Forecast {
-    pub(super) fn of(subject: &Subject, room: Room) -> Self {
+impl BudgetForecast {
+    pub(super) fn of(subject: &ContextSubject, room: ContextBudget) -> Self {
         let rules = subject.policy.context();
         let budget = room.budget();
         // What leaves messages no room at all no reduction helps.
         let (steps, lacking) = if budget > 0 { steps(subject, room) } else { (Vec::new(), None) };
         Self {
             room,
-            evict_at: room.evict_at(rules),
-            gate: room.gate(rules),
-            target: rules.target.value.of(budget),
+            compact_at_free: room.compact_at_free(rules),
+            min_free: room.min_free(rules),
+            target_free: rules.target_free.value.of(budget),
             results: room.for_results(rules),
             most: (!rules.reduce.value.is_empty()).then(|| room.most(rules)),
             due: budget > 0 && room.is_short(rules) && !rules.reduce.value.is_empty(),
@@ -65,14 +65,14 @@ impl Forecast {
     }
 }
 
-fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
+fn steps(subject: &ContextSubject, room: ContextBudget) -> (Vec<ForecastStep>, Option<String>) {
     let (policy, counter) = (&subject.policy, &*subject.counter);
     let rules = policy.context();
     // Messages are weighed as they are counted here, the room as the provider counts.
     let expected = |tokens| subject.scales.part(&subject.model, tokens);
     let by_ours = |tokens| subject.scales.counted(&subject.model, tokens);
     let mut messages = subject.messages.clone();
-    let mut ledger = Ledger::of_weights(subject.weights.clone());
+    let mut ledger = TokenLedger::of_weights(subject.weights.clone());
     let (mut steps, mut lacking) = (Vec::new(), None);
     for (number, step) in (1..).zip(rules.reduce.value.iter()) {
         let before = ledger.messages();
@@ -85,7 +85,7 @@ fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
         }
         splice(&mut messages, &reduction.splices);
         ledger.splice(counter, &reduction.splices);
-        steps.push(Step {
+        steps.push(ForecastStep {
             number,
             kind: step.name(),
             before: expected(before),

@@ -3,24 +3,24 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use unfazed::policy::{columns, padded};
+use unfazed::text::{columns, padded};
 
 use super::bar::bar;
-use super::forecast::{Forecast, Step};
-use super::subject::Subject;
+use super::forecast::{BudgetForecast, ForecastStep};
+use super::subject::ContextSubject;
 use crate::cli::text::one_line;
 
 const BOLD: Style = Style::new().bold();
 
 /// A row of the table.
-struct Row {
+struct ContextRow {
     /// The sign of the part in the bar; a space: it is part of the row above.
     sign: char,
     name: String,
     tokens: u64,
 }
 
-pub(super) fn shown(subject: &Subject, forecast: Option<&Forecast>) -> String {
+pub(super) fn shown(subject: &ContextSubject, forecast: Option<&BudgetForecast>) -> String {
     let mut text = String::new();
     // Writing into a string does not fail.
     let _ = writeln!(text, "{BOLD}{}{BOLD:#}", one_line(&subject.title));
@@ -30,7 +30,7 @@ pub(super) fn shown(subject: &Subject, forecast: Option<&Forecast>) -> String {
             writeln!(text, "window of {model}: {} tokens ({})\n", known.tokens, known.source)
         }
         None => {
-            writeln!(text, "window of {model}: nobody knows it; write `context_window` into the policy\n")
+            writeln!(text, "window of {model}: unknown; write `context_window` into the policy\n")
         }
     };
     let rows = rows(subject, forecast);
@@ -57,10 +57,10 @@ pub(super) fn shown(subject: &Subject, forecast: Option<&Forecast>) -> String {
     text
 }
 
-fn rows(subject: &Subject, forecast: Option<&Forecast>) -> Vec<Row> {
+fn rows(subject: &ContextSubject, forecast: Option<&BudgetForecast>) -> Vec<ContextRow> {
     let parts = &subject.parts;
-    let row = |sign, name: &str, tokens| Row { sign, name: name.to_owned(), tokens };
-    let counted = |name: &str, said: super::parts::Said| match said.messages {
+    let row = |sign, name: &str, tokens| ContextRow { sign, name: name.to_owned(), tokens };
+    let counted = |name: &str, said: super::parts::MessageGroup| match said.messages {
         1 => format!("{name} (1 message)"),
         many => format!("{name} ({many} messages)"),
     };
@@ -75,7 +75,7 @@ fn rows(subject: &Subject, forecast: Option<&Forecast>) -> Vec<Row> {
     if parts.images > 0 {
         rows.push(row('i', "images", parts.images));
     }
-    if let Some(Forecast { room, .. }) = forecast {
+    if let Some(BudgetForecast { room, .. }) = forecast {
         rows.push(row('o', "output (kept for the reply)", room.reply));
         rows.push(row('k', "reserve", room.reserve));
         rows.push(row('y', "safety", room.safety));
@@ -84,7 +84,7 @@ fn rows(subject: &Subject, forecast: Option<&Forecast>) -> Vec<Row> {
     rows
 }
 
-fn table(rows: &[Row], window: Option<u64>) -> String {
+fn table(rows: &[ContextRow], window: Option<u64>) -> String {
     let mut text = String::new();
     let name = rows.iter().map(|row| columns(&row.name)).max().unwrap_or_default();
     let tokens = rows.iter().map(|row| row.tokens.to_string().len()).max().unwrap_or_default().max(6);
@@ -104,25 +104,24 @@ fn share(tokens: u64, window: u64) -> String {
     format!("  {:>4}.{}%", tenths / 10, tenths % 10)
 }
 
-fn limits(forecast: &Forecast) -> String {
-    let Forecast { room, evict_at, gate, target, results, .. } = forecast;
+fn limits(forecast: &BudgetForecast) -> String {
+    let BudgetForecast { room, compact_at_free, min_free, target_free, results, .. } = forecast;
     let results = results
-        .map(|most| format!("{BOLD}results{BOLD:#}  those of the calls of one reply have {most} together\n"));
+        .map(|most| format!("{BOLD}results{BOLD:#}  the results of one reply have {most} tokens together\n"));
     let left = match room.left() {
-        Some(left) => format!("{left} are left"),
-        None => format!("{} too many", room.messages.saturating_sub(room.budget())),
+        Some(left) => format!("{left} free"),
+        None => format!("{} tokens over budget", room.messages.saturating_sub(room.budget())),
     };
     format!(
-        "\n{BOLD}budget{BOLD:#}   {room}; {left}\n{BOLD}evict_at{BOLD:#} with less than {evict_at} left the conversation is \
-         reduced\n{BOLD}gate{BOLD:#}     with less than {gate} left the model is not called\n{BOLD}target{BOLD:#}   a \
-         reduction goes on until {target} are left\n{}",
+        "\n{BOLD}budget{BOLD:#}   {room}; {left}\n{BOLD}compact{BOLD:#}  with less than {compact_at_free} tokens free (`compact_at_free`), down to \
+         {target_free} free (`target_free`)\n{BOLD}minimum{BOLD:#}  with less than {min_free} tokens free the model is not called (`min_free`)\n{}",
         results.unwrap_or_default()
     )
 }
 
-fn next(forecast: &Forecast) -> String {
+fn next(forecast: &BudgetForecast) -> String {
     let mut text = String::from("\n");
-    let Forecast { most, due, filled, open, steps, lacking, .. } = forecast;
+    let BudgetForecast { most, due, filled, open, steps, lacking, .. } = forecast;
     let _ = match (due, open) {
         _ if *filled => writeln!(
             text,
@@ -155,8 +154,8 @@ fn next(forecast: &Forecast) -> String {
     text
 }
 
-fn told(step: &Step) -> String {
-    let Step { number, kind, before, after, .. } = step;
+fn told(step: &ForecastStep) -> String {
+    let ForecastStep { number, kind, before, after, .. } = step;
     let done = [("shortened", step.shortened), ("left out", step.left_out)];
     let done: Vec<String> = done
         .into_iter()

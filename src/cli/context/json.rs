@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::forecast::Forecast;
-use super::parts::Said;
-use super::subject::Subject;
+use super::forecast::BudgetForecast;
+use super::parts::MessageGroup;
+use super::subject::ContextSubject;
 
-pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value {
+pub(super) fn document(subject: &ContextSubject, forecast: Option<&BudgetForecast>) -> Value {
     let parts = &subject.parts;
-    let said = |said: Said| json!({"messages": said.messages, "tokens": said.tokens});
+    let said = |said: MessageGroup| json!({"messages": said.messages, "tokens": said.tokens});
     let tools: Vec<Value> =
         parts.tools.iter().map(|(name, tokens)| json!({"name": name, "tokens": tokens})).collect();
     json!({
@@ -38,7 +38,7 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
         "free": forecast.map(|forecast| forecast.room.left().unwrap_or(0)),
         "over": forecast.map(|forecast| forecast.room.messages.saturating_sub(forecast.room.budget())),
         "thresholds": forecast.map(|forecast| {
-            json!({"evict_at": forecast.evict_at, "gate": forecast.gate, "target": forecast.target, "results": forecast.results})
+            json!({"compact_at_free": forecast.compact_at_free, "min_free": forecast.min_free, "target_free": forecast.target_free, "results": forecast.results})
         }),
         "next": forecast.map(next),
         "failed": subject.failed,
@@ -50,7 +50,7 @@ fn thousandths(ppm: u64) -> f64 {
     f64::from(u32::try_from(ppm / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
-fn next(forecast: &Forecast) -> Value {
+fn next(forecast: &BudgetForecast) -> Value {
     let steps = forecast.steps.iter().map(|step| {
         json!({
             "number": step.number, "kind": step.kind, "tokens_before": step.before, "tokens_after": step.after,

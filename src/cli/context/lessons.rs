@@ -3,46 +3,46 @@
 use std::collections::BTreeMap;
 
 use unfazed::engine::{
-    CallModel, Envelope, Event, Failure, FinishReason, KnownWindows, Lesson, Note, Order, Overhead, Scales,
-    TurnMeasure, Work, WorkId,
+    CallModel, DirectiveKind, Envelope, Event, Failure, FinishReason, KnownWindows, Note, RequestOverhead,
+    TokenCalibration, TokenObservation, TurnMeasure, Work, WorkId,
 };
 use unfazed::policy::{ErrorClass, Policy, estimated_tokens};
 
 /// The lessons of a session, while its log is read.
 #[derive(Default)]
-pub(super) struct Lessons {
+pub(super) struct SessionLessons {
     /// The conversation as it was measured last.
     measured: TurnMeasure,
     /// What was known in the run that providers add.
-    overheads: BTreeMap<String, Overhead>,
-    /// The call under way.
-    call: Option<Call>,
+    overheads: BTreeMap<String, RequestOverhead>,
+    /// The call in flight.
+    call: Option<ModelCall>,
     /// Whether models are not shown all tools: such a request teaches nothing about the count.
     hidden: bool,
     /// The first turn in which only the report is allowed.
     last_from: Option<u32>,
-    learned: Vec<(String, Found)>,
+    learned: Vec<(String, FoundLesson)>,
 }
 
 /// A call of a model with the conversation.
-struct Call {
+struct ModelCall {
     work: WorkId,
     target: String,
     /// Its tokens by the count here.
     counted: u64,
     /// Whether all tools went with it.
     whole: bool,
-    /// Its tokens without what a model was told besides.
+    /// Its tokens without what a model learns besides.
     sent: u64,
 }
 
-enum Found {
-    Lesson(Lesson),
+enum FoundLesson {
+    Lesson(TokenObservation),
     /// Only if that is a refusal for the size, which the policy tells.
     Failure(u64, Box<Failure>),
 }
 
-impl Lessons {
+impl SessionLessons {
     pub(super) fn happened(&mut self, envelope: &Envelope) {
         match &envelope.event {
             Event::RunStarted(started) => {
@@ -56,46 +56,48 @@ impl Lessons {
                     let counted = call.counted;
                     self.learned.push((
                         call.target.clone(),
-                        Found::Lesson(Lesson::Counted { counted, reported: usage.input }),
+                        FoundLesson::Lesson(TokenObservation::Counted { counted, reported: usage.input }),
                     ));
                 }
                 if reply.finish == FinishReason::ContextWindow && reply.calls.is_empty() {
-                    let lesson = Lesson::Refused { counted: call.sent, limit: None, size: None };
-                    self.learned.push((call.target, Found::Lesson(lesson)));
+                    let lesson = TokenObservation::Refused { counted: call.sent, limit: None, size: None };
+                    self.learned.push((call.target, FoundLesson::Lesson(lesson)));
                 }
             }
             Event::ModelFailed { work, failure } => {
                 let Some(call) = self.call.take_if(|call| call.work == *work) else { return };
-                let failed = Found::Failure(call.sent, Box::new(failure.clone()));
+                let failed = FoundLesson::Failure(call.sent, Box::new(failure.clone()));
                 self.learned.push((call.target, failed));
             }
             _ => {}
         }
     }
 
-    pub(super) fn decided(&mut self, order: &Order) {
+    pub(super) fn decided(&mut self, order: &DirectiveKind) {
         match order {
-            Order::Note(Note::ContextReduced(told)) => self.measured.message_tokens = told.tokens_after,
-            Order::Note(Note::ToolsHidden { tools }) => self.hidden = !tools.is_empty(),
-            Order::Note(Note::FinalTurn { turn, .. }) => self.last_from = Some(*turn),
-            Order::Work(work) => {
+            DirectiveKind::Note(Note::ContextReduced(told)) => {
+                self.measured.message_tokens = told.tokens_after;
+            }
+            DirectiveKind::Note(Note::ToolsHidden { tools }) => self.hidden = !tools.is_empty(),
+            DirectiveKind::Note(Note::FinalTurn { turn, .. }) => self.last_from = Some(*turn),
+            DirectiveKind::Work(work) => {
                 if let Work::CallModel(call) = work {
                     self.called(work.id(), call);
                 }
             }
-            Order::Note(_) => {}
+            DirectiveKind::Note(_) => {}
         }
     }
 
     fn called(&mut self, work: WorkId, call: &CallModel) {
         let last = self.last_from.is_some_and(|turn| turn <= call.turn);
         let TurnMeasure { message_tokens, tool_tokens, .. } = self.measured;
-        // In the last turn there is no tool but that of the report.
+        // In the final turn there is no tool but that of the report.
         let tools = if last { 0 } else { tool_tokens };
         let overhead = self.overheads.get(&call.target).copied().unwrap_or_default();
         let sent = [tools, overhead.of(tools > 0)].into_iter().fold(message_tokens, u64::saturating_add);
         let told = call.guidance.iter().map(|text| estimated_tokens(text));
-        self.call = Some(Call {
+        self.call = Some(ModelCall {
             work,
             target: call.target.clone(),
             counted: told.fold(sent, u64::saturating_add),
@@ -105,16 +107,16 @@ impl Lessons {
     }
 
     /// What is known after all of them, as the policy learns.
-    pub(super) fn learned(self, policy: &Policy) -> (Scales, KnownWindows) {
-        let (mut scales, mut windows) = (Scales::default(), KnownWindows::default());
+    pub(super) fn learned(self, policy: &Policy) -> (TokenCalibration, KnownWindows) {
+        let (mut scales, mut windows) = (TokenCalibration::default(), KnownWindows::default());
         for (target, found) in self.learned {
             let lesson = match found {
-                Found::Lesson(lesson) => lesson,
-                Found::Failure(counted, failure) => {
+                FoundLesson::Lesson(lesson) => lesson,
+                FoundLesson::Failure(counted, failure) => {
                     if failure.classified(policy).class != ErrorClass::ContextOverflow {
                         continue;
                     }
-                    Lesson::of_refusal(counted, &failure)
+                    TokenObservation::of_refusal(counted, &failure)
                 }
             };
             lesson.learn(&target, &policy.model(&target), &mut scales, &mut windows);

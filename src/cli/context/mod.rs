@@ -11,11 +11,11 @@ mod subject;
 
 use std::path::PathBuf;
 
-use self::forecast::Forecast;
-use self::subject::{Asked, Subject};
-use super::exit::{Exit, Failed};
-use super::format::Format;
-use super::settings::Settings;
+use self::forecast::BudgetForecast;
+use self::subject::{ContextQuery, ContextSubject};
+use super::exit::{CommandFailure, ExitStatus};
+use super::format::OutputFormat;
+use super::settings::CliSettings;
 use super::{named, out};
 
 /// Shows where the tokens go: the system, each tool, the messages, the reply, what is left of the window; when the
@@ -33,7 +33,7 @@ Exit codes:
   2    the command was not understood, or an input cannot be read
   3    there is nothing to count
   130  cancelled")]
-pub(crate) struct Args {
+pub(crate) struct ContextArgs {
     /// A session (its id, the beginning or the end of it, `latest`, or its file), an agent file, or the JSON body of a request
     /// to a model (chat completions, or Anthropic's messages), which is read from standard input for `-`.
     #[arg(value_name = "SOURCE")]
@@ -49,34 +49,34 @@ pub(crate) struct Args {
     profile: Option<String>,
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
 }
 
-pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &ContextArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
     super::logs::start(settings)?;
     let profile = args.profile.as_deref().or(settings.profile.as_deref());
-    let asked = Asked {
+    let asked = ContextQuery {
         loader: named::chosen(args.profile.as_deref(), settings),
         policy: if args.policy.is_empty() { &settings.policy } else { &args.policy },
         profile: profile.is_some(),
         model: args.model.as_deref(),
         settings,
     };
-    let subject = Subject::find(&args.source, &asked)?;
-    let forecast = subject.room.map(|room| Forecast::of(&subject, room));
+    let subject = ContextSubject::find(&args.source, &asked)?;
+    let forecast = subject.room.map(|room| BudgetForecast::of(&subject, room));
     match args.format {
-        Format::Human => out::styled(&human::shown(&subject, forecast.as_ref()))?,
-        Format::Json => out::raw(&format!("{:#}\n", json::document(&subject, forecast.as_ref())))?,
+        OutputFormat::Human => out::styled(&human::shown(&subject, forecast.as_ref()))?,
+        OutputFormat::Json => out::raw(&format!("{:#}\n", json::document(&subject, forecast.as_ref())))?,
     }
     for failed in &subject.failed {
-        super::exit::tell(failed);
+        out::tell(failed);
     }
     if subject.failed.is_empty() && subject.parts.used() == 0 {
         out::say(&format!("there is nothing to count: {} is empty\n", subject.title));
     }
     Ok(match (subject.failed.is_empty(), subject.parts.used()) {
-        (false, _) => Exit::Problem,
-        (true, 0) => Exit::Nothing,
-        (true, _) => Exit::Clean,
+        (false, _) => ExitStatus::Problem,
+        (true, 0) => ExitStatus::Nothing,
+        (true, _) => ExitStatus::Clean,
     })
 }

@@ -5,17 +5,17 @@ use unfazed::session::Message;
 
 /// What takes tokens.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct TokenParts {
     /// The instructions.
     pub(super) system: u64,
     /// Each tool by its name.
     pub(super) tools: Vec<(String, u64)>,
     /// What the user, or the policy in the place of the user, said.
-    pub(super) user: Said,
+    pub(super) user: MessageGroup,
     /// What the model said, its calls among it.
-    pub(super) assistant: Said,
+    pub(super) assistant: MessageGroup,
     /// The results of tools.
-    pub(super) results: Said,
+    pub(super) results: MessageGroup,
     /// Images.
     pub(super) images: u64,
     /// What the provider adds to each request.
@@ -24,19 +24,19 @@ pub(super) struct Parts {
 
 /// Messages of one kind.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Said {
+pub(super) struct MessageGroup {
     pub(super) messages: u64,
     pub(super) tokens: u64,
 }
 
-impl Said {
+impl MessageGroup {
     fn add(&mut self, tokens: u64) {
         self.messages = self.messages.saturating_add(1);
         self.tokens = self.tokens.saturating_add(tokens);
     }
 }
 
-impl Parts {
+impl TokenParts {
     /// Those of a conversation.
     pub(super) fn of(counter: &dyn TokenCounter, messages: &[Message], tools: Vec<(String, u64)>) -> Self {
         let mut parts = Self { tools, ..Self::default() };
@@ -77,7 +77,7 @@ impl Parts {
 
     /// The same with other numbers of tokens.
     pub(super) fn each(self, other: &dyn Fn(u64) -> u64) -> Self {
-        let said = |said: Said| Said { tokens: other(said.tokens), ..said };
+        let said = |said: MessageGroup| MessageGroup { tokens: other(said.tokens), ..said };
         Self {
             system: other(self.system),
             tools: self.tools.into_iter().map(|(name, tokens)| (name, other(tokens))).collect(),

@@ -3,22 +3,23 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use unfazed::analysis::{ErrorExplanation, PolicyExplanation};
 use unfazed::analysis::{explain_class, explain_failure};
-use unfazed::engine::{BodyFacts, Failure, Headers, Hint};
+use unfazed::engine::{BodyFacts, Failure, ReplyHeaders, WaitHint};
 use unfazed::host::Clock;
-use unfazed::policy::{ErrorClass, ErrorExplanation, Explanation, Policy};
+use unfazed::policy::{ErrorClass, Policy};
 
-use crate::cli::exit::Failed;
+use crate::cli::exit::CommandFailure;
 use crate::cli::files;
 use crate::cli::text::{fit, one_line};
 
 /// The longest message that is shown, in characters.
 const SHOWN: usize = 300;
 
-/// What the failure is told by.
+/// What the failure is classified by.
 #[derive(clap::Args)]
 #[command(next_help_heading = "What is done about a failure")]
-pub(super) struct Asked {
+pub(super) struct FailureQuery {
     /// Its class: `rate_limit`, `timeout`, ...
     #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "history", "context", "key", "status", "code", "type", "message", "detail", "provider"])]
     error: Option<ErrorClass>,
@@ -50,12 +51,12 @@ pub(super) struct Asked {
 }
 
 /// What is done about a failure, and what was read of it.
-pub(super) struct Answer {
+pub(super) struct FailureAnswer {
     done: ErrorExplanation,
     read: Option<Failure>,
 }
 
-impl Asked {
+impl FailureQuery {
     /// Whether a failure is asked about.
     pub(super) fn is_asked(&self) -> bool {
         let told =
@@ -68,10 +69,10 @@ impl Asked {
     pub(super) fn answer(
         &self,
         policy: &Policy,
-        explanation: &Explanation,
-    ) -> Result<Option<Answer>, Failed> {
+        explanation: &PolicyExplanation,
+    ) -> Result<Option<FailureAnswer>, CommandFailure> {
         if let Some(class) = self.error {
-            return Ok(Some(Answer { done: explain_class(policy, explanation, class), read: None }));
+            return Ok(Some(FailureAnswer { done: explain_class(policy, explanation, class), read: None }));
         }
         if !self.is_asked() {
             return Ok(None);
@@ -79,7 +80,7 @@ impl Asked {
         let read = self.read()?;
         let failure = read.clone().unwrap_or_else(|| self.told());
         let done = explain_failure(policy, explanation, &failure);
-        Ok(done.map(|done| Answer { done, read }))
+        Ok(done.map(|done| FailureAnswer { done, read }))
     }
 
     /// The failure as the options tell it.
@@ -100,11 +101,11 @@ impl Asked {
     }
 
     /// The failure in the file, read as the host reads answers.
-    fn read(&self) -> Result<Option<Failure>, Failed> {
+    fn read(&self) -> Result<Option<Failure>, CommandFailure> {
         let Some(path) = &self.body else { return Ok(None) };
         let body = files::read(path)?;
         let headers = self.header.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let headers = Headers::new(headers);
+        let headers = ReplyHeaders::new(headers);
         if let Some(status) = self.status {
             return Ok(Some(Failure::from_answer(status, &headers, &body, || Clock::system().now())));
         }
@@ -115,13 +116,13 @@ impl Asked {
                 "{} does not say that it is an error: give the --status it came with",
                 path.display()
             );
-            return Err(Failed::Usage(message));
+            return Err(CommandFailure::Usage(message));
         };
         Ok(Some(failure.with_hint(&headers, json.as_ref(), || Clock::system().now())))
     }
 }
 
-impl Answer {
+impl FailureAnswer {
     /// For people.
     pub(super) fn human(&self) -> String {
         let read = self.read.as_ref().map(told).unwrap_or_default();
@@ -160,12 +161,12 @@ fn told(failure: &Failure) -> String {
     format!("the answer says\n{}\n", lines.collect::<String>())
 }
 
-fn hint(hint: &Hint) -> Option<String> {
+fn hint(hint: &WaitHint) -> Option<String> {
     match hint {
-        Hint::None => None,
-        Hint::Wait(wait) => Some(wait.rounded().to_string()),
-        Hint::Partly(partly) => Some(format!("{}; ignored {}", partly.wait.rounded(), partly.ignored)),
-        Hint::Ignored(reason) => Some(format!("ignored {reason}")),
+        WaitHint::None => None,
+        WaitHint::Wait(wait) => Some(wait.rounded().to_string()),
+        WaitHint::Partly(partly) => Some(format!("{}; ignored {}", partly.wait.rounded(), partly.ignored)),
+        WaitHint::Ignored(reason) => Some(format!("ignored {reason}")),
     }
 }
 

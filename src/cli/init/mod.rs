@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::exit::{Exit, Failed};
+use super::exit::{CommandFailure, ExitStatus};
 use super::out;
-use super::schema::Name;
+use super::schema::SchemaName;
 
 /// What a duration is.
 const DURATION: &str = "A duration is a number with a unit: `500ms`, `30s`, `2m`, `1h30m`.";
@@ -21,7 +21,7 @@ const TEST: &str = include_str!("policy.test.yaml");
   unfazed init
   unfazed init policies/
   unfazed init --force      # overwrites what is there")]
-pub(crate) struct Args {
+pub(crate) struct InitArgs {
     /// The folder; it is made if it is not there.
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -30,14 +30,14 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &InitArgs) -> Result<ExitStatus, CommandFailure> {
     // What is written here needs no path.
     let dir = args.dir.strip_prefix(".").unwrap_or(&args.dir);
     let files = [
         ("policy.yaml", POLICY.to_owned()),
         ("policy.test.yaml", TEST.to_owned()),
-        ("policy.schema.json", for_editors(&Name::Policy.document()?)),
-        ("test.schema.json", for_editors(&Name::Test.document()?)),
+        ("policy.schema.json", for_editors(&SchemaName::Policy.document()?)),
+        ("test.schema.json", for_editors(&SchemaName::Test.document()?)),
     ];
     let files = files.map(|(name, text)| (dir.join(name), text));
     if !args.force {
@@ -46,16 +46,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         let there: Vec<_> = there.map(|(path, _)| path.display().to_string()).collect();
         if !there.is_empty() {
             let there = there.join(", ");
-            return Err(Failed::Stopped(format!(
+            return Err(CommandFailure::Stopped(format!(
                 "nothing is written, as there is already {there}; --force overwrites"
             )));
         }
     }
     fs::create_dir_all(&args.dir)
-        .map_err(|error| Failed::io(format!("cannot make {}", args.dir.display()), error))?;
+        .map_err(|error| CommandFailure::io(format!("cannot make {}", args.dir.display()), error))?;
     for (path, text) in &files {
         write(path, text, args.force)
-            .map_err(|error| Failed::io(format!("cannot write {}", path.display()), error))?;
+            .map_err(|error| CommandFailure::io(format!("cannot write {}", path.display()), error))?;
     }
     let policy = dir.join("policy.yaml");
     let (policy, dir) = (policy.display(), args.dir.display());
@@ -69,7 +69,7 @@ next: unfazed check {policy}
       unfazed explain get_weather {policy}
 "
     ))?;
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// A schema with what editors say of a duration that is none, in the place of a pattern of 600 characters. The keyword is one of

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::walk::Walk;
+use super::walk::SchemaWalk;
 
 /// Problems that any key can have.
 pub(super) const ANY: &[&str] = &[
@@ -14,13 +14,13 @@ pub(super) const ANY: &[&str] = &[
 ];
 
 /// The diagnostics of a key, in their order, each once: its own, and those of its type.
-pub(super) fn of_key<'s>(walk: &Walk<'s>, schema: &'s Value) -> Vec<&'s str> {
+pub(super) fn of_key<'s>(walk: &SchemaWalk<'s>, schema: &'s Value) -> Vec<&'s str> {
     let mut found = BTreeSet::new();
     collect(walk, schema, &mut found);
     found.into_iter().collect()
 }
 
-fn collect<'s>(walk: &Walk<'s>, schema: &'s Value, found: &mut BTreeSet<&'s str>) {
+fn collect<'s>(walk: &SchemaWalk<'s>, schema: &'s Value, found: &mut BTreeSet<&'s str>) {
     let resolved = walk.resolved(schema);
     for said in [schema, resolved].into_iter().filter_map(|schema| schema.get(X_CHECKS)?.as_array()) {
         found.extend(said.iter().filter_map(Value::as_str));
@@ -39,7 +39,7 @@ const X_CHECKS: &str = "x-checks";
 mod tests {
     use std::collections::BTreeSet;
 
-    use unfazed::policy::Code;
+    use unfazed::text::Code;
 
     use super::super::super::pages;
     use super::*;

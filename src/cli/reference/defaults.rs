@@ -1,10 +1,14 @@
 //! What the built-in policy says.
 
 use serde_json::Value;
-use unfazed::policy::yaml::{self, Node};
-use unfazed::policy::{Findings, Policy, SourceId, Sources};
+use unfazed::policy::Policy;
+use unfazed::text::{
+    Problems,
+    yaml::{self, YamlNode},
+};
+use unfazed::text::{SourceId, Sources};
 
-use super::super::exit::Failed;
+use super::super::exit::CommandFailure;
 use super::flow::{code, flow};
 
 /// Longer values are not shown.
@@ -28,15 +32,15 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
 ];
 
 /// The built-in policy as it is written.
-pub(in crate::cli) struct Defaults(Node);
+pub(in crate::cli) struct WrittenDefaults(YamlNode);
 
-impl Defaults {
-    pub(in crate::cli) fn read() -> Result<Self, Failed> {
+impl WrittenDefaults {
+    pub(in crate::cli) fn read() -> Result<Self, CommandFailure> {
         let policy = Policy::builtin();
         let text = policy.sources().get(SourceId(0)).map_or("", |source| source.text());
-        let (mut sources, mut findings) = (Sources::default(), Findings::default());
-        let (_, node) = yaml::load(&mut sources, &mut findings, "builtin:default", text.as_bytes());
-        node.map(Self).ok_or_else(|| Failed::Stopped("the built-in policy cannot be read".to_owned()))
+        let (mut sources, mut problems) = (Sources::default(), Problems::default());
+        let (_, node) = yaml::load(&mut sources, &mut problems, "builtin:default", text.as_bytes());
+        node.map(Self).ok_or_else(|| CommandFailure::Stopped("the built-in policy cannot be read".to_owned()))
     }
 
     /// The value of a key in all places where its mapping stands; empty if there is none. `whole`: the mapping is
@@ -77,26 +81,26 @@ impl Defaults {
         Some(value).filter(|value| is_plain && !value.is_object() && !value.is_array())
     }
 
-    fn at(&self, place: &str, key: &str) -> Option<&Node> {
+    fn at(&self, place: &str, key: &str) -> Option<&YamlNode> {
         let path = place.split('.').filter(|part| !part.is_empty());
         path.chain([key]).try_fold(&self.0, |node, part| node.get(part))
     }
 }
 
-fn shown(node: &Node) -> String {
+fn shown(node: &YamlNode) -> String {
     let json = node.to_json();
     if let Some(text) = json.as_str().filter(|text| text.contains('\n') || text.contains("{{")) {
         let (lines, plural) = (text.lines().count(), if text.lines().count() == 1 { "" } else { "s" });
         return format!("a text of {lines} line{plural}");
     }
     let text = flow(&json);
-    // The keys of a mapping are told one by one.
+    // The keys of a mapping are reported one by one.
     if text.len() > LONGEST { String::new() } else { code(&text) }
 }
 
 #[cfg(test)]
 mod tests {
-    use unfazed::policy::Names;
+    use unfazed::analysis::ComparedNames;
 
     use super::*;
 
@@ -110,9 +114,9 @@ mod tests {
         ("min", "2", "retry: {budget: {kind: window, window: 1m, ratio: 0.5 HERE}}"),
         ("calls", "50", "tools: {t: {breaker: {count: {kind: window HERE}}}}"),
         ("min_calls", "2", "tools: {t: {breaker: {count: {kind: window HERE}}}}"),
-        ("input", "0.5", "context: {reduce: [{kind: summary, keep_last: 2, most: 100 tokens HERE}]}"),
+        ("input", "0.5", "context: {reduce: [{kind: summary, keep_last: 2, max: 100 tokens HERE}]}"),
         ("priority", "-1", "tools: {t: {effect: read_only HERE}, \"t*\": {effect: idempotent}}"),
-        ("priority", "-1", "models: {m: {cool_down: 2s HERE}, \"m*\": {cool_down: 1s}}"),
+        ("priority", "-1", "models: {m: {cooldown: 2s HERE}, \"m*\": {cooldown: 1s}}"),
         ("initial", "[1]", "session: {slices: {s: { HERE}}}"),
         ("request_at_fault", "true", "errors: [{code: x, class: rate_limit HERE}]"),
     ];
@@ -127,7 +131,8 @@ mod tests {
                 Policy::from_yaml("p.yaml", &text).unwrap_or_else(|report| panic!("{}", report.human(false)))
             };
             let without = load("");
-            let differs = |here: &str| !without.diff(&load(here), &Names::default()).groups.is_empty();
+            let differs =
+                |here: &str| !without.diff(&load(here), &ComparedNames::default()).groups.is_empty();
             assert!(!differs(&format!(", {key}: {value}")), "{place}.{key} is not `{value}`");
             assert!(differs(&format!(", {key}: {other}")), "{place}.{key} means nothing");
         }

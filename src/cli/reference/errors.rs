@@ -15,7 +15,7 @@ This page is written by `unfazed reference --write docs/`, from the built-in pol
 ## Classes
 
 What a failure is under the built-in policy: *retried* means that there is another attempt, if nothing else is against it
-(a tool that may have acted is not run again); *never* that no `retry_on` changes that, only
+(a tool that may have had side effects is not run again); *never* that no `retry_on` changes that, only
 `never_retry: {remove: [...]}`; an empty cell that nobody retries it unless a policy says so.
 
 | class | meaning | tools | models | report |

@@ -10,8 +10,8 @@ pub(super) mod walk;
 
 use clap::ValueEnum;
 
-use super::exit::{Exit, Failed};
-use super::generated::{Generated, Which};
+use super::exit::{CommandFailure, ExitStatus};
+use super::generated::{FileSelection, GeneratedFiles};
 
 /// Prints the reference of all keys of a policy, or of all error rows, as Markdown; or writes both into a folder
 #[derive(clap::Args)]
@@ -19,25 +19,25 @@ use super::generated::{Generated, Which};
   unfazed reference policy | less
   unfazed reference --write docs/
   unfazed reference --check docs/      # exit code 1 if a page there is stale")]
-pub(crate) struct Args {
+pub(crate) struct ReferenceArgs {
     #[command(flatten)]
-    files: Which<Name>,
+    files: FileSelection<PageName>,
 }
 
 /// The pages there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Name {
+enum PageName {
     /// Every key of a policy: type, default, example, meaning, problems.
     Policy,
     /// The classes of errors, and the rows that tell what a failure is.
     Errors,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &ReferenceArgs) -> Result<ExitStatus, CommandFailure> {
     args.files.run()
 }
 
-impl Generated for Name {
+impl GeneratedFiles for PageName {
     const COMMAND: &str = "unfazed reference";
 
     fn file(&self) -> &'static str {
@@ -47,7 +47,7 @@ impl Generated for Name {
         }
     }
 
-    fn text(&self) -> Result<String, Failed> {
+    fn text(&self) -> Result<String, CommandFailure> {
         match self {
             Self::Policy => page::policy(),
             Self::Errors => Ok(errors::page()),

@@ -4,13 +4,13 @@ use core::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::super::exit::Failed;
+use super::super::exit::CommandFailure;
 use super::super::pages;
 use super::concerns;
-use super::defaults::Defaults;
+use super::defaults::WrittenDefaults;
 use super::flow::{anchor, code, flow};
 use super::types;
-use super::walk::{Form, Section, Walk};
+use super::walk::{ReferenceSection, SchemaForm, SchemaWalk};
 
 const HEADING: &str = "\
 # All keys of a policy
@@ -21,7 +21,7 @@ the defaults from the built-in policy. [The policy language](policy.md) explains
 - **Type**. A *mapping* leads to the section with its keys. `null` may stand for every value of a layer that can be
   inherited, and goes back to the built-in value.
 - **Default** is what the built-in policy says, or, in a mapping that is replaced whole, what it means to leave the key
-  out. Where the built-in policy says different things in different places, each is told. A key without a default does
+  out. Where the built-in policy says different things in different places, each is reported. A key without a default does
   nothing until it is set; *required* keys have to be there wherever their mapping is written.
 - **Units**. A *duration* is a number and its unit: `500ms`, `1.5s`, `1m30s`. A *size* is a number and its unit:
   `6000 chars`, `12 KiB`, `2500 tokens`.
@@ -33,25 +33,25 @@ const TABLE: &str = "\
 ";
 
 /// The page.
-pub(super) fn policy() -> Result<String, Failed> {
-    let (schema, defaults) = (unfazed::policy::json_schema_with_checks(), Defaults::read()?);
-    let walk = Walk::new(&schema);
+pub(super) fn policy() -> Result<String, CommandFailure> {
+    let (schema, defaults) = (unfazed::policy::json_schema_with_checks(), WrittenDefaults::read()?);
+    let walk = SchemaWalk::new(&schema);
     let mut page = format!("{HEADING}{}.\n", links(concerns::ANY));
     for section in &walk.sections {
         // Writing into a string does not fail.
-        let _ = write!(page, "\n{}", Writer { walk: &walk, defaults: &defaults, section }.section());
+        let _ = write!(page, "\n{}", SectionWriter { walk: &walk, defaults: &defaults, section }.section());
     }
     Ok(page + "\n" + &link_targets())
 }
 
 /// What it takes to write one section.
-struct Writer<'w, 's> {
-    walk: &'w Walk<'s>,
-    defaults: &'w Defaults,
-    section: &'w Section<'s>,
+struct SectionWriter<'w, 's> {
+    walk: &'w SchemaWalk<'s>,
+    defaults: &'w WrittenDefaults,
+    section: &'w ReferenceSection<'s>,
 }
 
-impl<'s> Writer<'_, 's> {
+impl<'s> SectionWriter<'_, 's> {
     fn section(&self) -> String {
         let path = self.path();
         let heading = if path.is_empty() { "Top level".to_owned() } else { format!("`{path}`") };
@@ -60,7 +60,7 @@ impl<'s> Writer<'_, 's> {
             let about = types::meaning(self.walk, "", self.section.schema).0;
             text += &[&about, &*self.elsewhere(), "\n\n"].concat();
         }
-        if let Form::Kinds(kinds) = self.walk.form(self.section.schema) {
+        if let SchemaForm::Kinds(kinds) = self.walk.form(self.section.schema) {
             text.extend(kinds.iter().map(|kind| self.kind(kind)));
             let all: Vec<_> = kinds.iter().filter_map(|kind| kind.get("properties")?.as_object()).collect();
             text += &self.words(&all);
@@ -149,9 +149,9 @@ impl<'s> Writer<'_, 's> {
         let mut text = String::new();
         for (key, schema) in mappings.iter().copied().flatten() {
             let words = match self.walk.form(schema) {
-                Form::Words(words) => words,
-                Form::Any(branches) => match branches.first().map(|branch| self.walk.form(branch)) {
-                    Some(Form::Words(words)) => words,
+                SchemaForm::Words(words) => words,
+                SchemaForm::Any(branches) => match branches.first().map(|branch| self.walk.form(branch)) {
+                    Some(SchemaForm::Words(words)) => words,
                     _ => continue,
                 },
                 _ => continue,
@@ -180,7 +180,7 @@ fn links(codes: &[&str]) -> String {
 
 /// Where these links lead.
 fn link_targets() -> String {
-    let target = |page: pages::Page| {
+    let target = |page: pages::RulePage| {
         format!("[{}]: rules.md#{}\n", page.id, anchor(&format!("{}: {}", page.id, page.title)))
     };
     pages::all().map(target).collect()
@@ -196,7 +196,7 @@ mod tests {
         let mut keys = Vec::new();
         collect(&schema, &mut keys);
         assert!(keys.len() > 100, "only {} keys were found", keys.len());
-        // `kind` tells mappings apart and is told above their tables.
+        // `kind` tells mappings apart and is reported above their tables.
         keys.retain(|key| key != "kind" && unfazed::policy::ErrorClass::from_name(key).is_none());
         let missing: Vec<_> = keys.iter().filter(|key| !page.contains(&format!("\n| `{key}` | "))).collect();
         assert!(missing.is_empty(), "{missing:?}");

@@ -3,16 +3,16 @@
 use serde_json::Value;
 
 use super::flow::{anchor, code};
-use super::walk::{Form, Walk};
+use super::walk::{SchemaForm, SchemaWalk};
 
-/// Where the unit of a value is told in its description.
+/// Where the unit of a value is given in its description.
 const UNITS: &[&str] = &["With a unit: ", "Units: ", "Unit: "];
 
 /// More words are not listed in the cell of a table.
 const MOST_WORDS: usize = 6;
 
 /// What may be written: `whole number from 1, or unlimited`.
-pub(super) fn name(walk: &Walk<'_>, schema: &Value) -> String {
+pub(super) fn name(walk: &SchemaWalk<'_>, schema: &Value) -> String {
     let text = plain_name(walk, schema);
     if schema.get("not").is_some() && text.starts_with("duration") && !text.starts_with("duration above 0") {
         return text.replacen("duration", "duration above 0", 1);
@@ -20,7 +20,7 @@ pub(super) fn name(walk: &Walk<'_>, schema: &Value) -> String {
     text
 }
 
-fn plain_name<'s>(walk: &Walk<'s>, schema: &'s Value) -> String {
+fn plain_name<'s>(walk: &SchemaWalk<'s>, schema: &'s Value) -> String {
     match schema.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
         Some("Duration") => return "duration".to_owned(),
         Some("PositiveDuration") => return "duration above 0".to_owned(),
@@ -35,26 +35,26 @@ fn plain_name<'s>(walk: &Walk<'s>, schema: &'s Value) -> String {
         return name(walk, only);
     }
     match walk.form(schema) {
-        Form::Any(branches) => {
+        SchemaForm::Any(branches) => {
             let not = walk.resolved(schema).get("not").is_some();
             let names = branches.into_iter().map(|branch| name(walk, branch));
             let text = names.collect::<Vec<_>>().join(", or ");
             if not { text.replacen("duration", "duration above 0", 1) } else { text }
         }
-        Form::Keys(_) | Form::Kinds(_) => match walk.heading(schema) {
+        SchemaForm::Keys(_) | SchemaForm::Kinds(_) => match walk.heading(schema) {
             Some(heading) => format!("[mapping](#{})", anchor(heading)),
             None => "mapping".to_owned(),
         },
-        Form::Names(value) => format!("mapping of names to {}", name(walk, value)),
-        Form::List(items) => format!("list of {}", name(walk, items)),
-        Form::Words(words) if words.len() > MOST_WORDS => "one of the words below".to_owned(),
-        Form::Words(words) => words
+        SchemaForm::Names(value) => format!("mapping of names to {}", name(walk, value)),
+        SchemaForm::List(items) => format!("list of {}", name(walk, items)),
+        SchemaForm::Words(words) if words.len() > MOST_WORDS => "one of the words below".to_owned(),
+        SchemaForm::Words(words) => words
             .iter()
             .filter_map(|word| Some(code(word.get("const")?.as_str()?)))
             .collect::<Vec<_>>()
             .join(", "),
-        Form::Blocks => "mapping with the blocks of the [top level](#top-level)".to_owned(),
-        Form::Plain => scalar(walk.resolved(schema)),
+        SchemaForm::Blocks => "mapping with the blocks of the [top level](#top-level)".to_owned(),
+        SchemaForm::Plain => scalar(walk.resolved(schema)),
     }
 }
 
@@ -98,7 +98,7 @@ fn range(schema: &Value) -> String {
 }
 
 /// What the value means, and its unit, if it has one.
-pub(super) fn meaning<'s>(walk: &Walk<'s>, key: &str, schema: &'s Value) -> (String, Option<String>) {
+pub(super) fn meaning<'s>(walk: &SchemaWalk<'s>, key: &str, schema: &'s Value) -> (String, Option<String>) {
     let told = |schema: &'s Value| schema.get("description").and_then(Value::as_str);
     let own = told(schema);
     let text = own.or_else(|| told(walk.resolved(schema))).unwrap_or_default();

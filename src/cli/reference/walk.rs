@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use unfazed::policy::ErrorClass;
 
 /// A mapping of the language.
-pub(in crate::cli) struct Section<'s> {
+pub(in crate::cli) struct ReferenceSection<'s> {
     /// The paths where it stands; the first is its heading.
     pub(in crate::cli) places: Vec<String>,
     /// What it is.
@@ -12,14 +12,14 @@ pub(in crate::cli) struct Section<'s> {
 }
 
 /// The schema, and what was found in it.
-pub(in crate::cli) struct Walk<'s> {
+pub(in crate::cli) struct SchemaWalk<'s> {
     root: &'s Value,
     /// In the order in which they were found.
-    pub(in crate::cli) sections: Vec<Section<'s>>,
+    pub(in crate::cli) sections: Vec<ReferenceSection<'s>>,
 }
 
 /// What a schema describes.
-pub(in crate::cli) enum Form<'s> {
+pub(in crate::cli) enum SchemaForm<'s> {
     /// A mapping with these keys.
     Keys(&'s Map<String, Value>),
     /// A mapping that `kind` tells apart.
@@ -38,7 +38,7 @@ pub(in crate::cli) enum Form<'s> {
     Plain,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> SchemaWalk<'s> {
     pub(in crate::cli) fn new(root: &'s Value) -> Self {
         let mut walk = Self { root, sections: Vec::new() };
         walk.enter("", root);
@@ -62,39 +62,39 @@ impl<'s> Walk<'s> {
         }
     }
 
-    pub(in crate::cli) fn form(&self, schema: &'s Value) -> Form<'s> {
+    pub(in crate::cli) fn form(&self, schema: &'s Value) -> SchemaForm<'s> {
         let schema = self.resolved(schema);
         let kinds = schema.get("oneOf").and_then(Value::as_array);
         if let Some(kinds) = kinds {
             let words = kinds.iter().all(|kind| kind.get("const").is_some());
-            return if words { Form::Words(kinds) } else { Form::Kinds(kinds) };
+            return if words { SchemaForm::Words(kinds) } else { SchemaForm::Kinds(kinds) };
         }
         let branches = self.branches(schema);
         if !branches.is_empty() {
-            return Form::Any(branches);
+            return SchemaForm::Any(branches);
         }
         if let Some(keys) = schema.get("properties").and_then(Value::as_object) {
             return if self.is_blocks(schema, keys) {
-                Form::Blocks
+                SchemaForm::Blocks
             } else if let Some(value) = of_every_class(keys) {
-                Form::Names(value)
+                SchemaForm::Names(value)
             } else {
-                Form::Keys(keys)
+                SchemaForm::Keys(keys)
             };
         }
         if let Some(value) = schema.get("additionalProperties").filter(|value| value.is_object()) {
-            return Form::Names(value);
+            return SchemaForm::Names(value);
         }
         match schema.get("items") {
-            Some(items) => Form::List(items),
-            None => Form::Plain,
+            Some(items) => SchemaForm::List(items),
+            None => SchemaForm::Plain,
         }
     }
 
     /// Whether nothing of the built-in value of a mapping is inherited.
     pub(in crate::cli) fn is_replaced_whole(&self, schema: &'s Value) -> bool {
         let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        told.contains("Replaced whole") || matches!(self.form(schema), Form::Kinds(_))
+        told.contains("Replaced whole") || matches!(self.form(schema), SchemaForm::Kinds(_))
     }
 
     /// The heading of the section about a mapping.
@@ -113,22 +113,22 @@ impl<'s> Walk<'s> {
 
     fn enter(&mut self, path: &str, schema: &'s Value) {
         match self.form(schema) {
-            Form::Keys(keys) => {
+            SchemaForm::Keys(keys) => {
                 if self.begin(path, self.resolved(schema)) {
                     self.enter_keys(path, keys);
                 }
             }
-            Form::Kinds(kinds) => {
+            SchemaForm::Kinds(kinds) => {
                 if self.begin(path, self.resolved(schema)) {
                     for keys in kinds.iter().filter_map(|kind| kind.get("properties")?.as_object()) {
                         self.enter_keys(path, keys);
                     }
                 }
             }
-            Form::Names(value) => self.enter(&format!("{path}.*"), value),
-            Form::List(items) => self.enter(&format!("{path}[]"), items),
-            Form::Any(branches) => branches.into_iter().for_each(|branch| self.enter(path, branch)),
-            Form::Words(_) | Form::Blocks | Form::Plain => {}
+            SchemaForm::Names(value) => self.enter(&format!("{path}.*"), value),
+            SchemaForm::List(items) => self.enter(&format!("{path}[]"), items),
+            SchemaForm::Any(branches) => branches.into_iter().for_each(|branch| self.enter(path, branch)),
+            SchemaForm::Words(_) | SchemaForm::Blocks | SchemaForm::Plain => {}
         }
     }
 
@@ -148,7 +148,7 @@ impl<'s> Walk<'s> {
             }
             return false;
         }
-        self.sections.push(Section { places: vec![path.to_owned()], schema });
+        self.sections.push(ReferenceSection { places: vec![path.to_owned()], schema });
         true
     }
 

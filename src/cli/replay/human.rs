@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use unfazed::cases::Line;
-use unfazed::engine::Directive;
-use unfazed::replay::{Difference, Divergence, PassedOver, Replayed, Side, Tally};
+use unfazed::engine::{Directive, Narrator};
+use unfazed::replay::{
+    DecisionSides, PassedOver, ReplayDifference, ReplayDivergence, ReplayReport, WorkTally,
+};
 
-use super::{Entry, decides_again};
+use super::{ReplayEntry, decides_again};
 use crate::cli::out;
-use crate::cli::table::{Cell, Column, Table};
+use crate::cli::table::{TableCell, TableColumn, TextTable};
 use crate::cli::text::{delay, fit, one_line};
 
 const BOLD: Style = Style::new().bold();
@@ -23,7 +24,7 @@ const VALUE: usize = 60;
 const DIGEST: usize = 12;
 
 /// A page about one session.
-pub(super) fn page(entry: &Entry) -> String {
+pub(super) fn page(entry: &ReplayEntry) -> String {
     let Ok(found) = &entry.result else { return String::new() };
     // Behind the word, the id and what stands between.
     let before = "session   ".len() + entry.id.as_str().len() + 2;
@@ -68,7 +69,7 @@ pub(super) fn page(entry: &Entry) -> String {
     page
 }
 
-fn policies(found: &Replayed) -> String {
+fn policies(found: &ReplayReport) -> String {
     let now = short(&found.policy);
     match found.by.first() {
         None => format!("{now}; nothing was decided then"),
@@ -81,7 +82,7 @@ fn policies(found: &Replayed) -> String {
 }
 
 /// How exactly what is the same is the same.
-fn exactly(found: &Replayed) -> String {
+fn exactly(found: &ReplayReport) -> String {
     let PassedOver { because, bounds, texts, times } = found.passed_over;
     let passed = [("reasons", because), ("bounds", bounds), ("texts", texts), ("times", times)];
     let passed = passed.into_iter().filter(|(_, count)| *count > 0);
@@ -97,21 +98,21 @@ fn exactly(found: &Replayed) -> String {
     if passed.is_empty() { ", byte for byte".to_owned() } else { format!(", but for {}", passed.join(", ")) }
 }
 
-fn diverges(Divergence { seq, at, event, difference, .. }: &Divergence) -> String {
-    let happened = Line::of_event(event).text;
+fn diverges(ReplayDivergence { seq, at, event, difference, .. }: &ReplayDivergence) -> String {
+    let happened = Narrator::default().any_event(event).to_string();
     let mut text =
         format!("{BAD}diverges{BAD:#}  at event {seq} ({}): {}\n", at.to_rfc3339(), one_line(&happened));
     match difference {
-        Difference::State { then, now } => {
+        ReplayDifference::State { then, now } => {
             let _ = writeln!(text, "  then    the state {then}\n  now     the state {now}");
         }
-        Difference::Decision(side) => sides(&mut text, side, ""),
-        Difference::Because(side) => sides(&mut text, side, ", for other reasons"),
+        ReplayDifference::Decision(side) => sides(&mut text, side, ""),
+        ReplayDifference::Because(side) => sides(&mut text, side, ", for other reasons"),
     }
     text
 }
 
-fn sides(text: &mut String, side: &Side, but: &str) {
+fn sides(text: &mut String, side: &DecisionSides, but: &str) {
     decision(text, "then", side.then.as_ref(), "");
     decision(text, "now", side.now.as_ref(), but);
     let kind = |side: &Option<Directive>| {
@@ -131,14 +132,14 @@ fn decision(text: &mut String, when: &str, decided: Option<&Directive>, but: &st
         let _ = writeln!(text, "  {when:<6}  nothing more");
         return;
     };
-    let Line { text: what, why, .. } = Line::of_directive(decided);
-    let _ = writeln!(text, "  {when:<6}  {}{but}", one_line(&what));
-    for reason in why {
+    let told = Narrator::default().directive(decided);
+    let _ = writeln!(text, "  {when:<6}  {told}{but}");
+    for reason in told.because {
         let _ = writeln!(text, "          {DIM}{}{DIM:#}", one_line(&reason));
     }
 }
 
-fn tallies(found: &Replayed) -> String {
+fn tallies(found: &ReplayReport) -> String {
     let mut text = "up to it              then         now\n".to_owned();
     for (name, then, now) in rows(&found.recorded, &found.replayed) {
         let _ = writeln!(text, "  {name:<12}  {then:>10}  {now:>10}");
@@ -146,7 +147,7 @@ fn tallies(found: &Replayed) -> String {
     text
 }
 
-fn rows(then: &Tally, now: &Tally) -> Vec<(&'static str, String, String)> {
+fn rows(then: &WorkTally, now: &WorkTally) -> Vec<(&'static str, String, String)> {
     let counts = [
         ("model calls", then.model_calls, now.model_calls),
         ("tool runs", then.tool_runs, now.tool_runs),
@@ -154,12 +155,12 @@ fn rows(then: &Tally, now: &Tally) -> Vec<(&'static str, String, String)> {
         ("waits", then.waits, now.waits),
     ];
     let counts = counts.into_iter().map(|(name, then, now)| (name, then.to_string(), now.to_string()));
-    counts.chain([("asleep", delay(then.asleep), delay(now.asleep))]).collect()
+    counts.chain([("waiting", delay(then.waiting), delay(now.waiting))]).collect()
 }
 
 /// A table of several sessions.
-pub(super) fn table(entries: &[Entry]) -> String {
-    let column = |(heading, right)| Column { heading, right };
+pub(super) fn table(entries: &[ReplayEntry]) -> String {
+    let column = |(heading, right)| TableColumn { heading, right };
     let columns = [
         ("session", false),
         ("result", false),
@@ -167,10 +168,10 @@ pub(super) fn table(entries: &[Entry]) -> String {
         ("calls", true),
         ("runs", true),
         ("retries", true),
-        ("asleep", true),
+        ("waiting", true),
     ];
     let decided = entries.iter().filter_map(|entry| Some(row(entry, entry.result.as_ref().ok()?)));
-    let table = Table { columns: columns.map(column).into(), rows: decided.collect(), cut: false };
+    let table = TextTable { columns: columns.map(column).into(), rows: decided.collect(), cut: false };
     let mut text = if table.rows.is_empty() { String::new() } else { table.render(out::width()) };
     for entry in entries {
         if let Err(why) = &entry.result {
@@ -181,17 +182,17 @@ pub(super) fn table(entries: &[Entry]) -> String {
     text
 }
 
-fn row(entry: &Entry, found: &Replayed) -> Vec<Cell> {
+fn row(entry: &ReplayEntry, found: &ReplayReport) -> Vec<TableCell> {
     let all = found.same.saturating_add(found.left_out);
     let (all, result) = match found.divergence() {
-        None if found.by_same() => (all, Cell::styled("same".to_owned(), GOOD)),
-        None => (all, Cell::styled("same, by another policy".to_owned(), GOOD)),
+        None if found.by_same() => (all, TableCell::styled("same".to_owned(), GOOD)),
+        None => (all, TableCell::styled("same, by another policy".to_owned(), GOOD)),
         Some(divergence) => {
-            (all.saturating_add(1), Cell::styled(format!("diverges at {}", divergence.seq), BAD))
+            (all.saturating_add(1), TableCell::styled(format!("diverges at {}", divergence.seq), BAD))
         }
     };
     let (then, now) = (&found.recorded, &found.replayed);
-    let asleep = match (then.asleep, now.asleep) {
+    let waiting = match (then.waiting, now.waiting) {
         (then, now) if now > then => format!("+{}", delay(now.saturating_sub(then))),
         (then, now) if now < then => format!("-{}", delay(then.saturating_sub(now))),
         _ => "0".to_owned(),
@@ -203,7 +204,7 @@ fn row(entry: &Entry, found: &Replayed) -> Vec<Cell> {
         change(then.model_calls, now.model_calls).into(),
         change(then.tool_runs, now.tool_runs).into(),
         change(then.retries, now.retries).into(),
-        asleep.into(),
+        waiting.into(),
     ]
 }
 
@@ -215,8 +216,8 @@ fn change(then: u64, now: u64) -> String {
     }
 }
 
-fn summary(entries: &[Entry]) -> String {
-    let count = |is: &dyn Fn(&Entry) -> bool| entries.iter().filter(|entry| is(entry)).count();
+fn summary(entries: &[ReplayEntry]) -> String {
+    let count = |is: &dyn Fn(&ReplayEntry) -> bool| entries.iter().filter(|entry| is(entry)).count();
     let unusable = count(&|entry| entry.result.is_err());
     let diverge = count(&|entry| entry.result.as_ref().is_ok_and(|found| found.divergence().is_some()));
     let same = entries.len().saturating_sub(unusable).saturating_sub(diverge);

@@ -1,12 +1,12 @@
 //! What came of it, for other programs.
 
 use serde_json::{Value, json};
-use unfazed::replay::{Difference, Divergence, Replayed, Side};
+use unfazed::replay::{DecisionSides, ReplayDifference, ReplayDivergence, ReplayReport};
 
-use super::{Entry, decides_again};
+use super::{ReplayEntry, decides_again};
 
 /// All of it as one document.
-pub(super) fn document(entries: &[Entry]) -> Value {
+pub(super) fn document(entries: &[ReplayEntry]) -> Value {
     let (mut sessions, mut unusable) = (Vec::new(), Vec::new());
     for entry in entries {
         match &entry.result {
@@ -17,7 +17,7 @@ pub(super) fn document(entries: &[Entry]) -> Value {
     json!({ "v": 1, "sessions": sessions, "unusable": unusable })
 }
 
-fn session(entry: &Entry, found: &Replayed) -> Value {
+fn session(entry: &ReplayEntry, found: &ReplayReport) -> Value {
     let by = found.by.iter().map(|(policy, from)| {
         let again = decides_again(found, policy, *from);
         json!({ "policy": policy, "from": from, "again": again })
@@ -41,15 +41,15 @@ fn session(entry: &Entry, found: &Replayed) -> Value {
     })
 }
 
-fn divergence(Divergence { seq, at, event, policy, difference }: &Divergence) -> Value {
-    let sides = |what: &str, side: &Side| {
+fn divergence(ReplayDivergence { seq, at, event, policy, difference }: &ReplayDivergence) -> Value {
+    let sides = |what: &str, side: &DecisionSides| {
         let field = side.field().map(|(field, _, _)| field);
         json!({ "what": what, "index": side.index, "field": field, "then": side.then, "now": side.now })
     };
     let difference = match difference {
-        Difference::Decision(side) => sides("decision", side),
-        Difference::Because(side) => sides("because", side),
-        Difference::State { then, now } => json!({ "what": "state", "then": then, "now": now }),
+        ReplayDifference::Decision(side) => sides("decision", side),
+        ReplayDifference::Because(side) => sides("because", side),
+        ReplayDifference::State { then, now } => json!({ "what": "state", "then": then, "now": now }),
     };
     json!({ "seq": seq, "at": at.to_rfc3339(), "event": event, "decided_by": policy, "difference": difference })
 }

@@ -13,7 +13,7 @@ pub(super) fn session(path: &str, id: &str) -> String {
     session_within(path, id, out::width_of_errors())
 }
 
-/// How to go on with a run that was cancelled; the command stands on a line of its own where it does not fit beside.
+/// How to continue with a run that was cancelled; the command stands on a line of its own where it does not fit beside.
 pub(super) fn resume(id: &str, task: &str) -> String {
     resume_within(id, task, out::width_of_errors())
 }

@@ -4,13 +4,13 @@ use unfazed::engine::Outcome;
 use unfazed::policy::ErrorClass;
 use unfazed::session::{FailureReason, FailureReport, FinalReason, RetryExhausted, StopReason};
 
-use crate::cli::exit::Exit;
+use crate::cli::exit::ExitStatus;
 
 /// The exit code of a run, from the most particular reason to the most general.
-pub(crate) fn exit(outcome: &Outcome) -> Exit {
+pub(crate) fn exit(outcome: &Outcome) -> ExitStatus {
     match outcome {
-        Outcome::Reported { .. } | Outcome::Answered { .. } => Exit::Clean,
-        Outcome::Stopped { .. } => Exit::Cancelled,
+        Outcome::Reported { .. } | Outcome::Answered { .. } => ExitStatus::Clean,
+        Outcome::Stopped { .. } => ExitStatus::Cancelled,
         Outcome::Failed { exhausted, report } => failed(exhausted, report),
     }
 }
@@ -29,32 +29,34 @@ pub(crate) fn why(exhausted: &RetryExhausted, report: &FailureReport) -> String 
         (StopReason::Attempts, Some(FinalReason::MaxTurns)) => {
             format!("all turns are used up ({} of {})", report.turns_completed, report.max_turns)
         }
-        (StopReason::Attempts, Some(_)) => "the last turn brought no answer".to_owned(),
+        (StopReason::Attempts, Some(_)) => "the final turn brought no answer".to_owned(),
         (reason, _) => reason.name().to_owned(),
     }
 }
 
-fn failed(exhausted: &RetryExhausted, report: &FailureReport) -> Exit {
-    // Whoever stops a run and gets no report in its last turn has stopped it all the same.
+fn failed(exhausted: &RetryExhausted, report: &FailureReport) -> ExitStatus {
+    // Whoever stops a run and gets no report in its final turn has stopped it all the same.
     if report.forced_final_reason == Some(FinalReason::UserStop) {
-        return Exit::Cancelled;
+        return ExitStatus::Cancelled;
     }
     let last = exhausted.attempts.last().map(|attempt| attempt.error_type);
     match last.filter(|_| exhausted.action.starts_with("model ")) {
-        Some(ErrorClass::AuthError | ErrorClass::PermissionDenied) => return Exit::Auth,
-        Some(ErrorClass::QuotaExceeded) => return Exit::Quota,
-        Some(ErrorClass::ContextOverflow | ErrorClass::TruncatedOutput) => return Exit::TokenLimit,
+        Some(ErrorClass::AuthError | ErrorClass::PermissionDenied) => return ExitStatus::Auth,
+        Some(ErrorClass::QuotaExceeded) => return ExitStatus::Quota,
+        Some(ErrorClass::ContextOverflow | ErrorClass::TruncatedOutput) => return ExitStatus::TokenLimit,
         _ => {}
     }
     if report.forced_final_reason == Some(FinalReason::Context) {
-        return Exit::TokenLimit;
+        return ExitStatus::TokenLimit;
     }
     match report.reason {
-        FailureReason::BudgetExhausted => Exit::Budget,
-        FailureReason::DeadlineExceeded => Exit::Deadline,
-        FailureReason::MaxTurnsExhausted => Exit::MaxTurns,
-        FailureReason::SessionFailed | FailureReason::Stopped if exhausted.reason.used_up() => Exit::Retries,
-        FailureReason::SessionFailed | FailureReason::Stopped => Exit::Problem,
+        FailureReason::BudgetExhausted => ExitStatus::Budget,
+        FailureReason::DeadlineExceeded => ExitStatus::Deadline,
+        FailureReason::MaxTurnsExhausted => ExitStatus::MaxTurns,
+        FailureReason::SessionFailed | FailureReason::Stopped if exhausted.reason.used_up() => {
+            ExitStatus::Retries
+        }
+        FailureReason::SessionFailed | FailureReason::Stopped => ExitStatus::Problem,
     }
 }
 
@@ -98,20 +100,20 @@ mod tests {
         use FailureReason as R;
         use StopReason as S;
         for (action, stop, class, reason, expected) in [
-            ("model main", S::NotRetryable, C::AuthError, R::SessionFailed, Exit::Auth),
-            ("model main", S::NeverRetry, C::QuotaExceeded, R::SessionFailed, Exit::Quota),
-            ("model main", S::RequestAtFault, C::ContextOverflow, R::SessionFailed, Exit::TokenLimit),
-            ("model main", S::Attempts, C::RateLimit, R::SessionFailed, Exit::Retries),
-            ("model main", S::ServerDelay, C::RateLimit, R::SessionFailed, Exit::Retries),
-            ("model main", S::Deadline, C::RateLimit, R::DeadlineExceeded, Exit::Deadline),
-            ("model main", S::Deadline, C::RateLimit, R::BudgetExhausted, Exit::Budget),
-            ("model main", S::NeverRetry, C::AuthError, R::BudgetExhausted, Exit::Auth),
-            ("run", S::RunBudget, C::Timeout, R::BudgetExhausted, Exit::Budget),
-            ("model main", S::NotRetryable, C::InvalidRequest, R::SessionFailed, Exit::Problem),
-            ("output", S::Attempts, C::InvalidOutput, R::MaxTurnsExhausted, Exit::MaxTurns),
-            ("output", S::Attempts, C::InvalidOutput, R::SessionFailed, Exit::Retries),
+            ("model main", S::NotRetryable, C::AuthError, R::SessionFailed, ExitStatus::Auth),
+            ("model main", S::NeverRetry, C::QuotaExceeded, R::SessionFailed, ExitStatus::Quota),
+            ("model main", S::RequestAtFault, C::ContextOverflow, R::SessionFailed, ExitStatus::TokenLimit),
+            ("model main", S::Attempts, C::RateLimit, R::SessionFailed, ExitStatus::Retries),
+            ("model main", S::ServerDelay, C::RateLimit, R::SessionFailed, ExitStatus::Retries),
+            ("model main", S::Deadline, C::RateLimit, R::DeadlineExceeded, ExitStatus::Deadline),
+            ("model main", S::Deadline, C::RateLimit, R::BudgetExhausted, ExitStatus::Budget),
+            ("model main", S::NeverRetry, C::AuthError, R::BudgetExhausted, ExitStatus::Auth),
+            ("run", S::RunBudget, C::Timeout, R::BudgetExhausted, ExitStatus::Budget),
+            ("model main", S::NotRetryable, C::InvalidRequest, R::SessionFailed, ExitStatus::Problem),
+            ("output", S::Attempts, C::InvalidOutput, R::MaxTurnsExhausted, ExitStatus::MaxTurns),
+            ("output", S::Attempts, C::InvalidOutput, R::SessionFailed, ExitStatus::Retries),
             // A tool that is refused says nothing about the key of the model.
-            ("tool search", S::NotRetryable, C::AuthError, R::SessionFailed, Exit::Problem),
+            ("tool search", S::NotRetryable, C::AuthError, R::SessionFailed, ExitStatus::Problem),
         ] {
             assert_eq!(exit(&outcome(action, stop, class, reason)), expected, "{action} {stop:?} {class}");
         }
@@ -124,7 +126,7 @@ mod tests {
         if let Outcome::Failed { report, .. } = &mut outcome {
             report.forced_final_reason = Some(FinalReason::UserStop);
         }
-        assert_eq!(exit(&outcome), Exit::Cancelled);
+        assert_eq!(exit(&outcome), ExitStatus::Cancelled);
     }
 
     #[test]
@@ -136,7 +138,7 @@ mod tests {
         report.forced_final_reason = Some(FinalReason::MaxTurns);
         assert_eq!(why(exhausted, report), "all turns are used up (1 of 1)");
         report.forced_final_reason = Some(FinalReason::Loop);
-        assert_eq!(why(exhausted, report), "the last turn brought no answer");
+        assert_eq!(why(exhausted, report), "the final turn brought no answer");
         exhausted.reason = StopReason::Deadline;
         assert_eq!(why(exhausted, report), "its deadline has passed");
     }
@@ -148,6 +150,6 @@ mod tests {
         if let Outcome::Failed { report, .. } = &mut outcome {
             report.forced_final_reason = Some(FinalReason::Context);
         }
-        assert_eq!(exit(&outcome), Exit::TokenLimit);
+        assert_eq!(exit(&outcome), ExitStatus::TokenLimit);
     }
 }

@@ -2,37 +2,35 @@
 
 use std::path::Path;
 
-use unfazed::context::{Estimate, TokenCounter, tool_tokens};
+use futures_util::future::join_all;
+use unfazed::context::{ByteEstimate, TokenCounter, tool_tokens};
 use unfazed::engine::ToolSpec;
-use unfazed::host::agent_file::{AgentFile, ModelEntry, ToolEntry};
-use unfazed::host::{Agent, ToolSource, counter_for};
+use unfazed::host::agent_file::{AgentFile, NamedAgent, ToolEntry};
+use unfazed::host::{Agent, McpServer, ToolSource, counter_for};
 use unfazed::policy::{Effect, Loader, Policy};
 
-use super::issues::{self, Issue};
-use super::secrets::Secrets;
-use super::signals::Signals;
-use super::{mcp, setup};
-use crate::cli::exit::Failed;
-use crate::cli::files;
-use crate::cli::named::{self, Named};
+use super::issues::{self, ToolIssue};
+use super::signals::StopSignals;
+use crate::cli::exit::CommandFailure;
 use crate::cli::policies::reported;
+use crate::cli::{files, named};
 
 /// The tools of an agent.
-pub(crate) struct Inventory {
+pub(crate) struct ToolInventory {
     /// As the model may be shown them.
-    pub(crate) tools: Vec<Offered>,
+    pub(crate) tools: Vec<OfferedTool>,
     /// The names of its models.
     pub(crate) models: Vec<String>,
     /// Which servers could not be asked, and why.
     pub(crate) failed: Vec<String>,
     /// How the names of the tools of these servers begin.
     pub(crate) unasked: Vec<String>,
-    /// The tools of servers that are left out or cut. They have been told of on standard error.
-    pub(crate) issues: Vec<Issue>,
+    /// The tools of servers that are left out or cut. They are reported on standard error.
+    pub(crate) issues: Vec<ToolIssue>,
 }
 
 /// A tool as a model may be shown it.
-pub(crate) struct Offered {
+pub(crate) struct OfferedTool {
     pub(crate) spec: ToolSpec,
     /// `process`, `builtin`, `mcp`, `kept` (it reads kept results), `report`.
     pub(crate) kind: &'static str,
@@ -44,30 +42,29 @@ pub(crate) struct Offered {
     pub(crate) from: String,
 }
 
-impl Inventory {
+impl ToolInventory {
     /// Reads the agent file and asks its servers, unless a signal comes before that is done. Keys of models are not
     /// needed.
-    pub(crate) async fn take(path: &Path, loader: &Loader) -> Result<Self, Failed> {
+    pub(crate) async fn take(path: &Path, loader: &Loader) -> Result<Self, CommandFailure> {
         let bytes = files::read(path)?;
-        let (named, reports) = named::read(path, &bytes, loader);
+        let (named, reports) = NamedAgent::read(path, &bytes, loader);
         if named.is_none() {
             named::is_agent(path, &bytes, "tools")?;
         }
         let named = named.ok_or_else(|| reported(&named::once(reports)))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
         if named.file.value.mcp.is_empty() {
-            return Self::ask(named, folder).await;
+            return Self::ask(named).await;
         }
-        Signals::listen().unless_heard(Self::ask(named, folder)).await
+        StopSignals::listen().unless_heard(Self::ask(named)).await
     }
 
-    async fn ask(named: Named, folder: &Path) -> Result<Self, Failed> {
-        let Named { mut file, policy, .. } = named;
-        let models = std::mem::take(&mut file.value.models);
-        let mut secrets = Secrets::read(&file, folder)?;
+    async fn ask(named: NamedAgent) -> Result<Self, CommandFailure> {
+        let configs = named.server_configs().map_err(|report| reported(&[report]))?;
+        let tools = named.tools();
+        let NamedAgent { file, policy, .. } = named;
         let file = file.value;
         let (mut servers, mut failed, mut unasked) = (Vec::new(), Vec::new(), Vec::new());
-        for result in mcp::start_each(&file, folder, &mut secrets).await {
+        for result in join_all(configs.into_iter().map(McpServer::start)).await {
             match result {
                 Ok(server) => servers.push(server),
                 Err(error) => {
@@ -76,15 +73,15 @@ impl Inventory {
                 }
             }
         }
-        let mut agent = Agent::new(policy.clone()).tools(setup::tools(&file, folder));
+        let mut agent = Agent::new(policy.clone()).tools(tools);
         for server in &servers {
             agent = agent.tool_source(server.clone());
         }
         let offered = agent.offered();
-        let counter: Box<dyn TokenCounter> = match models.values().next() {
-            Some(ModelEntry::OpenAi { model, .. }) => counter_for(model),
-            _ => Box::new(Estimate),
-        };
+        let counter = file.models.first().map_or_else(
+            || Box::new(ByteEstimate) as Box<dyn TokenCounter>,
+            |(name, entry)| counter_for(&entry.facts(name).model),
+        );
         let of_servers: Vec<(String, String)> = servers
             .iter()
             .flat_map(|server| {
@@ -92,10 +89,11 @@ impl Inventory {
                 tools.map(|tool| (tool.spec().name.clone(), server.name().to_owned()))
             })
             .collect();
-        let issues = issues::of(&servers);
+        let issues: Vec<ToolIssue> =
+            servers.iter().flat_map(|server| issues::of(server.name(), &server.issues())).collect();
         issues::tell(&issues);
-        mcp::shutdown(&servers).await;
-        let offered = offered.map_err(|error| Failed::Stopped(error.to_string()))?;
+        join_all(servers.iter().map(McpServer::shutdown)).await;
+        let offered = offered.map_err(|error| CommandFailure::Stopped(error.to_string()))?;
         let tools = offered.into_iter().map(|spec| {
             let server = of_servers.iter().find(|(tool, _)| *tool == spec.name).map(|(_, server)| server);
             let (kind, from) = origin(&spec.name, &file, server, &policy);
@@ -104,9 +102,15 @@ impl Inventory {
                 known => known,
             };
             let tokens = tool_tokens(&*counter, &[&spec]);
-            Offered { spec, kind, effect, tokens, from }
+            OfferedTool { spec, kind, effect, tokens, from }
         });
-        Ok(Self { tools: tools.collect(), models: models.into_keys().collect(), failed, unasked, issues })
+        Ok(Self {
+            tools: tools.collect(),
+            models: file.models.into_keys().collect(),
+            failed,
+            unasked,
+            issues,
+        })
     }
 }
 
@@ -120,6 +124,6 @@ fn origin(name: &str, file: &AgentFile, server: Option<&String>, policy: &Policy
         (None, None) if policy.output().is_some_and(|output| output.tool.value == name) => {
             ("report", "output".to_owned())
         }
-        (None, None) => ("kept", "result.over: spill".to_owned()),
+        (None, None) => ("kept", "result.overflow: spill".to_owned()),
     }
 }

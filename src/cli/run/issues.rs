@@ -1,8 +1,8 @@
-//! Tools of MCP servers that are left out or cut: what people and machines are told of them.
+//! Tools of MCP servers that are left out or cut: what people and machines learn about them.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use unfazed::host::McpServer;
+use unfazed::host::McpToolIssue;
 
 use crate::cli::out;
 use crate::cli::text::one_line;
@@ -12,7 +12,7 @@ const MOST_NAMED: usize = 5;
 
 /// A tool that is left out or cut, as `unfazed tools --format json` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Issue {
+pub(crate) struct ToolIssue {
     server: String,
     tool: String,
     left_out: bool,
@@ -20,23 +20,20 @@ pub(crate) struct Issue {
     message: String,
 }
 
-/// What is wrong with the tools of the servers.
-pub(super) fn of(servers: &[McpServer]) -> Vec<Issue> {
-    let of_server = |server: &McpServer| {
-        let server_name = server.name().to_owned();
-        server.issues().into_iter().map(move |issue| Issue {
-            server: server_name.clone(),
-            tool: issue.tool,
-            left_out: issue.reason.leaves_out(),
-            reason: issue.reason.name().to_owned(),
-            message: issue.message,
-        })
+/// What is wrong with the tools of a server.
+pub(super) fn of(server: &str, issues: &[McpToolIssue]) -> Vec<ToolIssue> {
+    let issue = |issue: &McpToolIssue| ToolIssue {
+        server: server.to_owned(),
+        tool: issue.tool.clone(),
+        left_out: issue.reason.leaves_out(),
+        reason: issue.reason.name().to_owned(),
+        message: issue.message.clone(),
     };
-    servers.iter().flat_map(of_server).collect()
+    issues.iter().map(issue).collect()
 }
 
 /// Prints one line for each server and reason.
-pub(crate) fn tell(issues: &[Issue]) {
+pub(crate) fn tell(issues: &[ToolIssue]) {
     let mut groups = IndexMap::<(&str, &str, bool), Vec<&str>>::new();
     for issue in issues {
         let group = (issue.server.as_str(), issue.reason.as_str(), issue.left_out);

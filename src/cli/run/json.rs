@@ -6,24 +6,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::spent;
 use serde_json::{Value, json};
 use unfazed::engine::{Directive, Envelope, Event, RunStarted};
-use unfazed::host::{ModelAttempt, Observer, Past, PolicyFilesError, Progress, RunReport, SharedStateError};
+use unfazed::host::{
+    ModelAttempt, Observer, PolicyFilesError, RunReport, SessionCheckpoint, SharedStateError, ToolProgress,
+};
 
-use crate::cli::exit::Failed;
+use crate::cli::exit::CommandFailure;
 use crate::cli::out;
 
 /// Prints one event or directive a line.
 #[derive(Default)]
 pub(crate) struct JsonLines {
     seq: u64,
-    /// Digest of the policy in force.
+    /// Digest of the effective policy.
     policy: String,
     /// Whether pieces of answers are printed.
     stream: bool,
-    failed: Unwritten,
+    failed: WriteFailure,
 }
 
 /// The first line that could not be written, if there is one.
-pub(crate) type Unwritten = Arc<Mutex<Option<Failed>>>;
+pub(crate) type WriteFailure = Arc<Mutex<Option<CommandFailure>>>;
 
 impl JsonLines {
     /// Prints answers while they come if `stream` says so.
@@ -32,7 +34,7 @@ impl JsonLines {
     }
 
     /// What could not be written, once the run is over: it is no reason to stop the run.
-    pub(crate) fn unwritten(&self) -> Unwritten {
+    pub(crate) fn unwritten(&self) -> WriteFailure {
         Arc::clone(&self.failed)
     }
 
@@ -49,7 +51,7 @@ impl JsonLines {
 }
 
 impl Observer for JsonLines {
-    fn resumed(&mut self, past: &Past) {
+    fn resumed(&mut self, past: &SessionCheckpoint) {
         (self.seq, self.policy) = (past.state.seq, past.policy.clone());
         let unknown: Vec<&str> = past.unknown().map(|run| run.call.as_str()).collect();
         let line =
@@ -81,8 +83,8 @@ impl Observer for JsonLines {
         }
     }
 
-    fn progressed(&mut self, progress: &Progress) {
-        let Progress { call, tool, text } = progress;
+    fn progressed(&mut self, progress: &ToolProgress) {
+        let ToolProgress { call, tool, text } = progress;
         self.line("progress", json!({ "call": call, "tool": tool, "text": text }));
     }
 

@@ -1,4 +1,4 @@
-//! The metrics of a run, served to Prometheus while it goes on.
+//! The metrics of a run, served to Prometheus while it continues.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use unfazed::host::Metrics;
 
-use crate::cli::exit::Failed;
+use crate::cli::exit::CommandFailure;
 
 /// What the text is, in the words of its format.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,8 +27,8 @@ pub(crate) struct MetricsServer {
 
 impl MetricsServer {
     /// Serves `metrics` at `/metrics`. Port 0 is any free one.
-    pub(crate) async fn start(address: SocketAddr, metrics: Arc<Metrics>) -> Result<Self, Failed> {
-        let refused = |error: io::Error| Failed::Usage(refused(address, &error));
+    pub(crate) async fn start(address: SocketAddr, metrics: Arc<Metrics>) -> Result<Self, CommandFailure> {
+        let refused = |error: io::Error| CommandFailure::Usage(refused(address, &error));
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let router = Router::new().route("/metrics", get(exposition)).fallback(elsewhere).with_state(metrics);

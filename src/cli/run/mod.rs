@@ -1,22 +1,17 @@
 //! `unfazed run`: an agent, live, under a policy.
 
-mod answer;
 mod approval;
 mod closing;
 mod ended;
 mod inventory;
 mod issues;
 mod json;
-mod mcp;
 mod metrics;
 mod over;
 mod request;
-mod secrets;
 mod setup;
 mod signals;
 mod spent;
-mod timeline;
-mod windows;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -27,26 +22,25 @@ use std::sync::{Arc, PoisonError};
 use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::Outcome;
-use unfazed::host::{Metrics, Observer, RunReport, Stop, Task};
+use unfazed::host::agent_file::FileAgent;
+use unfazed::host::{Metrics, Observer, RunReport, RunTask, StopSwitch};
 use unfazed::session::{AttemptRecord, FinalReason, RetryExhausted};
 use unfazed::store::Recorder;
 
-use self::approval::{Approve, Person};
-pub(crate) use self::inventory::{Inventory, Offered};
-pub(crate) use self::issues::{Issue, tell as tell_issues};
-use self::json::{JsonLines, Unwritten};
+use self::approval::{ApproveFlag, TerminalApprover};
+pub(crate) use self::inventory::{OfferedTool, ToolInventory};
+pub(crate) use self::issues::{ToolIssue, tell as tell_issues};
+use self::json::{JsonLines, WriteFailure};
 use self::metrics::MetricsServer;
-use self::request::{Request, Wanted};
-pub(crate) use self::secrets::sessions_url;
-pub(crate) use self::setup::tools;
-use self::setup::{Setup, Wishes};
-use self::signals::Signals;
-use self::timeline::GivenUp;
-pub(crate) use self::timeline::Timeline;
-use super::exit::{Exit, Failed};
-use super::settings::Settings;
-use super::status::Status;
+use self::request::{RequestedRun, RunRequest};
+use self::setup::{AgentSetup, RunWishes};
+use self::signals::StopSignals;
+
+use super::exit::{CommandFailure, ExitStatus};
+use super::settings::CliSettings;
+use super::status::StatusLine;
 use super::text::{one_line, tokens, visible};
+use super::timeline::{GivenUp, RunTimeline};
 use super::{named, out};
 
 /// How many columns an output has that does not say it.
@@ -58,10 +52,10 @@ const COLUMNS: usize = 80;
   unfazed run examples/quickstart/agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight' --format json
   unfazed run agent.yaml --reload    # edit the policy while the agent works
-  unfazed run agent.yaml --approve no    # what wants a person's agreement does not run
+  unfazed run agent.yaml --approve no    # what wants human approval does not run
   unfazed run agent.yaml --metrics-addr 127.0.0.1:9464
   unfazed run agent.yaml --stream always 2> run.log    # answers while they come, in a file too
-  unfazed run --resume latest                          # goes on with what was broken off last
+  unfazed run --resume latest                          # resumes the last interrupted run
   unfazed run --resume 1f0a7c 'and by train?'          # asks the next question in a session
 
 Exit codes:
@@ -72,19 +66,19 @@ Exit codes:
   11   the quota or the money is gone
   12   all attempts at a model, a tool or the report are used up
   13   the conversation or a reply is too large for the model; what there is of a reply is printed
-  14   there is no report after the last turn
+  14   there is no report after the final turn
   15   the run has no time left
   16   a budget of the run is used up, and its final turn brought no report
   130  cancelled")]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// The agent file; with `--resume`: what the agent is to do next.
     #[arg(value_name = "AGENT | TASK", required_unless_present = "resume")]
     what: Option<OsString>,
-    /// Goes on with a session: its id, the beginning or the end of it, or `latest`. A run that was broken off goes on where
+    /// Continues with a session: its id, the beginning or the end of it, or `latest`. A run that was broken off continues where
     /// its log ends; a task begins the next run.
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
-    /// The agent file of the session that goes on, instead of the one it began with.
+    /// The agent file of the session that continues, instead of the one it began with.
     #[arg(long = "agent", value_name = "FILE", requires = "resume")]
     agent_file: Option<PathBuf>,
     /// What the agent is to do, instead of what the file says.
@@ -96,22 +90,22 @@ pub(crate) struct Args {
     /// The profile of the policy that is chosen.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Looks at the policy's files before every turn and goes on under what they say then.
+    /// Looks at the policy's files before every turn and continues under what they say then.
     #[arg(long)]
     reload: bool,
-    /// Serves the metrics of the run to Prometheus while it goes on; port 0 is any free one.
+    /// Serves the metrics of the run to Prometheus while it continues; port 0 is any free one.
     #[arg(long, value_name = "IP:PORT", value_parser = metrics::address)]
     metrics_addr: Option<SocketAddr>,
     /// What is answered where the policy wants a person to agree; left out: a terminal is asked, and away from one the
     /// policy decides.
     #[arg(long, value_name = "ANSWER", value_enum)]
-    approve: Option<Approve>,
+    approve: Option<ApproveFlag>,
     /// How the run is shown.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: RunFormat,
     /// When answers that are streamed are shown while they come; `auto`: on a terminal.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
-    stream: Stream,
+    stream: StreamFlag,
     /// Leaves out which policy line decided.
     #[arg(long, short)]
     quiet: bool,
@@ -119,7 +113,7 @@ pub(crate) struct Args {
 
 /// How a run is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum RunFormat {
     /// A timeline on standard error, the report on standard output.
     #[default]
     Human,
@@ -129,7 +123,7 @@ enum Format {
 
 /// When streamed answers are shown while they come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Stream {
+enum StreamFlag {
     /// In a timeline on a terminal.
     #[default]
     Auto,
@@ -139,69 +133,68 @@ enum Stream {
     Never,
 }
 
-pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &RunArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
     super::logs::start(settings)?;
     super::runtime::block_on(live(args, settings))
 }
 
-async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
-    let Request { agent, task: wanted, profile, resume } = match request::of(args, settings)? {
-        Wanted::Run(request) => request,
-        Wanted::Outcome(found) => return over::show(&found, args.format),
+async fn live(args: &RunArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
+    let RunRequest { agent, task: wanted, profile, resume } = match request::of(args, settings)? {
+        RequestedRun::Run(request) => request,
+        RequestedRun::Outcome(found) => return over::show(&found, args.format),
     };
-    let mut signals = Signals::listen();
+    let mut signals = StopSignals::listen();
     let loader = match (&args.profile, &settings.profile) {
         (None, None) => named::loader(profile.as_deref()).profile_from("the session"),
         _ => named::chosen(args.profile.as_deref(), settings),
     };
-    let wishes = Wishes { has_task: wanted.is_some(), reload: args.reload, profile, resume };
+    let wishes = RunWishes { has_task: wanted.is_some(), reload: args.reload, resume };
     let metrics = Arc::new(Metrics::new());
     let serving = match args.metrics_addr {
         Some(address) => Some(MetricsServer::start(address, Arc::clone(&metrics)).await?),
         None => None,
     };
-    let setup = signals.unless_heard(Setup::load(&agent, &loader, settings, wishes)).await?;
-    let Setup { agent, id, session, past, servers, mcp, .. } = setup;
-    let agent = agent.metrics(metrics).approver(Person::new(args.approve));
+    let setup = Box::pin(signals.unless_heard(AgentSetup::load(&agent, &loader, settings, wishes))).await?;
+    let AgentSetup { agent: started, id, session, past } = setup;
+    let described = started.task();
+    let FileAgent { agent, servers, .. } = started;
+    let agent = agent.metrics(metrics).approver(TerminalApprover::new(args.approve));
     if let Some(serving) = &serving {
         out::say(&format!("metrics  {}\n", serving.url()));
     }
-    let task = |task: String| Task {
-        run: id.to_string(),
-        system: setup.system,
-        history: Vec::new(),
-        task,
-        seed: args.seed.unwrap_or(setup.seed),
-        deadline: None,
+    let said = Some(described.task.clone()).filter(|task| !task.is_empty());
+    let task = |task: String| {
+        let seed = args.seed.unwrap_or(described.seed);
+        RunTask { run: id.to_string(), task, seed, ..described }
     };
     let (past, task) = match past {
-        None => (None, Some(task(wanted.or(setup.task).unwrap_or_default()))),
+        None => (None, Some(task(wanted.or(said).unwrap_or_default()))),
         Some(past) => {
             // A session without a run begins with what the agent is for.
-            let wanted = wanted.or(setup.task.filter(|_| past.state.run.is_empty() && past.is_over()));
+            let wanted = wanted.or(said.filter(|_| past.state.run.is_empty() && past.is_over()));
             (Some(past), wanted.map(task))
         }
     };
-    let mut recorder = Recorder::new(session);
-    let (mut unwritten, mut given_up) = (Unwritten::default(), GivenUp::default());
+    let mut recorder = Recorder::new(session).await;
+    let (mut unwritten, mut given_up) = (WriteFailure::default(), GivenUp::default());
     let mut observer: Box<dyn Observer> = match args.format {
-        Format::Human => {
-            let mut timeline =
-                Timeline::new(anstream::stderr(), Status::start(), args.quiet).fitting(out::width_of_errors);
-            let terminal = args.stream == Stream::Auto && std::io::stderr().is_terminal();
-            if terminal || args.stream == Stream::Always {
+        RunFormat::Human => {
+            let mut timeline = RunTimeline::new(anstream::stderr(), StatusLine::start(), args.quiet)
+                .fitting(out::width_of_errors);
+            let terminal = args.stream == StreamFlag::Auto && std::io::stderr().is_terminal();
+            if terminal || args.stream == StreamFlag::Always {
                 timeline = timeline.streaming(out::width_of_errors().unwrap_or(COLUMNS));
             }
             given_up = timeline.given_up();
             Box::new(timeline)
         }
-        Format::Json => {
-            let lines = JsonLines::new(args.stream == Stream::Always);
+        RunFormat::Json => {
+            let lines = JsonLines::new(args.stream == StreamFlag::Always);
             unwritten = lines.unwritten();
             Box::new(lines)
         }
     };
-    let (stop, leave) = (Stop::new(), CancellationToken::new());
+    let (stop, leave) = (StopSwitch::new(), CancellationToken::new());
     let listening = tokio::spawn(signals.pass_on(stop.clone(), leave.clone()));
     let result = tokio::select! {
         biased;
@@ -211,9 +204,12 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     };
     drop(observer);
     let ended = async {
-        mcp::end(&mcp, &stop.kill).await;
-        for server in servers {
-            server.shutdown().await;
+        // Until the second signal: then what is left of them is killed.
+        tokio::select! {
+            biased;
+            // Begun in any case: a shutdown that is dropped kills what it was to end.
+            () = servers.shutdown() => {}
+            () = stop.kill.cancelled() => {}
         }
         result
     };
@@ -224,20 +220,20 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         result = ended => result,
     };
     listening.abort();
-    warn_of(recorder.problems());
+    let session = recorder.place().to_owned();
+    warn_of(&recorder.close().await);
     let Some(result) = result else {
         let resume = closing::resume(id.as_str(), "");
         out::say_raw(&format!("Cancelled at once; running tools were killed\n{resume}"));
-        return Ok(Exit::Cancelled);
+        return Ok(ExitStatus::Cancelled);
     };
-    let report = result.map_err(|error| Failed::Stopped(error.to_string()))?;
-    let session = recorder.path().display().to_string();
+    let report = result.map_err(|error| CommandFailure::Stopped(error.to_string()))?;
     match args.format {
-        Format::Human => {
+        RunFormat::Human => {
             let given_up = given_up.lock().unwrap_or_else(PoisonError::into_inner);
             show(&report, &given_up, &session, id.as_str())?;
         }
-        Format::Json => {
+        RunFormat::Json => {
             if let Some(failed) = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 return Err(failed);
             }
@@ -248,7 +244,12 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 }
 
 /// The report on standard output, everything about it on standard error.
-fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str, id: &str) -> Result<(), Failed> {
+fn show(
+    report: &RunReport,
+    given_up: &[RetryExhausted],
+    session: &str,
+    id: &str,
+) -> Result<(), CommandFailure> {
     out::say("\n");
     let printed = print(&report.outcome, given_up, report.partial.as_deref());
     let mut shown = true;
@@ -260,7 +261,7 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str, id: &str
     let used = tokens(report.state.usage);
     let cost = report.cost.map(|cost| format!("cost     {cost} USD\n")).unwrap_or_default();
     let spent = spent::line(report).map(|spent| format!("spent    {spent}\n")).unwrap_or_default();
-    let resume = if ended::exit(&report.outcome) == Exit::Cancelled {
+    let resume = if ended::exit(&report.outcome) == ExitStatus::Cancelled {
         closing::resume(id, " 'TASK'")
     } else {
         String::new()
@@ -273,7 +274,11 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str, id: &str
 }
 
 /// What a run came to: a report, an answer or the part there is of one on standard output, the rest on standard error.
-fn print(outcome: &Outcome, given_up: &[RetryExhausted], partial: Option<&str>) -> Result<(), Failed> {
+fn print(
+    outcome: &Outcome,
+    given_up: &[RetryExhausted],
+    partial: Option<&str>,
+) -> Result<(), CommandFailure> {
     match outcome {
         Outcome::Reported { output } => result(&format!("{output:#}\n")),
         Outcome::Answered { text } => result(&format!("{text}\n")),
@@ -308,7 +313,7 @@ fn print(outcome: &Outcome, given_up: &[RetryExhausted], partial: Option<&str>) 
 }
 
 /// Prints what the run came to. What a model wrote must not command a terminal; a file gets it as it is.
-fn result(text: &str) -> Result<(), Failed> {
+fn result(text: &str) -> Result<(), CommandFailure> {
     if std::io::stdout().is_terminal() { out::raw(&visible(text)) } else { out::raw(text) }
 }
 

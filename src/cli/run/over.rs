@@ -1,27 +1,27 @@
 //! A session whose last run is over. A run that was killed as it ended may never have printed what it came to.
 
 use serde_json::json;
-use unfazed::store::Fsync;
+use unfazed::store::FsyncMode;
 
-use super::{Format, closing, ended, print};
-use crate::cli::exit::{Exit, Failed};
+use super::{RunFormat, closing, ended, print};
+use crate::cli::exit::{CommandFailure, ExitStatus};
 use crate::cli::out;
-use crate::cli::sessions::{Found, LastRun, failed};
+use crate::cli::sessions::{FoundSession, LastRun, failed};
 use crate::cli::text::tokens;
 
 /// Prints the outcome of the last run, and ends with its exit code.
-pub(super) fn show(found: &Found, format: Format) -> Result<Exit, Failed> {
-    let store = found.place.open(Fsync::Turn)?;
+pub(super) fn show(found: &FoundSession, format: RunFormat) -> Result<ExitStatus, CommandFailure> {
+    let store = found.place.open(FsyncMode::Turn)?;
     let id = &found.id;
-    let LastRun::Over(outcome) = LastRun::of(&*store, id)? else {
-        return Err(Failed::Usage(format!(
+    let LastRun::Over(outcome) = LastRun::of(&store, id)? else {
+        return Err(CommandFailure::Usage(format!(
             "no run of session {id} has ended; give it a task: unfazed run --resume {id} '...'"
         )));
     };
     let meta = store.info(id).map_err(|error| failed(&error))?.meta;
-    let session = store.place_of(id).display().to_string();
+    let session = store.place_of(id);
     match format {
-        Format::Human => {
+        RunFormat::Human => {
             let status = meta.status.name();
             out::say(&format!(
                 "the last run of session {id} is over ({status}); it came to this. For another run give it a task: unfazed run \
@@ -36,7 +36,7 @@ pub(super) fn show(found: &Found, format: Format) -> Result<Exit, Failed> {
             ));
             printed?;
         }
-        Format::Json => {
+        RunFormat::Json => {
             let line = json!({
                 "v": 1, "kind": "result", "outcome": outcome, "turns": meta.turns, "tokens": meta.tokens, "session": session,
             });

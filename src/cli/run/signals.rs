@@ -2,35 +2,35 @@
 //! What only prepares a run is given up at the first.
 
 use tokio_util::sync::CancellationToken;
-use unfazed::host::Stop;
+use unfazed::host::StopSwitch;
 
-use crate::cli::exit::Failed;
+use crate::cli::exit::CommandFailure;
 
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ctrl-C, and on Unix SIGTERM and SIGHUP, as they come.
-pub(crate) struct Signals {
+pub(crate) struct StopSignals {
     #[cfg(unix)]
     streams: Vec<Signal>,
 }
 
-impl Signals {
+impl StopSignals {
     /// Does the work, unless a signal comes before it is done: then it is dropped, which kills every process group it has
     /// going.
     pub(crate) async fn unless_heard<T>(
         &mut self,
-        work: impl Future<Output = Result<T, Failed>>,
-    ) -> Result<T, Failed> {
+        work: impl Future<Output = Result<T, CommandFailure>>,
+    ) -> Result<T, CommandFailure> {
         tokio::select! {
             biased;
-            () = self.next() => Err(Failed::Cancelled),
+            () = self.next() => Err(CommandFailure::Cancelled),
             done = work => done,
         }
     }
 
     /// Passes the first signal on to the graceful stop, the second to the one that kills, and the third to `leave`.
-    pub(crate) async fn pass_on(mut self, stop: Stop, leave: CancellationToken) {
+    pub(crate) async fn pass_on(mut self, stop: StopSwitch, leave: CancellationToken) {
         for token in [stop.graceful, stop.kill, leave] {
             self.next().await;
             token.cancel();
@@ -39,7 +39,7 @@ impl Signals {
 }
 
 #[cfg(unix)]
-impl Signals {
+impl StopSignals {
     /// Listens from now on: whoever presses Ctrl-C twice in a hurry is heard twice.
     pub(crate) fn listen() -> Self {
         let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
@@ -68,7 +68,7 @@ fn hangups_are_ignored() -> bool {
 }
 
 #[cfg(not(unix))]
-impl Signals {
+impl StopSignals {
     /// Listens from now on.
     pub(crate) fn listen() -> Self {
         Self {}

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use crate::cli::exit::Failed;
-use crate::cli::reference::defaults::Defaults;
-use crate::cli::reference::walk::Walk;
+use crate::cli::exit::CommandFailure;
+use crate::cli::reference::defaults::WrittenDefaults;
+use crate::cli::reference::walk::SchemaWalk;
 
 /// Where definitions are.
 const DEFS: &str = "#/$defs/";
@@ -19,10 +19,11 @@ const DEFS: &str = "#/$defs/";
 const SUFFIXES: [&str; 5] = ["Policy", "Layer", "Rule", "Entry", "File"];
 
 /// The schema with the defaults of the built-in policy, and the words of fields where editors look for them.
-pub(super) fn prepared(mut root: Value) -> Result<Value, Failed> {
+pub(super) fn prepared(mut root: Value) -> Result<Value, CommandFailure> {
     let title = root.as_object_mut().and_then(|root| root.shift_remove("title"));
     let defs = root.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
-    let mut editor = Editor { defs, keys: keys(), defaults: Defaults::read()?, shown: BTreeSet::new() };
+    let mut editor =
+        EditorSettings { defs, keys: keys(), defaults: WrittenDefaults::read()?, shown: BTreeSet::new() };
     editor.schema(title.as_ref().and_then(Value::as_str), &mut root);
     for (name, def) in root.get_mut("$defs").and_then(Value::as_object_mut).into_iter().flatten() {
         // No word is an example of another.
@@ -38,7 +39,7 @@ pub(super) fn prepared(mut root: Value) -> Result<Value, Failed> {
 /// whole.
 fn keys() -> BTreeMap<String, (Vec<String>, bool)> {
     let policy = unfazed::policy::json_schema();
-    let walk = Walk::new(&policy);
+    let walk = SchemaWalk::new(&policy);
     let name = |schema: &Value| {
         let defs = policy.get("$defs").and_then(Value::as_object).into_iter().flatten();
         let root = core::ptr::eq(schema, &raw const policy).then(|| policy.get("title")?.as_str()).flatten();
@@ -52,16 +53,16 @@ fn keys() -> BTreeMap<String, (Vec<String>, bool)> {
     keys.collect()
 }
 
-struct Editor {
+struct EditorSettings {
     /// As they were.
     defs: Map<String, Value>,
     keys: BTreeMap<String, (Vec<String>, bool)>,
-    defaults: Defaults,
+    defaults: WrittenDefaults,
     /// The definitions whose examples fields show.
     shown: BTreeSet<String>,
 }
 
-impl Editor {
+impl EditorSettings {
     /// A schema and all within it. `owner` names the definition that it is.
     fn schema(&mut self, owner: Option<&str>, schema: &mut Value) {
         let Value::Object(schema) = schema else { return };
@@ -155,7 +156,7 @@ impl Editor {
     }
 
     /// A form with the words of its field, wherever it would show others. The first has them in any case: forms that cannot
-    /// be told apart are shown as if the value were all of them (`isAllSchemasMatched`).
+    /// be distinguished are shown as if the value were all of them (`isAllSchemasMatched`).
     fn told(&self, mut form: Value, words: &str, first: bool) -> Value {
         let own = form.get("description").and_then(Value::as_str).map(str::to_owned);
         let of_type = refers(&form).and_then(|name| self.defs.get(name)?.get("description"));

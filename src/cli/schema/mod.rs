@@ -4,15 +4,15 @@ mod editor;
 
 use clap::ValueEnum;
 use serde_json::Value;
+use unfazed::analysis::CallFile;
 use unfazed::engine::Record;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
-use unfazed::policy::CallFile;
 use unfazed::simulate;
 
-use super::exit::{Exit, Failed};
-use super::generated::{Generated, Which};
+use super::exit::{CommandFailure, ExitStatus};
+use super::generated::{FileSelection, GeneratedFiles};
 
 /// Prints a JSON Schema, or writes all of them into a folder
 #[derive(clap::Args)]
@@ -20,14 +20,14 @@ use super::generated::{Generated, Which};
   unfazed schema policy > policy.schema.json
   unfazed schema --write schemas/
   unfazed schema --check schemas/      # exit code 1 if a file there is stale")]
-pub(crate) struct Args {
+pub(crate) struct SchemaArgs {
     #[command(flatten)]
-    files: Which<Name>,
+    files: FileSelection<SchemaName>,
 }
 
 /// The schemas there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Name {
+pub(super) enum SchemaName {
     /// Policy files.
     Policy,
     /// Agent files.
@@ -46,11 +46,11 @@ pub(super) enum Name {
     Session,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &SchemaArgs) -> Result<ExitStatus, CommandFailure> {
     args.files.run()
 }
 
-impl Name {
+impl SchemaName {
     fn json(self) -> Value {
         match self {
             Self::Policy => unfazed::policy::json_schema(),
@@ -65,14 +65,14 @@ impl Name {
     }
 
     /// As it is written to a file: for editors, unless nobody edits what it describes.
-    pub(super) fn document(self) -> Result<String, Failed> {
+    pub(super) fn document(self) -> Result<String, CommandFailure> {
         let json = self.json();
         let json = if self == Self::Session { json } else { editor::prepared(json)? };
         Ok(format!("{json:#}\n"))
     }
 }
 
-impl Generated for Name {
+impl GeneratedFiles for SchemaName {
     const COMMAND: &str = "unfazed schema";
 
     fn file(&self) -> &'static str {
@@ -88,7 +88,7 @@ impl Generated for Name {
         }
     }
 
-    fn text(&self) -> Result<String, Failed> {
+    fn text(&self) -> Result<String, CommandFailure> {
         self.document()
     }
 }

@@ -1,9 +1,11 @@
 //! `unfazed sessions delete`: deletes sessions with all that belongs to them.
 
-use unfazed::store::{SessionId, Store};
+use unfazed::store::SessionId;
 
-use super::find::{failed, one};
-use crate::cli::exit::{Exit, Failed};
+use super::failed;
+use super::find::one;
+use super::open_store::OpenStore;
+use crate::cli::exit::{CommandFailure, ExitStatus};
 use crate::cli::{out, question};
 
 /// Deletes sessions with all that belongs to them, after a question
@@ -11,7 +13,7 @@ use crate::cli::{out, question};
 #[command(after_help = "Examples:
   unfazed sessions delete 1f0a7c
   unfazed sessions delete 1f0a7c 9b22e0 --yes    # without a question")]
-pub(super) struct Args {
+pub(super) struct DeleteArgs {
     /// The sessions.
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
@@ -20,17 +22,17 @@ pub(super) struct Args {
     yes: bool,
 }
 
-pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
+pub(super) fn run(args: &DeleteArgs, store: &OpenStore) -> Result<ExitStatus, CommandFailure> {
     // Nothing is deleted before all are known.
     let ids: Vec<SessionId> = args.ids.iter().map(|id| one(store, id)).collect::<Result<_, _>>()?;
     let named: Vec<&str> = ids.iter().map(SessionId::as_str).collect();
     if !args.yes && !question::deletes(&format!("session {}", named.join(", ")), &store.place())? {
         out::say("nothing is deleted\n");
-        return Ok(Exit::Nothing);
+        return Ok(ExitStatus::Nothing);
     }
     for id in ids {
         store.delete(&id).map_err(|error| failed(&error))?;
         out::say(&format!("deleted  {id}\n"));
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }

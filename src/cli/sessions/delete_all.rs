@@ -1,10 +1,11 @@
 //! `unfazed sessions delete-all`: deletes all sessions that are meant, after a question.
 
-use unfazed::store::{SessionId, Store, StoreError};
+use unfazed::store::{SessionId, StoreError};
 
-use super::filter::Filter;
-use super::find::failed;
-use crate::cli::exit::{Exit, Failed};
+use super::failed;
+use super::filter::SessionFilter;
+use super::open_store::OpenStore;
+use crate::cli::exit::{CommandFailure, ExitStatus};
 use crate::cli::{out, question};
 
 /// Deletes all sessions, or those that are meant, after a question
@@ -12,9 +13,9 @@ use crate::cli::{out, question};
 #[command(after_help = "Examples:
   unfazed sessions delete-all --before 30d
   unfazed sessions delete-all --status failed --yes     # without a question")]
-pub(super) struct Args {
+pub(super) struct DeleteAllArgs {
     #[command(flatten)]
-    filter: Filter,
+    filter: SessionFilter,
     /// Deletes without a question.
     #[arg(long, short)]
     yes: bool,
@@ -23,18 +24,18 @@ pub(super) struct Args {
     damaged: bool,
 }
 
-pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
+pub(super) fn run(args: &DeleteAllArgs, store: &OpenStore) -> Result<ExitStatus, CommandFailure> {
     let listing = store.list().map_err(|error| failed(&error))?;
     let meant = listing.sessions.into_iter().filter(|info| args.filter.takes(info)).map(|info| info.id);
     let mut ids: Vec<SessionId> = meant.collect();
     ids.extend(listing.damaged.into_iter().filter(|_| args.damaged).map(|(id, _)| id));
     if ids.is_empty() {
         out::say(&format!("no such sessions in {}\n", store.place()));
-        return Ok(Exit::Nothing);
+        return Ok(ExitStatus::Nothing);
     }
     if !args.yes && !question::deletes(&sessions(ids.len()), &store.place())? {
         out::say("nothing is deleted\n");
-        return Ok(Exit::Nothing);
+        return Ok(ExitStatus::Nothing);
     }
     let mut deleted = 0_usize;
     for id in &ids {
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
         }
     }
     out::say(&format!("deleted  {}\n", sessions(deleted)));
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 fn sessions(count: usize) -> String {

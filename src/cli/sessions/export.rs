@@ -6,14 +6,16 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use unfazed::engine::{Fold, Order, Record};
+use unfazed::engine::{DirectiveKind, Record, SessionFold};
 use unfazed::session::Message;
-use unfazed::store::{SessionId, SessionInfo, Store, StoreError};
+use unfazed::store::{SessionId, SessionInfo, StoreError};
 
-use super::find::{failed, one};
+use super::failed;
+use super::find::one;
 use super::list;
-use super::transcript::{Piece, read};
-use crate::cli::exit::{Exit, Failed};
+use super::open_store::OpenStore;
+use super::transcript::{TranscriptPiece, read};
+use crate::cli::exit::{CommandFailure, ExitStatus};
 use crate::cli::out;
 use crate::cli::text::one_line;
 
@@ -22,13 +24,13 @@ use crate::cli::text::one_line;
 #[command(after_help = "Examples:
   unfazed sessions export latest --format markdown -o trip.md
   unfazed sessions export 1f0a7c --format openai     # the messages of a chat-completions request")]
-pub(super) struct Args {
+pub(super) struct ExportArgs {
     /// The session.
     #[arg(value_name = "ID")]
     id: String,
     /// As what.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: ExportFormat,
     /// The file it is written into, instead of standard output; a new one.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -36,7 +38,7 @@ pub(super) struct Args {
 
 /// As what a session is exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// What is known about it, its messages, and its decisions with their reasons.
     #[default]
     Json,
@@ -46,30 +48,30 @@ enum Format {
     Openai,
 }
 
-pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
+pub(super) fn run(args: &ExportArgs, store: &OpenStore) -> Result<ExitStatus, CommandFailure> {
     let id = one(store, &args.id)?;
     let text = match args.format {
-        Format::Json => json(store, &id).map(|value| format!("{value:#}\n")),
-        Format::Markdown => markdown(store, &id),
-        Format::Openai => messages(store, &id)
+        ExportFormat::Json => json(store, &id).map(|value| format!("{value:#}\n")),
+        ExportFormat::Markdown => markdown(store, &id),
+        ExportFormat::Openai => messages(store, &id)
             .map(|messages| format!("{:#}\n", Value::from(unfazed::host::chat_messages(&messages)))),
     };
     let text = text.map_err(|error| failed(&error))?;
     let Some(path) = &args.output else {
         out::raw(&text)?;
-        return Ok(Exit::Clean);
+        return Ok(ExitStatus::Clean);
     };
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| Failed::io(format!("cannot write {}", path.display()), error))?;
-    Ok(Exit::Clean)
+    written.map_err(|error| CommandFailure::io(format!("cannot write {}", path.display()), error))?;
+    Ok(ExitStatus::Clean)
 }
 
-fn messages(store: &dyn Store, id: &SessionId) -> Result<Vec<Message>, StoreError> {
-    let mut fold = Fold::new();
+fn messages(store: &OpenStore, id: &SessionId) -> Result<Vec<Message>, StoreError> {
+    let mut fold = SessionFold::new();
     for record in store.read(id)? {
         if let Record::Directives { list, .. } = record? {
             fold.decided(list);
@@ -78,14 +80,14 @@ fn messages(store: &dyn Store, id: &SessionId) -> Result<Vec<Message>, StoreErro
     Ok(fold.into_parts().1)
 }
 
-fn json(store: &dyn Store, id: &SessionId) -> Result<Value, StoreError> {
-    let (mut fold, mut decisions, mut now) = (Fold::new(), Vec::new(), None);
+fn json(store: &OpenStore, id: &SessionId) -> Result<Value, StoreError> {
+    let (mut fold, mut decisions, mut now) = (SessionFold::new(), Vec::new(), None);
     for record in store.read(id)? {
         match record? {
             Record::Event(envelope) => now = Some(envelope.now.to_rfc3339()),
             Record::Directives { seq, policy, list } => {
                 for directive in &list.0 {
-                    if !directive.because.is_empty() || matches!(directive.order, Order::Work(_)) {
+                    if !directive.because.is_empty() || matches!(directive.order, DirectiveKind::Work(_)) {
                         decisions
                             .push(json!({ "seq": seq, "at": now, "policy": policy, "decision": directive }));
                     }
@@ -99,7 +101,7 @@ fn json(store: &dyn Store, id: &SessionId) -> Result<Value, StoreError> {
     Ok(json!({ "v": 1, "session": session, "messages": fold.messages(), "decisions": decisions }))
 }
 
-fn markdown(store: &dyn Store, id: &SessionId) -> Result<String, StoreError> {
+fn markdown(store: &OpenStore, id: &SessionId) -> Result<String, StoreError> {
     let SessionInfo { meta, updated, .. } = store.info(id)?;
     let mut page = format!("# {}\n\n", one_line(&meta.title));
     let facts = [
@@ -115,15 +117,15 @@ fn markdown(store: &dyn Store, id: &SessionId) -> Result<String, StoreError> {
     }
     for piece in read(store, id, false)? {
         match piece {
-            Piece::Decided(lines) => {
+            TranscriptPiece::Decided(lines) => {
                 let lines = anstream::adapter::strip_str(&lines).to_string();
                 page.push('\n');
                 for line in lines.lines() {
                     page.extend(["> ", line.trim(), "  \n"]);
                 }
             }
-            Piece::Said(message) => page.push_str(&said(&message)),
-            Piece::Damaged(why) => page.extend(["\n**The log cannot be read on:** ", &why, "\n"]),
+            TranscriptPiece::Said(message) => page.push_str(&said(&message)),
+            TranscriptPiece::Damaged(why) => page.extend(["\n**The log cannot be read on:** ", &why, "\n"]),
         }
     }
     Ok(page)

@@ -7,7 +7,7 @@ use unfazed::time::{Instant, Nanos};
 
 /// Which sessions are meant.
 #[derive(clap::Args, Default)]
-pub(in crate::cli) struct Filter {
+pub(in crate::cli) struct SessionFilter {
     /// Those of the agent of that name.
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -22,7 +22,7 @@ pub(in crate::cli) struct Filter {
     before: Option<Instant>,
 }
 
-impl Filter {
+impl SessionFilter {
     /// Whether anything is said.
     pub(in crate::cli) const fn is_given(&self) -> bool {
         self.agent.is_some() || self.status.is_some() || self.since.is_some() || self.before.is_some()

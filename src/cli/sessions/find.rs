@@ -4,14 +4,16 @@ use std::path::Path;
 
 use unfazed::engine::{LogHeader, Record};
 use unfazed::host::agent_file::AgentFile;
-use unfazed::store::{Fsync, Listing, SessionId, SessionInfo, SessionStatus, Store, StoreError};
+use unfazed::store::{FsyncMode, SessionId, SessionInfo, SessionListing, SessionStatus, StoreError};
 
-use crate::cli::exit::Failed;
-use crate::cli::settings::Settings;
+use super::open_store::{OpenStore, SessionRecords};
+use crate::cli::exit::CommandFailure;
+use crate::cli::settings::CliSettings;
 use crate::cli::{files, out};
 
+use super::failed;
 use super::last::LastRun;
-use super::place::{self, Place};
+use super::place::{self, SessionPlace};
 
 /// The session that was written last.
 const LATEST: &str = "latest";
@@ -20,23 +22,19 @@ const SHOWN: usize = 5;
 
 /// A session that was found.
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct FoundSession {
     pub(crate) id: SessionId,
-    pub(crate) place: Place,
+    pub(crate) place: SessionPlace,
     pub(crate) header: LogHeader,
-    /// There is no run to go on with, and no task for the next one.
+    /// There is no run to continue with, and no task for the next one.
     pub(crate) is_over: bool,
 }
 
-pub(in crate::cli) fn failed(error: &StoreError) -> Failed {
-    Failed::Stopped(error.to_string())
-}
-
 /// The session that is meant: its id, the beginning or the end of it, or `latest`.
-pub(in crate::cli) fn one(store: &dyn Store, wanted: &str) -> Result<SessionId, Failed> {
+pub(in crate::cli) fn one(store: &OpenStore, wanted: &str) -> Result<SessionId, CommandFailure> {
     if wanted.is_empty() {
         let message = "the id of the session is empty; `unfazed sessions` lists the sessions, and `latest` is the one written last";
-        return Err(Failed::Usage(message.into()));
+        return Err(CommandFailure::Usage(message.into()));
     }
     if let Ok(id) = wanted.parse::<SessionId>()
         && is_there(store, &id)
@@ -59,7 +57,7 @@ pub(in crate::cli) fn one(store: &dyn Store, wanted: &str) -> Result<SessionId, 
             } else {
                 String::new()
             };
-            Err(Failed::Usage(format!(
+            Err(CommandFailure::Usage(format!(
                 "there is {file}no session `{wanted}` in {place}; `unfazed sessions` lists those there are, and UNFAZED_SESSIONS \
                  names another folder"
             )))
@@ -68,7 +66,7 @@ pub(in crate::cli) fn one(store: &dyn Store, wanted: &str) -> Result<SessionId, 
             let shown: Vec<&str> = several.iter().take(SHOWN).map(|id| id.as_str()).collect();
             let more = if several.len() > SHOWN { ", …" } else { "" };
             let count = several.len();
-            Err(Failed::Usage(format!(
+            Err(CommandFailure::Usage(format!(
                 "`{wanted}` means {count} sessions: {}{more}; write more of the id",
                 shown.join(", ")
             )))
@@ -76,36 +74,36 @@ pub(in crate::cli) fn one(store: &dyn Store, wanted: &str) -> Result<SessionId, 
     }
 }
 
-/// The records of a session, in order.
-pub(in crate::cli) type Records = Box<dyn Iterator<Item = Result<Record, StoreError>> + Send>;
-
 /// The session that is meant, and its records.
-pub(in crate::cli) fn records(settings: &Settings, wanted: &str) -> Result<(SessionId, Records), Failed> {
-    let store = place::of_run(settings, None)?.open(Fsync::Turn)?;
-    let id = one(store.as_ref(), wanted)?;
+pub(in crate::cli) fn records(
+    settings: &CliSettings,
+    wanted: &str,
+) -> Result<(SessionId, SessionRecords), CommandFailure> {
+    let store = place::of_run(settings, None)?.open(FsyncMode::Turn)?;
+    let id = one(&store, wanted)?;
     let records = store.read(&id).map_err(|error| failed(&error))?;
     Ok((id, records))
 }
 
 /// Whether there is such a session, whatever state it is in.
-fn is_there(store: &dyn Store, id: &SessionId) -> bool {
+fn is_there(store: &OpenStore, id: &SessionId) -> bool {
     !matches!(store.info(id), Err(StoreError::NotFound { .. }))
 }
 
-/// The session that is to go on.
+/// The session that is to continue.
 pub(crate) fn to_go_on(
-    settings: &Settings,
+    settings: &CliSettings,
     agent: Option<&Path>,
     wanted: &str,
     has_task: bool,
-) -> Result<Found, Failed> {
-    // The agent file may say where its sessions are; what is wrong with it is told later.
+) -> Result<FoundSession, CommandFailure> {
+    // The agent file may say where its sessions are; problems with it are reported later.
     let file =
         agent.and_then(|path| AgentFile::read(&path.display().to_string(), &files::bytes(path).ok()?).ok());
     let folder = agent.and_then(Path::parent).unwrap_or(Path::new(""));
     let place = place::of_run(settings, file.as_ref().map(|file| (&file.value, folder)))?;
-    let store = place.open(Fsync::Turn)?;
-    let store = store.as_ref();
+    let store = place.open(FsyncMode::Turn)?;
+    let store = &store;
     let is_id = wanted.parse::<SessionId>().is_ok_and(|id| is_there(store, &id));
     let id = if wanted == LATEST && !is_id { latest(store, has_task)? } else { one(store, wanted)? };
     let info = store.info(&id).map_err(|error| failed(&error))?;
@@ -113,16 +111,16 @@ pub(crate) fn to_go_on(
         !has_task && !goes_on(info.meta.status) && !matches!(LastRun::of(store, &id)?, LastRun::Open);
     let first = store.read(&id).map_err(|error| failed(&error))?.next();
     match first {
-        Some(Ok(Record::Session(header))) => Ok(Found { id, place, header, is_over }),
+        Some(Ok(Record::Session(header))) => Ok(FoundSession { id, place, header, is_over }),
         Some(Err(error)) => Err(failed(&error)),
-        _ => Err(Failed::Stopped(format!("session {id} has no header"))),
+        _ => Err(CommandFailure::Stopped(format!("session {id} has no header"))),
     }
 }
 
-/// The last session that can go on; without one and without a task, the last whose run is over. Those that are passed over are said. A task is for the conversation that was last; while
+/// The last session that can continue; without one and without a task, the last whose run is over. Those that are passed over are said. A task is for the conversation that was last; while
 /// somebody else writes to that, it goes into no other one.
-fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
-    let Listing { sessions, damaged } = store.list().map_err(|error| failed(&error))?;
+fn latest(store: &OpenStore, has_task: bool) -> Result<SessionId, CommandFailure> {
+    let SessionListing { sessions, damaged } = store.list().map_err(|error| failed(&error))?;
     for (id, why) in damaged {
         out::say(&format!("passed over  {id}: {why}\n"));
     }
@@ -130,7 +128,7 @@ fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
     for SessionInfo { id, meta, .. } in sessions {
         match meta.status {
             SessionStatus::Running if has_task => {
-                return Err(Failed::Stopped(format!(
+                return Err(CommandFailure::Stopped(format!(
                     "session {id}, the latest, is in use by another process; wait for it, or name the session that is to \
                      have the task: unfazed run --resume ID '...'"
                 )));
@@ -146,8 +144,8 @@ fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
     if let Some(id) = over {
         return Ok(id);
     }
-    Err(Failed::Usage(if has_task {
-        format!("no session in {} can go on", store.place())
+    Err(CommandFailure::Usage(if has_task {
+        format!("no session in {} can continue", store.place())
     } else {
         format!("no run in {} was broken off; give a task to begin the next one", store.place())
     }))
@@ -157,6 +155,6 @@ const fn goes_on(status: SessionStatus) -> bool {
     matches!(status, SessionStatus::New | SessionStatus::Running | SessionStatus::BrokenOff)
 }
 
-fn none(store: &dyn Store) -> Failed {
-    Failed::Usage(format!("there are no sessions in {}", store.place()))
+fn none(store: &OpenStore) -> CommandFailure {
+    CommandFailure::Usage(format!("there are no sessions in {}", store.place()))
 }

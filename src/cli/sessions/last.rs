@@ -1,11 +1,12 @@
 //! What the last run of a session came to. The log says it: what is kept beside it may be newer than a log that lost its
 //! end.
 
-use unfazed::engine::{Event, Note, Order, Outcome, Record};
-use unfazed::store::{SessionId, Store};
+use unfazed::engine::{DirectiveKind, Event, Note, Outcome, Record};
+use unfazed::store::SessionId;
 
 use super::failed;
-use crate::cli::exit::Failed;
+use super::open_store::OpenStore;
+use crate::cli::exit::CommandFailure;
 
 /// How far the last run got.
 pub(in crate::cli) enum LastRun {
@@ -19,7 +20,7 @@ pub(in crate::cli) enum LastRun {
 
 impl LastRun {
     /// Reads the log.
-    pub(in crate::cli) fn of(store: &dyn Store, id: &SessionId) -> Result<Self, Failed> {
+    pub(in crate::cli) fn of(store: &OpenStore, id: &SessionId) -> Result<Self, CommandFailure> {
         let mut last = Self::None;
         for record in store.read(id).map_err(|error| failed(&error))? {
             match record.map_err(|error| failed(&error))? {
@@ -28,7 +29,7 @@ impl LastRun {
                 }
                 Record::Directives { list, .. } => {
                     for directive in list.0 {
-                        if let Order::Note(Note::Finish { outcome }) = directive.order {
+                        if let DirectiveKind::Note(Note::Finish { outcome }) = directive.order {
                             last = Self::Over(outcome);
                         }
                     }

@@ -2,14 +2,15 @@
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
-use unfazed::store::{Listing, SessionInfo, SessionStatus, Store};
+use unfazed::store::{SessionInfo, SessionListing, SessionStatus};
 
-use super::filter::Filter;
-use super::find::failed;
-use crate::cli::exit::{Exit, Failed};
-use crate::cli::format::Format;
+use super::failed;
+use super::filter::SessionFilter;
+use super::open_store::OpenStore;
+use crate::cli::exit::{CommandFailure, ExitStatus};
+use crate::cli::format::OutputFormat;
 use crate::cli::out;
-use crate::cli::table::{Cell, Column, Table};
+use crate::cli::table::{TableCell, TableColumn, TextTable};
 use crate::cli::text::{fit, one_line};
 
 /// The longest name of an agent that is shown.
@@ -23,18 +24,18 @@ const BAD: Style = AnsiColor::Red.on_default();
 #[command(after_help = "Examples:
   unfazed sessions list --status broken_off
   unfazed sessions list --since 2026-11-01 --agent order-desk --format json")]
-pub(super) struct Args {
+pub(super) struct ListArgs {
     #[command(flatten)]
-    filter: Filter,
+    filter: SessionFilter,
     /// At most so many.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
     /// How they are shown.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
 }
 
-pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
+pub(super) fn run(args: &ListArgs, store: &OpenStore) -> Result<ExitStatus, CommandFailure> {
     let mut listing = store.list().map_err(|error| failed(&error))?;
     listing.sessions.retain(|info| args.filter.takes(info));
     listing.sessions.truncate(args.limit.unwrap_or(usize::MAX));
@@ -44,14 +45,14 @@ pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
 
 /// Prints sessions, and says which cannot be used, and that there are none of those that are wanted.
 pub(super) fn print(
-    listing: &Listing,
-    format: Format,
-    store: &dyn Store,
+    listing: &SessionListing,
+    format: OutputFormat,
+    store: &OpenStore,
     wanted: &str,
-) -> Result<Exit, Failed> {
+) -> Result<ExitStatus, CommandFailure> {
     match format {
-        Format::Json => out::raw(&format!("{:#}\n", json(listing, store)))?,
-        Format::Human => {
+        OutputFormat::Json => out::raw(&format!("{:#}\n", json(listing, store)))?,
+        OutputFormat::Human => {
             if listing.sessions.is_empty() {
                 out::say(&format!("no {wanted} in {}\n", store.place()));
             } else {
@@ -60,26 +61,26 @@ pub(super) fn print(
             damaged(listing);
         }
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// Says which sessions cannot be used.
-pub(super) fn damaged(listing: &Listing) {
+pub(super) fn damaged(listing: &SessionListing) {
     for (id, why) in &listing.damaged {
         out::say(&format!("passed over  {id}: {}\n", one_line(why)));
     }
 }
 
-fn table(sessions: &[SessionInfo]) -> Table {
-    let column = |heading| Column { heading, right: false };
-    Table {
+fn table(sessions: &[SessionInfo]) -> TextTable {
+    let column = |heading| TableColumn { heading, right: false };
+    TextTable {
         columns: ["session", "updated", "status", "agent", "title"].map(column).into(),
         rows: sessions.iter().map(row).collect(),
         cut: true,
     }
 }
 
-fn row(SessionInfo { id, meta, updated, .. }: &SessionInfo) -> Vec<Cell> {
+fn row(SessionInfo { id, meta, updated, .. }: &SessionInfo) -> Vec<TableCell> {
     // To the second: nobody reads more of it in a list.
     let updated = updated.to_rfc3339();
     let updated = updated.get(..19).unwrap_or(&updated).replace('T', " ") + "Z";
@@ -92,13 +93,13 @@ fn row(SessionInfo { id, meta, updated, .. }: &SessionInfo) -> Vec<Cell> {
     vec![
         id.as_str().to_owned().into(),
         updated.into(),
-        Cell::styled(meta.status.name().replace('_', " "), style),
+        TableCell::styled(meta.status.name().replace('_', " "), style),
         fit(&one_line(meta.agent.as_deref().unwrap_or("-")), AGENT).into(),
         one_line(&meta.title).into(),
     ]
 }
 
-fn json(listing: &Listing, store: &dyn Store) -> Value {
+fn json(listing: &SessionListing, store: &OpenStore) -> Value {
     let sessions: Vec<Value> = listing.sessions.iter().map(|info| one(info, store)).collect();
     let damaged: Vec<Value> =
         listing.damaged.iter().map(|(id, why)| json!({ "id": id, "error": why })).collect();
@@ -106,7 +107,7 @@ fn json(listing: &Listing, store: &dyn Store) -> Value {
 }
 
 /// A session as other programs read it.
-pub(super) fn one(info: &SessionInfo, store: &dyn Store) -> Value {
+pub(super) fn one(info: &SessionInfo, store: &OpenStore) -> Value {
     let SessionInfo { id, meta, updated, bytes } = info;
     json!({
         "id": id,
@@ -122,6 +123,6 @@ pub(super) fn one(info: &SessionInfo, store: &dyn Store) -> Value {
         "messages": meta.messages,
         "tokens": meta.tokens,
         "bytes": bytes,
-        "path": store.place_of(id).display().to_string(),
+        "path": store.place_of(id),
     })
 }

@@ -1,7 +1,7 @@
 //! `unfazed sessions migrate`: makes the tables of a database.
 
-use super::place::Place;
-use crate::cli::exit::{Exit, Failed};
+use super::place::SessionPlace;
+use crate::cli::exit::{CommandFailure, ExitStatus};
 use crate::cli::out;
 
 /// Makes the tables of a database for sessions, or brings them to this version
@@ -11,9 +11,9 @@ use crate::cli::out;
   UNFAZED_SESSIONS_URL=postgres://me@db.example/agents unfazed sessions migrate
 
 What is in the tables stays. Hosts that migrate at the same time wait for one another.")]
-pub(super) struct Args {}
+pub(super) struct MigrateArgs {}
 
-pub(super) fn run(place: &Place) -> Result<Exit, Failed> {
+pub(super) fn run(place: &SessionPlace) -> Result<ExitStatus, CommandFailure> {
     out::say(&place.migrate()?);
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }

@@ -4,20 +4,22 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 use unfazed::host::agent_file::AgentFile;
-use unfazed::store::{Fsync, JsonlStore, SessionId, Store};
+use unfazed::store::{FsyncMode, SessionId};
 
 #[cfg(feature = "postgres")]
-use super::find::failed;
-use crate::cli::exit::Failed;
-use crate::cli::run::sessions_url;
-use crate::cli::settings::Settings;
+use super::failed;
+use super::open_store::OpenStore;
+use crate::cli::exit::CommandFailure;
+#[cfg(feature = "postgres")]
+use crate::cli::runtime::Waiting;
+use crate::cli::settings::CliSettings;
 
 /// Where sessions are kept if nobody says otherwise.
 const DIR: &str = ".unfazed/sessions";
 
 /// Where sessions are kept.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct SessionPlace {
     /// The folder of the sessions, or of what is kept on this machine of those in the database.
     dir: PathBuf,
     /// The address of the database.
@@ -25,25 +27,38 @@ pub(crate) struct Place {
 }
 
 /// Where the sessions of a run are kept: as the settings say, or the agent file, or where they usually are.
-pub(crate) fn of_run(settings: &Settings, agent: Option<(&AgentFile, &Path)>) -> Result<Place, Failed> {
+pub(crate) fn of_run(
+    settings: &CliSettings,
+    agent: Option<(&AgentFile, &Path)>,
+) -> Result<SessionPlace, CommandFailure> {
     let said = agent.map(|(file, _)| PathBuf::from(&file.session.dir));
     let dir = settings.sessions.clone().or(said).unwrap_or_else(|| PathBuf::from(DIR));
     let url = match (&settings.sessions_url, &settings.sessions) {
         (Some(url), _) => Some(url.clone()),
-        // The settings go before the agent file, whatever it says.
+        // The settings take precedence over the agent file, whatever it says.
         (None, Some(_)) => None,
-        (None, None) => agent.and_then(|(file, folder)| sessions_url(file, folder)).transpose()?,
+        (None, None) => match agent {
+            Some((file, folder)) => address(file, folder)?,
+            None => None,
+        },
     };
-    Ok(Place { dir, url })
+    Ok(SessionPlace { dir, url })
 }
 
-impl Place {
+/// The address of the database that the file keeps its sessions in, if it does.
+fn address(file: &AgentFile, folder: &Path) -> Result<Option<SecretString>, CommandFailure> {
+    let Some(url) = &file.session.url else { return Ok(None) };
+    url.secret("the address of the database", folder)
+        .map_err(|error| CommandFailure::Usage(format!("session: {error}")))
+}
+
+impl SessionPlace {
     /// A folder or a database that was named on the command line, or where the settings say.
     pub(in crate::cli) fn named(
         dir: Option<&Path>,
         url: Option<&str>,
-        settings: &Settings,
-    ) -> Result<Self, Failed> {
+        settings: &CliSettings,
+    ) -> Result<Self, CommandFailure> {
         let usual = of_run(settings, None)?;
         Ok(match (dir, url) {
             (_, Some(url)) => Self { url: Some(SecretString::from(url)), ..usual },
@@ -53,10 +68,10 @@ impl Place {
     }
 
     /// What keeps them.
-    pub(crate) fn open(&self, fsync: Fsync) -> Result<Box<dyn Store>, Failed> {
+    pub(in crate::cli) fn open(&self, fsync: FsyncMode) -> Result<OpenStore, CommandFailure> {
         match &self.url {
             Some(url) => database(url, &self.dir, fsync),
-            None => Ok(Box::new(JsonlStore::new(&self.dir, fsync))),
+            None => OpenStore::folder(&self.dir, fsync),
         }
     }
 
@@ -73,9 +88,9 @@ impl Place {
     }
 
     /// Makes the tables of the database, or brings them to the version of this program. Returns what is said about it.
-    pub(super) fn migrate(&self) -> Result<String, Failed> {
+    pub(super) fn migrate(&self) -> Result<String, CommandFailure> {
         let Some(url) = &self.url else {
-            return Err(Failed::Usage(
+            return Err(CommandFailure::Usage(
                 "only a database is migrated; name it with --url URL, or in UNFAZED_SESSIONS_URL".into(),
             ));
         };
@@ -84,21 +99,23 @@ impl Place {
 }
 
 #[cfg(feature = "postgres")]
-fn config(url: &SecretString) -> Result<unfazed::store::PgConfig, Failed> {
+fn config(url: &SecretString) -> Result<unfazed::store::PgConfig, CommandFailure> {
     use secrecy::ExposeSecret as _;
-    unfazed::store::PgConfig::parse(url.expose_secret()).map_err(|error| Failed::Usage(error.to_string()))
+    unfazed::store::PgConfig::parse(url.expose_secret())
+        .map_err(|error| CommandFailure::Usage(error.to_string()))
 }
 
 #[cfg(feature = "postgres")]
-fn database(url: &SecretString, dir: &Path, fsync: Fsync) -> Result<Box<dyn Store>, Failed> {
-    let store = unfazed::store::PgStore::connect(config(url)?.fsync(fsync).results(dir));
-    Ok(Box::new(store.map_err(|error| failed(&error))?))
+fn database(url: &SecretString, dir: &Path, fsync: FsyncMode) -> Result<OpenStore, CommandFailure> {
+    let config = config(url)?.fsync(fsync).results(dir);
+    OpenStore::open(async { unfazed::store::PgStore::connect(config).await.map_err(|error| failed(&error)) })
 }
 
 #[cfg(feature = "postgres")]
-fn migrated(url: &SecretString) -> Result<String, Failed> {
-    let unfazed::store::Migrated { from, to } =
-        unfazed::store::PgStore::migrate(&config(url)?).map_err(|error| failed(&error))?;
+fn migrated(url: &SecretString) -> Result<String, CommandFailure> {
+    let config = config(url)?;
+    let migrated = Waiting::new()?.wait(unfazed::store::PgStore::migrate(&config));
+    let unfazed::store::MigrationReport { from, to } = migrated.map_err(|error| failed(&error))?;
     Ok(if from == to {
         format!("up to date  version {to}\n")
     } else {
@@ -116,13 +133,13 @@ const WITHOUT: &str =
     "sessions cannot be kept in PostgreSQL: this program was built without the feature `postgres`";
 
 #[cfg(not(feature = "postgres"))]
-fn database(_url: &SecretString, _dir: &Path, _fsync: Fsync) -> Result<Box<dyn Store>, Failed> {
-    Err(Failed::Usage(WITHOUT.into()))
+fn database(_url: &SecretString, _dir: &Path, _fsync: FsyncMode) -> Result<OpenStore, CommandFailure> {
+    Err(CommandFailure::Usage(WITHOUT.into()))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn migrated(_url: &SecretString) -> Result<String, Failed> {
-    Err(Failed::Usage(WITHOUT.into()))
+fn migrated(_url: &SecretString) -> Result<String, CommandFailure> {
+    Err(CommandFailure::Usage(WITHOUT.into()))
 }
 
 #[cfg(not(feature = "postgres"))]

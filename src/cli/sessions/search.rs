@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use unfazed::store::{Query, SessionId, Store};
+use unfazed::store::{SessionId, TextQuery};
 
-use super::filter::Filter;
-use super::find::failed;
+use super::failed;
+use super::filter::SessionFilter;
 use super::list::print;
-use crate::cli::exit::{Exit, Failed};
-use crate::cli::format::Format;
+use super::open_store::OpenStore;
+use crate::cli::exit::{CommandFailure, ExitStatus};
+use crate::cli::format::OutputFormat;
 
 /// Lists the sessions in whose title or messages a text stands
 #[derive(clap::Args)]
@@ -16,7 +17,7 @@ use crate::cli::format::Format;
   unfazed sessions search 'desk lamp'
   unfazed sessions search timeout --since 7d --status failed
   unfazed sessions search lamp --titles          # without looking into the logs")]
-pub(super) struct Args {
+pub(super) struct SearchArgs {
     /// The text, in capital letters or not.
     #[arg(value_name = "TEXT")]
     text: String,
@@ -24,22 +25,22 @@ pub(super) struct Args {
     #[arg(long)]
     titles: bool,
     #[command(flatten)]
-    filter: Filter,
+    filter: SessionFilter,
     /// At most so many.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
     /// How they are shown.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
 }
 
-pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
+pub(super) fn run(args: &SearchArgs, store: &OpenStore) -> Result<ExitStatus, CommandFailure> {
     if args.text.is_empty() {
-        return Err(Failed::Usage("the text is empty: say what is looked for".into()));
+        return Err(CommandFailure::Usage("the text is empty: say what is looked for".into()));
     }
     let mut listing = store.list().map_err(|error| failed(&error))?;
     listing.sessions.retain(|info| args.filter.takes(info));
-    let query = Query::new(&args.text);
+    let query = TextQuery::new(&args.text);
     let titled = listing.sessions.iter().filter(|info| query.is_in(&info.meta.title));
     let mut found: HashSet<SessionId> = titled.map(|info| info.id.clone()).collect();
     if !args.titles {

@@ -2,22 +2,23 @@
 
 use anstyle::Style;
 use unfazed::session::Message;
-use unfazed::store::Store;
 
-use super::find::{failed, one};
-use super::transcript::{Piece, read};
-use crate::cli::exit::{Exit, Failed};
+use super::failed;
+use super::find::one;
+use super::open_store::OpenStore;
+use super::transcript::{TranscriptPiece, read};
+use crate::cli::exit::{CommandFailure, ExitStatus};
 use crate::cli::out;
 use crate::cli::text::{one_line, visible};
 
 const BOLD: Style = Style::new().bold();
 
-/// Shows what was said in a session, and between it what happened and what was decided
+/// Shows the messages in a session, and between it what happened and what was decided
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed sessions show latest
   unfazed sessions show 1f0a7c --quiet | less")]
-pub(super) struct Args {
+pub(super) struct ShowArgs {
     /// The session.
     #[arg(value_name = "ID")]
     id: String,
@@ -26,7 +27,7 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
+pub(super) fn run(args: &ShowArgs, store: &OpenStore) -> Result<ExitStatus, CommandFailure> {
     let id = one(store, &args.id)?;
     let info = store.info(&id).map_err(|error| failed(&error))?;
     let title = one_line(&info.meta.title);
@@ -35,21 +36,21 @@ pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     let mut apart = true;
     for piece in read(store, &id, !args.quiet).map_err(|error| failed(&error))? {
         match piece {
-            Piece::Decided(lines) => {
+            TranscriptPiece::Decided(lines) => {
                 apart = false;
                 out::styled(&lines)?;
             }
-            Piece::Said(message) => {
+            TranscriptPiece::Said(message) => {
                 let message = said(&message);
                 if !message.is_empty() {
                     out::styled(&format!("{}{message}", if apart { "" } else { "\n" }))?;
                     apart = true;
                 }
             }
-            Piece::Damaged(why) => return Err(Failed::Stopped(why)),
+            TranscriptPiece::Damaged(why) => return Err(CommandFailure::Stopped(why)),
         }
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
 /// A message with who said it. What others wrote must not command a terminal.

@@ -1,21 +1,22 @@
-//! A session as a story: what was said, and between it what happened and what was decided.
+//! A session as a story: the messages, and between it what happened and what was decided.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use unfazed::engine::{Event, Note, Order, Record, ToolOutcome};
+use unfazed::engine::{DirectiveKind, Event, Note, Record, ToolOutcome};
 use unfazed::host::Observer;
 use unfazed::session::Message;
-use unfazed::store::{SessionId, Store, StoreError};
+use unfazed::store::{SessionId, StoreError};
 
-use crate::cli::run::Timeline;
-use crate::cli::status::Status;
+use super::open_store::OpenStore;
+use crate::cli::status::StatusLine;
+use crate::cli::timeline::RunTimeline;
 
 /// A piece of the story.
-pub(super) enum Piece {
+pub(super) enum TranscriptPiece {
     /// What happened, or was decided: styled lines as a run shows them.
     Decided(String),
-    /// What was said.
+    /// The messages.
     Said(Message),
     /// The log cannot be read on.
     Damaged(String),
@@ -23,29 +24,33 @@ pub(super) enum Piece {
 
 /// What a timeline prints.
 #[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
+struct TimelinePaper(Arc<Mutex<Vec<u8>>>);
 
 /// Reads the story of a session, piece by piece. With `why`, each decision with the lines of the policy that made it.
 pub(super) fn read(
-    store: &dyn Store,
+    store: &OpenStore,
     id: &SessionId,
     why: bool,
-) -> Result<impl Iterator<Item = Piece>, StoreError> {
-    let paper = Paper::default();
-    let mut timeline = Timeline::new(paper.clone(), Status::none(), !why);
+) -> Result<impl Iterator<Item = TranscriptPiece>, StoreError> {
+    let paper = TimelinePaper::default();
+    let mut timeline = RunTimeline::new(paper.clone(), StatusLine::none(), !why);
     let records = store.read(id)?;
     Ok(records.flat_map(move |record| match record {
         Ok(record) => step(record, &mut timeline, &paper),
-        Err(error) => vec![Piece::Damaged(error.to_string())],
+        Err(error) => vec![TranscriptPiece::Damaged(error.to_string())],
     }))
 }
 
-fn step(record: Record, timeline: &mut Timeline<Paper>, paper: &Paper) -> Vec<Piece> {
+fn step(
+    record: Record,
+    timeline: &mut RunTimeline<TimelinePaper>,
+    paper: &TimelinePaper,
+) -> Vec<TranscriptPiece> {
     let mut pieces = Vec::new();
     match record {
         Record::Event(envelope) => {
             let told = match &envelope.event {
-                // These are followed by the whole of what was said.
+                // These are followed by the all messages.
                 Event::ModelResponded { reply, .. } => !reply.calls.is_empty(),
                 Event::ToolFinished { outcome, .. } => matches!(outcome, ToolOutcome::Failed { .. }),
                 _ => true,
@@ -61,8 +66,8 @@ fn step(record: Record, timeline: &mut Timeline<Paper>, paper: &Paper) -> Vec<Pi
             for directive in list.0 {
                 timeline.directive(&directive);
                 pieces.extend(paper.take());
-                if let Order::Note(Note::Append { message }) = directive.order {
-                    pieces.push(Piece::Said(message));
+                if let DirectiveKind::Note(Note::Append { message }) = directive.order {
+                    pieces.push(TranscriptPiece::Said(message));
                 }
             }
         }
@@ -71,14 +76,14 @@ fn step(record: Record, timeline: &mut Timeline<Paper>, paper: &Paper) -> Vec<Pi
     pieces
 }
 
-impl Paper {
-    fn take(&self) -> Option<Piece> {
+impl TimelinePaper {
+    fn take(&self) -> Option<TranscriptPiece> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        (!bytes.is_empty()).then(|| Piece::Decided(String::from_utf8_lossy(&bytes).into_owned()))
+        (!bytes.is_empty()).then(|| TranscriptPiece::Decided(String::from_utf8_lossy(&bytes).into_owned()))
     }
 }
 
-impl Write for Paper {
+impl Write for TimelinePaper {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }

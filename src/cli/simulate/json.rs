@@ -1,17 +1,17 @@
 //! What scenarios came to, for machines.
 
 use serde_json::{Value, json};
-use unfazed::simulate::Figures;
+use unfazed::simulate::SimulationFigures;
 
-use super::Played;
+use super::PlayedScenario;
 
 /// One document for all scenarios. Lengths of time are whole nanoseconds.
-pub(super) fn document(all: &[Played]) -> Value {
+pub(super) fn document(all: &[PlayedScenario]) -> Value {
     let scenarios: Vec<Value> = all.iter().map(scenario).collect();
     json!({"version": 1, "scenarios": scenarios})
 }
 
-fn scenario(played: &Played) -> Value {
+fn scenario(played: &PlayedScenario) -> Value {
     let scenario = &played.scenario;
     let policies: Vec<Value> = played.results.iter().map(|(name, figures)| result(name, figures)).collect();
     json!({
@@ -24,7 +24,7 @@ fn scenario(played: &Played) -> Value {
     })
 }
 
-fn result(name: &str, figures: &Figures) -> Value {
+fn result(name: &str, figures: &SimulationFigures) -> Value {
     let mut json = json!({
         "policy": name,
         "success": share(figures.success_ppm()),

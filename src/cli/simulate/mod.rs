@@ -10,15 +10,15 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use unfazed::policy::{Effect, Policy};
-use unfazed::simulate::{Figures, Scenario};
+use unfazed::simulate::{Scenario, SimulationFigures};
 
-use super::exit::{Exit, Failed};
-use super::format::Format;
-use super::settings::Settings;
+use super::exit::{CommandFailure, ExitStatus};
+use super::format::OutputFormat;
+use super::settings::CliSettings;
 use super::text::one_line;
 use super::{files, named, out, policies};
-use progress::Progress;
-use subject::Subject;
+use progress::ScenarioProgress;
+use subject::NamedPolicy;
 
 /// Plays what may happen under policies: one call or turn with given outcomes, or many agents that share models and tools
 /// that fail; in virtual time, the same for the same seed
@@ -32,7 +32,7 @@ use subject::Subject;
 
 A POLICY is a file, an agent file, `builtin:default`, or `builtin:presets/NAME`; `base.yaml+team.yaml` are layers of one
 policy, the later above the earlier. Several are played side by side. docs/simulate.md describes scenarios.")]
-pub(crate) struct Args {
+pub(crate) struct SimulateArgs {
     /// The policies; the built-in one without any.
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
@@ -69,43 +69,47 @@ pub(crate) struct Args {
     profile: Option<String>,
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
 }
 
 /// A scenario, and what it came to under each policy.
-struct Played {
+struct PlayedScenario {
     scenario: Scenario,
-    results: Vec<(String, Figures)>,
+    results: Vec<(String, SimulationFigures)>,
 }
 
-pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+pub(crate) fn run(args: &SimulateArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
     let subjects = subject::load(args, settings)?;
     if let Some(outcomes) = &args.outcomes {
         return story::run(args, &subjects, outcomes);
     }
     if args.scenario.is_empty() {
-        return Err(Failed::Usage(
+        return Err(CommandFailure::Usage(
             "say what happens: `--tool NAME --outcomes 'timeout x2, ok'`, `--model NAME --outcomes …` or `--scenario FILE`"
                 .into(),
         ));
     }
     if args.plot.is_some() && args.scenario.len() > 1 {
-        return Err(Failed::Usage("a plot is of one scenario; give one `--scenario`".into()));
+        return Err(CommandFailure::Usage("a plot is of one scenario; give one `--scenario`".into()));
     }
-    let all: Vec<Played> =
+    let all: Vec<PlayedScenario> =
         args.scenario.iter().map(|path| play(args, path, &subjects)).collect::<Result<_, _>>()?;
     if let (Some(path), Some(played)) = (&args.plot, all.first()) {
         let what = format!("cannot write {}", path.display());
-        std::fs::write(path, plot::svg(played)).map_err(|error| Failed::io(what, error))?;
+        std::fs::write(path, plot::svg(played)).map_err(|error| CommandFailure::io(what, error))?;
     }
     match args.format {
-        Format::Human => out::styled(&all.iter().map(table::table).collect::<Vec<_>>().join("\n"))?,
-        Format::Json => out::raw(&format!("{:#}\n", json::document(&all)))?,
+        OutputFormat::Human => out::styled(&all.iter().map(table::table).collect::<Vec<_>>().join("\n"))?,
+        OutputFormat::Json => out::raw(&format!("{:#}\n", json::document(&all)))?,
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
-fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed> {
+fn play(
+    args: &SimulateArgs,
+    path: &Path,
+    subjects: &[NamedPolicy],
+) -> Result<PlayedScenario, CommandFailure> {
     let name = path.display().to_string();
     let bytes = files::read(path)?;
     let scenario = Scenario::read(&name, &bytes).map_err(|report| {
@@ -114,7 +118,7 @@ fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed
         }
         let message =
             "is a policy; give it as POLICY, and a scenario with --scenario; docs/simulate.md has one";
-        Failed::Usage(format!("{name} {message}"))
+        CommandFailure::Usage(format!("{name} {message}"))
     })?;
     let scenario = match args.seed {
         Some(seed) => scenario.with_seed(seed),
@@ -125,16 +129,16 @@ fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed
         None => scenario,
     };
     let mut results = Vec::with_capacity(subjects.len());
-    for Subject { name: policy, policy: rules } in subjects {
-        scenario.prices(rules).map_err(|error| Failed::Stopped(error.to_string()))?;
+    for NamedPolicy { name: policy, policy: rules } in subjects {
+        scenario.prices(rules).map_err(|error| CommandFailure::Stopped(error.to_string()))?;
         warn(&scenario, policy, rules);
-        let mut progress = Progress::start();
+        let mut progress = ScenarioProgress::start();
         let figures = scenario
             .play_telling(rules, |over| progress.told(&name, policy, over))
-            .map_err(|error| Failed::Stopped(format!("{name} under {policy}: {error}")))?;
+            .map_err(|error| CommandFailure::Stopped(format!("{name} under {policy}: {error}")))?;
         results.push((policy.clone(), figures));
     }
-    Ok(Played { scenario, results })
+    Ok(PlayedScenario { scenario, results })
 }
 
 /// Says so if no report of the scenario is one by the policy: then that is why runs fail, and not what they meet.

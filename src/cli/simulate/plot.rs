@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use unfazed::simulate::{Figures, Part};
+use unfazed::simulate::{SimulationFigures, TimeShare};
 use unfazed::time::Nanos;
 
-use super::Played;
+use super::PlayedScenario;
 use crate::cli::text::{fit, one_line, xml};
 
 /// Of middling brightness, so that they stand out from white and from black.
@@ -35,7 +35,7 @@ const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#6b6b6b}.t{font-si
 @media(prefers-color-scheme:dark){text{fill:#b4b4b4}}";
 
 /// One of the two drawings, one above the other.
-struct Panel {
+struct PlotPanel {
     top: u64,
     title: &'static str,
     /// What the upper edge stands for.
@@ -45,7 +45,7 @@ struct Panel {
 }
 
 /// The plot of one scenario.
-pub(super) fn svg(played: &Played) -> String {
+pub(super) fn svg(played: &PlayedScenario) -> String {
     let results = &played.results;
     let rows = u64::try_from(results.len()).unwrap_or(u64::MAX).div_ceil(LEGEND_COLUMNS);
     let height = TITLE + 2 * (PANEL + GAP) + rows * LEGEND_ROW + 12;
@@ -69,8 +69,8 @@ pub(super) fn svg(played: &Played) -> String {
         .flat_map(|(_, figures)| figures.over_time.iter().map(|part| a_minute(part, figures.part)));
     let busiest = ceiling(busiest.max().unwrap_or(0));
     let panels = [
-        Panel { top: TITLE, title: "complete runs", most: 100, unit: " %" },
-        Panel { top: TITLE + PANEL + GAP, title: "calls of models a minute", most: busiest, unit: "" },
+        PlotPanel { top: TITLE, title: "complete runs", most: 100, unit: " %" },
+        PlotPanel { top: TITLE + PANEL + GAP, title: "calls of models a minute", most: busiest, unit: "" },
     ];
     let windows = scenario.windows();
     for panel in &panels {
@@ -89,7 +89,7 @@ pub(super) fn svg(played: &Played) -> String {
 }
 
 /// The ground of a drawing: when something was wrong, marks of values and of times.
-fn frame(svg: &mut String, panel: &Panel, windows: &[(Nanos, Nanos)], end: u64) {
+fn frame(svg: &mut String, panel: &PlotPanel, windows: &[(Nanos, Nanos)], end: u64) {
     let (top, bottom, right) = (panel.top, panel.top + PANEL, WIDTH - RIGHT);
     for (from, to) in windows {
         let (x, to) = (across(from.0, end), across(to.0, end));
@@ -131,7 +131,7 @@ fn frame(svg: &mut String, panel: &Panel, windows: &[(Nanos, Nanos)], end: u64) 
     }
 }
 
-fn line(svg: &mut String, panel: &Panel, style: &str, end: u64, points: &[(Nanos, u128)]) {
+fn line(svg: &mut String, panel: &PlotPanel, style: &str, end: u64, points: &[(Nanos, u128)]) {
     let bottom = panel.top + PANEL;
     let most = (panel.most * 100).max(1);
     let place = |(at, value): &(Nanos, u128)| {
@@ -143,18 +143,18 @@ fn line(svg: &mut String, panel: &Panel, style: &str, end: u64, points: &[(Nanos
 }
 
 /// The share of complete runs of each part in which one ended, in hundredths of a percent.
-fn successes(figures: &Figures) -> Vec<(Nanos, u128)> {
-    let share = |part: &Part| (u128::from(part.complete) * 10_000).checked_div(part.runs.into());
+fn successes(figures: &SimulationFigures) -> Vec<(Nanos, u128)> {
+    let share = |part: &TimeShare| (u128::from(part.complete) * 10_000).checked_div(part.runs.into());
     parts(figures).filter_map(|(at, part)| Some((at, share(part)?))).collect()
 }
 
 /// The calls of models in each part, a minute, in hundredths.
-fn loads(figures: &Figures) -> Vec<(Nanos, u128)> {
+fn loads(figures: &SimulationFigures) -> Vec<(Nanos, u128)> {
     parts(figures).map(|(at, part)| (at, a_minute(part, figures.part) * 100)).collect()
 }
 
 /// Each part with its middle.
-fn parts(figures: &Figures) -> impl Iterator<Item = (Nanos, &Part)> {
+fn parts(figures: &SimulationFigures) -> impl Iterator<Item = (Nanos, &TimeShare)> {
     let length = figures.part.0;
     let numbered = (0..).zip(&figures.over_time);
     numbered.map(move |(number, part): (u64, _)| {
@@ -162,7 +162,7 @@ fn parts(figures: &Figures) -> impl Iterator<Item = (Nanos, &Part)> {
     })
 }
 
-fn a_minute(part: &Part, length: Nanos) -> u128 {
+fn a_minute(part: &TimeShare, length: Nanos) -> u128 {
     let calls = u128::from(part.model_calls) * u128::from(MINUTE);
     calls.checked_div(length.0.into()).unwrap_or(0)
 }
@@ -235,9 +235,9 @@ mod tests {
 
     #[test]
     fn there_may_be_as_many_calls_as_can_be_counted() {
-        let part = Part { model_calls: u64::MAX, ..Part::default() };
+        let part = TimeShare { model_calls: u64::MAX, ..TimeShare::default() };
         let most = ceiling(a_minute(&part, Nanos(1)));
-        let panel = Panel { top: 7, title: "calls", most, unit: "" };
+        let panel = PlotPanel { top: 7, title: "calls", most, unit: "" };
         let mut svg = String::new();
         line(&mut svg, &panel, "", 100, &[(Nanos(0), 0), (Nanos(100), most * 100)]);
         assert!(svg.contains(&format!("\"{LEFT},{} {},7\"", 7 + PANEL, WIDTH - RIGHT)), "{svg}");

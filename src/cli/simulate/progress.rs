@@ -2,22 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cli::status::Status;
+use crate::cli::status::StatusLine;
 use crate::cli::text::one_line;
 
 /// What is over sooner than this is not spoken of, and the line is drawn no more often.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// How far the scenarios are that are played one after the other.
-pub(super) struct Progress {
-    status: Status,
+pub(super) struct ScenarioProgress {
+    status: StatusLine,
     drawn: Instant,
 }
 
-impl Progress {
+impl ScenarioProgress {
     /// Says it on standard error if that is a terminal.
     pub(super) fn start() -> Self {
-        Self { status: Status::by_hand(), drawn: Instant::now() }
+        Self { status: StatusLine::by_hand(), drawn: Instant::now() }
     }
 
     /// So much of a scenario is over under a policy, in a thousand parts.
@@ -31,7 +31,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ScenarioProgress {
     fn drop(&mut self) {
         self.status.clear();
     }
@@ -39,7 +39,7 @@ impl Drop for Progress {
 
 fn line(scenario: &str, policy: &str, over: u16) -> String {
     let what = format!("{} under {}", one_line(scenario), one_line(policy));
-    // Runs that are under way when the time is over go on to their end.
+    // Runs that are in flight when the time is over continue to their end.
     if over >= 1_000 { format!("{what}: the last runs") } else { format!("{what}: {} %", over / 10) }
 }
 

@@ -4,26 +4,30 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 use serde_json::{Map, Value, json};
-use unfazed::simulate::{Story, StoryCall, StoryError};
+use unfazed::simulate::{CallStory, StoryCall, StoryError};
 
-use super::Args;
-use super::subject::Subject;
-use crate::cli::exit::{Exit, Failed};
-use crate::cli::format::Format;
+use super::SimulateArgs;
+use super::subject::NamedPolicy;
+use crate::cli::exit::{CommandFailure, ExitStatus};
+use crate::cli::format::OutputFormat;
 use crate::cli::out;
 use crate::cli::text::{delay, one_line};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-pub(super) fn run(args: &Args, subjects: &[Subject], outcomes: &str) -> Result<Exit, Failed> {
+pub(super) fn run(
+    args: &SimulateArgs,
+    subjects: &[NamedPolicy],
+    outcomes: &str,
+) -> Result<ExitStatus, CommandFailure> {
     let mut stories = Vec::with_capacity(subjects.len());
     for subject in subjects {
         stories.push((&subject.name, play(args, subject, outcomes)?));
     }
     match args.format {
-        Format::Human => {
-            let page = |(name, story): &(&String, Story)| {
+        OutputFormat::Human => {
+            let page = |(name, story): &(&String, CallStory)| {
                 if stories.len() == 1 {
                     return page(story);
                 }
@@ -31,36 +35,36 @@ pub(super) fn run(args: &Args, subjects: &[Subject], outcomes: &str) -> Result<E
             };
             out::styled(&stories.iter().map(page).collect::<Vec<_>>().join("\n"))?;
         }
-        Format::Json => {
+        OutputFormat::Json => {
             let stories: Vec<Value> = stories.iter().map(|(name, story)| document(name, story)).collect();
             out::raw(&format!("{:#}\n", json!({"version": 1, "outcomes": outcomes, "policies": stories})))?;
         }
     }
-    Ok(Exit::Clean)
+    Ok(ExitStatus::Clean)
 }
 
-fn play(args: &Args, subject: &Subject, outcomes: &str) -> Result<Story, Failed> {
+fn play(args: &SimulateArgs, subject: &NamedPolicy, outcomes: &str) -> Result<CallStory, CommandFailure> {
     let seed = args.seed.unwrap_or(1);
     let story = match &args.tool {
         Some(tool) => {
             let arguments = args.arguments.clone().unwrap_or_else(|| Value::Object(Map::new()));
             let call = StoryCall { tool, arguments, effect: args.effect };
-            Story::of_tool(&subject.policy, &call, outcomes, seed)
+            CallStory::of_tool(&subject.policy, &call, outcomes, seed)
         }
         None if args.model.is_empty() => {
-            return Err(Failed::Usage(
+            return Err(CommandFailure::Usage(
                 "say whose outcomes these are: `--tool NAME` or `--model NAME`".into(),
             ));
         }
-        None => Story::of_model(&subject.policy, &args.model, outcomes, seed),
+        None => CallStory::of_model(&subject.policy, &args.model, outcomes, seed),
     };
     story.map_err(|error| match error {
-        StoryError::Outcome(_) => Failed::Usage(format!("--outcomes: {error}")),
-        _ => Failed::Stopped(format!("{}: {error}", subject.name)),
+        StoryError::Outcome(_) => CommandFailure::Usage(format!("--outcomes: {error}")),
+        _ => CommandFailure::Stopped(format!("{}: {error}", subject.name)),
     })
 }
 
-fn page(story: &Story) -> String {
+fn page(story: &CallStory) -> String {
     let mut page = String::new();
     let mut said: &[String] = &[];
     for line in &story.lines {
@@ -74,21 +78,21 @@ fn page(story: &Story) -> String {
         }
     }
     let plural = if story.attempts == 1 { "" } else { "s" };
-    let asleep = story.delays.iter().fold(unfazed::time::Nanos::ZERO, |sum, wait| sum.saturating_add(*wait));
+    let waiting = story.delays.iter().fold(unfazed::time::Nanos::ZERO, |sum, wait| sum.saturating_add(*wait));
     let reason = story.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let _ = writeln!(
         page,
-        "\n{BOLD}{}{BOLD:#}{reason} after {} attempt{plural}, {} asleep, {} in all",
+        "\n{BOLD}{}{BOLD:#}{reason} after {} attempt{plural}, {} waiting, {} in all",
         story.status,
         story.attempts,
-        delay(asleep),
+        delay(waiting),
         delay(story.took),
     );
     page
 }
 
 /// Lengths of time are whole nanoseconds.
-fn document(name: &str, story: &Story) -> Value {
+fn document(name: &str, story: &CallStory) -> Value {
     let lines = story.lines.iter().map(|line| json!({"at": line.at, "text": line.text, "why": line.why}));
     json!({
         "policy": name,

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use unfazed::policy::{Loader, Policy};
 
-use super::Args;
-use crate::cli::exit::Failed;
-use crate::cli::settings::Settings;
+use super::SimulateArgs;
+use crate::cli::exit::CommandFailure;
+use crate::cli::settings::CliSettings;
 use crate::cli::{named, policies};
 
 /// A policy, and how it was named.
-pub(super) struct Subject {
+pub(super) struct NamedPolicy {
     pub(super) name: String,
     pub(super) policy: Policy,
 }
 
 /// Loads all policies that are named, or prints what is wrong with the first that cannot be used.
-pub(super) fn load(args: &Args, settings: &Settings) -> Result<Vec<Subject>, Failed> {
+pub(super) fn load(args: &SimulateArgs, settings: &CliSettings) -> Result<Vec<NamedPolicy>, CommandFailure> {
     let loader = named::chosen(args.profile.as_deref(), settings);
     if !args.policies.is_empty() {
         return args.policies.iter().map(|name| one(name, &loader)).collect();
@@ -26,12 +26,12 @@ pub(super) fn load(args: &Args, settings: &Settings) -> Result<Vec<Subject>, Fai
     }
     let name = settings.policy.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join("+");
     let (policy, _) = policies::load(&settings.policy, &loader)?;
-    Ok(vec![Subject { name, policy }])
+    Ok(vec![NamedPolicy { name, policy }])
 }
 
-fn one(name: &str, loader: &Loader) -> Result<Subject, Failed> {
+fn one(name: &str, loader: &Loader) -> Result<NamedPolicy, CommandFailure> {
     let (policy, _) = policies::load(&layers(name), loader)?;
-    Ok(Subject { name: name.to_owned(), policy })
+    Ok(NamedPolicy { name: name.to_owned(), policy })
 }
 
 /// The files of one policy: those between `+`, unless there is a file of the whole name.

@@ -2,11 +2,11 @@
 
 use anstyle::{AnsiColor, Style};
 use unfazed::session::FailureReason;
-use unfazed::simulate::{EndedBy, Figures};
+use unfazed::simulate::{EndedBy, SimulationFigures};
 
-use super::Played;
+use super::PlayedScenario;
 use crate::cli::out;
-use crate::cli::table::{Cell, Column, Table};
+use crate::cli::table::{TableCell, TableColumn, TextTable};
 use crate::cli::text::{delay, one_line};
 
 const BOLD: Style = Style::new().bold();
@@ -16,13 +16,13 @@ const BAD: Style = AnsiColor::Red.on_default();
 
 const HEADINGS: [&str; 13] = [
     "policy", "runs", "ok", "partly", "failed", "calls", "per need", "tools", "per need", "turn p50",
-    "turn p99", "asleep", "tokens",
+    "turn p99", "waiting", "tokens",
 ];
 /// Of one more column, if runs have failed.
 const WHY: &str = "failed by";
 
 /// The table of one scenario.
-pub(super) fn table(played: &Played) -> String {
+pub(super) fn table(played: &PlayedScenario) -> String {
     let scenario = &played.scenario;
     let about = scenario.about().map(|about| format!(": {}", one_line(about))).unwrap_or_default();
     let plural = if scenario.agents() == 1 { "" } else { "s" };
@@ -35,8 +35,9 @@ pub(super) fn table(played: &Played) -> String {
     );
     let why = played.results.iter().any(|(_, figures)| figures.failed > 0).then_some(&WHY);
     let headings = HEADINGS.iter().chain(why).enumerate();
-    let columns = headings.map(|(at, heading)| Column { heading, right: (1..HEADINGS.len()).contains(&at) });
-    let table = Table {
+    let columns =
+        headings.map(|(at, heading)| TableColumn { heading, right: (1..HEADINGS.len()).contains(&at) });
+    let table = TextTable {
         columns: columns.collect(),
         rows: played.results.iter().map(|(name, figures)| row(name, figures)).collect(),
         cut: false,
@@ -45,7 +46,7 @@ pub(super) fn table(played: &Played) -> String {
     page
 }
 
-fn row(name: &str, figures: &Figures) -> Vec<Cell> {
+fn row(name: &str, figures: &SimulationFigures) -> Vec<TableCell> {
     let share = |some: u64| {
         let tenths =
             (u128::from(some) * 1_000 + u128::from(figures.runs / 2)).checked_div(figures.runs.into());
@@ -62,10 +63,10 @@ fn row(name: &str, figures: &Figures) -> Vec<Cell> {
     };
     let (won, lost) = (figures.complete == figures.runs && figures.runs > 0, figures.failed > 0);
     let styled = |text: String, style: Style, shown: bool| {
-        Cell::styled(text, if shown { style } else { Style::new() })
+        TableCell::styled(text, if shown { style } else { Style::new() })
     };
     let mut row = vec![
-        Cell::styled(one_line(name), BOLD),
+        TableCell::styled(one_line(name), BOLD),
         figures.runs.to_string().into(),
         styled(share(figures.complete), GOOD, won),
         share(figures.partial).into(),
@@ -76,7 +77,7 @@ fn row(name: &str, figures: &Figures) -> Vec<Cell> {
         times(figures.tool_amplification_ppm()).into(),
         delay(figures.turn_p50).into(),
         delay(figures.turn_p99).into(),
-        delay(figures.asleep).into(),
+        delay(figures.waiting).into(),
         tokens(figures.tokens.input.saturating_add(figures.tokens.output)).into(),
     ];
     row.push(figures.ended_by.first().map_or_else(String::new, |why| failed_by(why, figures.failed)).into());

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 use indexmap::IndexMap;
-use unfazed::cases::{Claim, Suite, Unmet, UnmetClaim};
-use unfazed::policy::did_you_mean;
+use unfazed::cases::{ProvedClaim, TestSuite, UnmetClaim, UnprovedClaim};
+use unfazed::text::did_you_mean;
 
-use super::Played;
+use super::PlayedFile;
 use crate::cli::text::one_line;
 
 /// Whether a statement holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Result {
+enum StatementResult {
     /// A test outside of test files shows it; it was not run.
     Tested,
     /// A case shows it.
@@ -21,21 +21,21 @@ enum Result {
     /// A case that is to show it fails.
     Fails,
     /// It is known not to be met.
-    Unmet(Unmet),
+    Unmet(UnprovedClaim),
 }
 
 /// What shows a statement: a case or a test of a file.
-struct Proof<'a> {
+struct StatementProof<'a> {
     file: &'a str,
     name: &'a str,
-    result: Result,
+    result: StatementResult,
 }
 
 /// The statements of the documents, in the order of their numbers, then in which they are first proved.
-type Documents<'a> = BTreeMap<&'a str, IndexMap<&'a str, Vec<Proof<'a>>>>;
+type DocumentStatements<'a> = BTreeMap<&'a str, IndexMap<&'a str, Vec<StatementProof<'a>>>>;
 
 /// The page, as it is to stand in the file `page`. `command` is how it is written again.
-pub(super) fn document(all: &[Played], page: &Path, command: &str) -> String {
+pub(super) fn document(all: &[PlayedFile], page: &Path, command: &str) -> String {
     let documents = documents(all);
     let about: HashMap<&str, &str> =
         sources(all).map(|source| (source.document.as_str(), source.about.as_str())).collect();
@@ -56,7 +56,7 @@ pub(super) fn document(all: &[Played], page: &Path, command: &str) -> String {
 }
 
 /// What is wrong with the names of documents: one is not described though others are, or it is described twice.
-pub(super) fn problems(all: &[Played]) -> Vec<String> {
+pub(super) fn problems(all: &[PlayedFile]) -> Vec<String> {
     let mut known: HashMap<&str, String> = HashMap::new();
     let mut problems = Vec::new();
     for source in sources(all) {
@@ -73,7 +73,7 @@ pub(super) fn problems(all: &[Played]) -> Vec<String> {
         return problems;
     }
     let mut told = HashSet::new();
-    for Claim { document, place, .. } in claims(all).map(|(claim, _)| claim) {
+    for ProvedClaim { document, place, .. } in claims(all).map(|(claim, _)| claim) {
         if known.contains_key(document.as_str()) || !told.insert(document) {
             continue;
         }
@@ -106,36 +106,41 @@ A fact that statements of several documents share counts for each of these docum
 
 ";
 
-fn sources(all: &[Played]) -> impl Iterator<Item = &unfazed::cases::Source> {
-    suites(all).flat_map(Suite::documents)
+fn sources(all: &[PlayedFile]) -> impl Iterator<Item = &unfazed::cases::ProofSource> {
+    suites(all).flat_map(TestSuite::documents)
 }
 
-fn suites(all: &[Played]) -> impl Iterator<Item = &Suite> {
+fn suites(all: &[PlayedFile]) -> impl Iterator<Item = &TestSuite> {
     all.iter().filter_map(|played| played.suite.as_ref())
 }
 
 /// Everything that is claimed, with what shows it: per file the cases, then the tests elsewhere.
-fn claims(all: &[Played]) -> impl Iterator<Item = (&Claim, Proof<'_>)> {
+fn claims(all: &[PlayedFile]) -> impl Iterator<Item = (&ProvedClaim, StatementProof<'_>)> {
     all.iter().flat_map(|played| {
         let cases = played.cases().flat_map(move |(case, verdict)| {
-            let result = if verdict.passed() { Result::Holds } else { Result::Fails };
-            let proof = move |claim| (claim, Proof { file: &played.name, name: case.name(), result });
+            let result = if verdict.passed() { StatementResult::Holds } else { StatementResult::Fails };
+            let proof =
+                move |claim| (claim, StatementProof { file: &played.name, name: case.name(), result });
             case.proves().iter().map(proof)
         });
-        let elsewhere = played.suite.iter().flat_map(Suite::elsewhere).map(|elsewhere| {
-            let proof = Proof { file: &elsewhere.file, name: &elsewhere.test, result: Result::Tested };
+        let elsewhere = played.suite.iter().flat_map(TestSuite::elsewhere).map(|elsewhere| {
+            let proof = StatementProof {
+                file: &elsewhere.file,
+                name: &elsewhere.test,
+                result: StatementResult::Tested,
+            };
             (&elsewhere.claim, proof)
         });
-        let unmet = played.suite.iter().flat_map(Suite::unmet).map(|unmet| {
+        let unmet = played.suite.iter().flat_map(TestSuite::unmet).map(|unmet| {
             let UnmetClaim { claim, result, because } = unmet;
-            (claim, Proof { file: "", name: because, result: Result::Unmet(*result) })
+            (claim, StatementProof { file: "", name: because, result: StatementResult::Unmet(*result) })
         });
         cases.chain(elsewhere).chain(unmet)
     })
 }
 
-fn documents(all: &[Played]) -> Documents<'_> {
-    let mut documents = Documents::new();
+fn documents(all: &[PlayedFile]) -> DocumentStatements<'_> {
+    let mut documents = DocumentStatements::new();
     for (claim, proof) in claims(all) {
         let statements = documents.entry(&claim.document).or_default();
         statements.entry(&claim.statement).or_default().push(proof);
@@ -153,22 +158,22 @@ fn number(statement: &str) -> Option<u32> {
 }
 
 /// Whether all that shows a statement does.
-fn result(proofs: &[Proof<'_>]) -> Result {
-    proofs.iter().map(|proof| proof.result).max().unwrap_or(Result::Fails)
+fn result(proofs: &[StatementProof<'_>]) -> StatementResult {
+    proofs.iter().map(|proof| proof.result).max().unwrap_or(StatementResult::Fails)
 }
 
 /// So many statements of each kind, and facts: those that share what shows them, in whatever document, count once.
-fn counts(out: &mut String, documents: &Documents<'_>) {
+fn counts(out: &mut String, documents: &DocumentStatements<'_>) {
     out.push_str(
         "| document | statements | facts | hold | tested | fail | do not hold | not expressible |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     let kinds = [
-        Result::Holds,
-        Result::Tested,
-        Result::Fails,
-        Result::Unmet(Unmet::DoesNotHold),
-        Result::Unmet(Unmet::NotExpressible),
+        StatementResult::Holds,
+        StatementResult::Tested,
+        StatementResult::Fails,
+        StatementResult::Unmet(UnprovedClaim::DoesNotHold),
+        StatementResult::Unmet(UnprovedClaim::NotExpressible),
     ];
     let mut total = [0_usize; 5];
     for (document, statements) in documents {
@@ -190,10 +195,10 @@ fn counts(out: &mut String, documents: &Documents<'_>) {
 }
 
 /// How many groups of statements there are of which no two share a case or a test.
-fn facts<'a>(statements: impl Iterator<Item = &'a Vec<Proof<'a>>>) -> usize {
+fn facts<'a>(statements: impl Iterator<Item = &'a Vec<StatementProof<'a>>>) -> usize {
     let mut groups: Vec<HashSet<(&str, &str)>> = Vec::new();
     for proofs in statements {
-        let shown = proofs.iter().filter(|proof| !matches!(proof.result, Result::Unmet(_)));
+        let shown = proofs.iter().filter(|proof| !matches!(proof.result, StatementResult::Unmet(_)));
         let mut group: HashSet<(&str, &str)> = shown.map(|proof| (proof.file, proof.name)).collect();
         if group.is_empty() {
             continue;
@@ -212,28 +217,30 @@ fn line(out: &mut String, name: &str, statements: usize, facts: usize, counts: [
     let _ = writeln!(out, "| {name} | {statements} | {facts} | {counts} |");
 }
 
-fn row(out: &mut String, statement: &str, proofs: &[Proof<'_>], page: &Path) {
+fn row(out: &mut String, statement: &str, proofs: &[StatementProof<'_>], page: &Path) {
     let shown: Vec<String> = proofs
         .iter()
         .map(|proof| {
-            if matches!(proof.result, Result::Unmet(_)) {
+            if matches!(proof.result, StatementResult::Unmet(_)) {
                 return escaped(proof.name);
             }
             let file = Path::new(proof.file);
             let label = file.file_name().map_or_else(|| proof.file.into(), |name| name.to_string_lossy());
             let name = match proof.result {
-                Result::Tested => format!("`{}`", proof.name),
-                Result::Holds | Result::Fails | Result::Unmet(_) => escaped(proof.name),
+                StatementResult::Tested => format!("`{}`", proof.name),
+                StatementResult::Holds | StatementResult::Fails | StatementResult::Unmet(_) => {
+                    escaped(proof.name)
+                }
             };
             format!("[{}]({}): {name}", escaped(&label), link(page, file))
         })
         .collect();
     let result = match result(proofs) {
-        Result::Tested => "tested",
-        Result::Holds => "holds",
-        Result::Fails => "**FAILS**",
-        Result::Unmet(Unmet::DoesNotHold) => "**does not hold**",
-        Result::Unmet(Unmet::NotExpressible) => "**not expressible**",
+        StatementResult::Tested => "tested",
+        StatementResult::Holds => "holds",
+        StatementResult::Fails => "**FAILS**",
+        StatementResult::Unmet(UnprovedClaim::DoesNotHold) => "**does not hold**",
+        StatementResult::Unmet(UnprovedClaim::NotExpressible) => "**not expressible**",
     };
     let _ = writeln!(out, "| {} | {} | {result} |", escaped(statement), shown.join("<br>"));
 }

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use unfazed::cases::{Case, Coverage, Mismatch, Verdict};
-use unfazed::policy::{columns, padded};
+use unfazed::cases::{CaseVerdict, ExpectationMismatch, PolicyCoverage, TestCase};
+use unfazed::text::{columns, padded};
 
-use super::Played;
-use crate::cli::exit::Failed;
+use super::PlayedFile;
+use crate::cli::exit::CommandFailure;
 use crate::cli::out;
 use crate::cli::text::{delay, one_line};
 
@@ -16,22 +16,22 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// The widest column, in characters; what is longer goes on in the next line.
+/// The widest column, in characters; what is longer continues in the next line.
 const WIDEST: usize = 56;
 /// The narrowest column that can be read; where there is less room, what came stands below what was expected.
 const NARROWEST: usize = 20;
 /// What stands beside the two columns.
 const MARGINS: usize = 8;
 
-pub(super) fn print(all: &[Played], coverage: Option<&Coverage>) -> Result<(), Failed> {
+pub(super) fn print(all: &[PlayedFile], coverage: Option<&PolicyCoverage>) -> Result<(), CommandFailure> {
     out::styled(&text(all, coverage, out::width()))
 }
 
-fn text(all: &[Played], coverage: Option<&Coverage>, width: Option<usize>) -> String {
+fn text(all: &[PlayedFile], coverage: Option<&PolicyCoverage>, width: Option<usize>) -> String {
     let mut out = String::new();
     let broken = all.iter().filter(|played| played.broken.is_some()).count();
     let (mut passed, mut failed) = (0_usize, 0_usize);
-    for (case, verdict) in all.iter().flat_map(Played::cases) {
+    for (case, verdict) in all.iter().flat_map(PlayedFile::cases) {
         if verdict.passed() {
             passed += 1;
         } else {
@@ -52,7 +52,7 @@ fn text(all: &[Played], coverage: Option<&Coverage>, width: Option<usize>) -> St
     out
 }
 
-fn failure(out: &mut String, case: &Case, verdict: &Verdict, width: Option<usize>) {
+fn failure(out: &mut String, case: &TestCase, verdict: &CaseVerdict, width: Option<usize>) {
     let place = case.place();
     let _ = writeln!(
         out,
@@ -82,7 +82,7 @@ fn failure(out: &mut String, case: &Case, verdict: &Verdict, width: Option<usize
     out.push('\n');
 }
 
-fn compared(out: &mut String, mismatch: &Mismatch, width: Option<usize>) {
+fn compared(out: &mut String, mismatch: &ExpectationMismatch, width: Option<usize>) {
     let _ = writeln!(out, "\n  {BOLD}{}{BOLD:#}", mismatch.what);
     let column = width.map_or(WIDEST, |width| (width.saturating_sub(MARGINS) / 2).min(WIDEST));
     if column >= NARROWEST {
@@ -92,7 +92,7 @@ fn compared(out: &mut String, mismatch: &Mismatch, width: Option<usize>) {
     }
 }
 
-fn side_by_side(out: &mut String, mismatch: &Mismatch, column: usize) {
+fn side_by_side(out: &mut String, mismatch: &ExpectationMismatch, column: usize) {
     let cells: Vec<(Vec<String>, Vec<String>, bool)> = mismatch
         .rows
         .iter()
@@ -113,7 +113,7 @@ fn side_by_side(out: &mut String, mismatch: &Mismatch, column: usize) {
     }
 }
 
-fn one_below_the_other(out: &mut String, mismatch: &Mismatch) {
+fn one_below_the_other(out: &mut String, mismatch: &ExpectationMismatch) {
     for row in &mismatch.rows {
         let mark = if row.same { " " } else { "≠" };
         let (expected, got) = (one_line(&row.expected), one_line(&row.got));
@@ -155,7 +155,7 @@ fn end_of_line(text: &str, column: usize) -> usize {
     text[..fits].rfind(' ').filter(|at| !text[..*at].trim().is_empty()).unwrap_or(fits)
 }
 
-fn coverage(out: &mut String, coverage: &Coverage) {
+fn coverage(out: &mut String, coverage: &PolicyCoverage) {
     let (all, won) = coverage.count();
     if all == 0 {
         out.push_str("coverage: the cases name no policy file, so there is nothing to cover\n");
@@ -170,11 +170,11 @@ fn coverage(out: &mut String, coverage: &Coverage) {
 
 #[cfg(test)]
 mod tests {
-    use unfazed::cases::Loader;
+    use unfazed::cases::SuiteLoader;
 
     fn shown_at(text: &str, width: Option<usize>) -> String {
         let open = |_: &str, path: &str| Err(format!("there is no {path}"));
-        let suite = Loader::new(open).read("a.test.yaml", text.as_bytes()).unwrap();
+        let suite = SuiteLoader::new(open).read("a.test.yaml", text.as_bytes()).unwrap();
         let played = super::super::play(suite, None, None);
         anstream::adapter::strip_str(&super::text(&[played], None, width)).to_string()
     }

@@ -2,20 +2,22 @@
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
-use unfazed::cases::{Case, Claim, Coverage, Elsewhere, Suite, Unmet, UnmetClaim, Verdict};
-use unfazed::policy::Report;
+use unfazed::cases::{
+    CaseVerdict, ExternalProof, PolicyCoverage, ProvedClaim, TestCase, TestSuite, UnmetClaim, UnprovedClaim,
+};
+use unfazed::text::Report;
 
-use super::{Broken, Played};
+use super::{BrokenFile, PlayedFile};
 
-pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
+pub(super) fn document(all: &[PlayedFile], coverage: Option<&PolicyCoverage>) -> Value {
     let files: Vec<Value> = all
         .iter()
         .map(|played| {
             let cases: Vec<Value> = played.cases().map(|(one, verdict)| case(one, verdict)).collect();
-            let about = played.suite.as_ref().and_then(Suite::about);
+            let about = played.suite.as_ref().and_then(TestSuite::about);
             let mut file = json!({"file": played.name, "about": about, "cases": cases});
-            let elsewhere = played.suite.as_ref().map_or(&[][..], Suite::elsewhere);
-            let unmet = played.suite.as_ref().map_or(&[][..], Suite::unmet);
+            let elsewhere = played.suite.as_ref().map_or(&[][..], TestSuite::elsewhere);
+            let unmet = played.suite.as_ref().map_or(&[][..], TestSuite::unmet);
             if let Some(fields) = file.as_object_mut() {
                 if !unmet.is_empty() {
                     fields.insert("unmet".to_owned(), unmet.iter().map(not_met).collect());
@@ -30,7 +32,7 @@ pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
             file
         })
         .collect();
-    let verdicts = || all.iter().flat_map(Played::cases).map(|(_, verdict)| verdict);
+    let verdicts = || all.iter().flat_map(PlayedFile::cases).map(|(_, verdict)| verdict);
     let mut document = json!({
         "version": 1,
         "passed": verdicts().filter(|verdict| verdict.passed()).count(),
@@ -55,10 +57,10 @@ pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
 }
 
 /// Why a file cannot be used: its diagnostics, as `check` gives them, or what happened when it was read.
-fn errors(broken: &Broken) -> Value {
+fn errors(broken: &BrokenFile) -> Value {
     match broken {
-        Broken::Unread(error) => json!([{"message": error.to_string()}]),
-        Broken::Mistakes(reports) => {
+        BrokenFile::Unread(error) => json!([{"message": error.to_string()}]),
+        BrokenFile::Mistakes(reports) => {
             let reports = reports.iter().map(Report::to_json);
             let all = reports.filter_map(|report| report.get("diagnostics")?.as_array().cloned());
             Value::Array(all.flatten().collect())
@@ -66,22 +68,22 @@ fn errors(broken: &Broken) -> Value {
     }
 }
 
-fn shown_by(elsewhere: &Elsewhere) -> Value {
-    let Elsewhere { claim, file, test } = elsewhere;
+fn shown_by(elsewhere: &ExternalProof) -> Value {
+    let ExternalProof { claim, file, test } = elsewhere;
     json!({"document": claim.document, "statement": claim.statement, "file": file, "test": test})
 }
 
 fn not_met(unmet: &UnmetClaim) -> Value {
     let UnmetClaim { claim, result, because } = unmet;
     let result = match result {
-        Unmet::DoesNotHold => "does_not_hold",
-        Unmet::NotExpressible => "not_expressible",
+        UnprovedClaim::DoesNotHold => "does_not_hold",
+        UnprovedClaim::NotExpressible => "not_expressible",
     };
     json!({"document": claim.document, "statement": claim.statement, "result": result, "because": because})
 }
 
 /// The statements a case proves, by document.
-fn proves(claims: &[Claim]) -> Value {
+fn proves(claims: &[ProvedClaim]) -> Value {
     let mut documents: IndexMap<&str, Vec<&str>> = IndexMap::new();
     for claim in claims {
         documents.entry(&claim.document).or_default().push(&claim.statement);
@@ -89,7 +91,7 @@ fn proves(claims: &[Claim]) -> Value {
     json!(documents)
 }
 
-fn case(case: &Case, verdict: &Verdict) -> Value {
+fn case(case: &TestCase, verdict: &CaseVerdict) -> Value {
     let failures: Vec<Value> = verdict
         .mismatches
         .iter()

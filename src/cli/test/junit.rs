@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use unfazed::cases::{Mismatch, Verdict};
+use unfazed::cases::{CaseVerdict, ExpectationMismatch};
 
-use super::{Broken, Played};
+use super::{BrokenFile, PlayedFile};
 use crate::cli::text::xml;
 
-pub(super) fn document(all: &[Played]) -> String {
+pub(super) fn document(all: &[PlayedFile]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"unfazed\">\n");
     for played in all {
         let failed = played.cases().filter(|(_, verdict)| !verdict.passed()).count();
@@ -47,10 +47,12 @@ pub(super) fn document(all: &[Played]) -> String {
 }
 
 /// A file that cannot be used, as a case that ended in an error.
-fn error(out: &mut String, name: &str, broken: &Broken) {
+fn error(out: &mut String, name: &str, broken: &BrokenFile) {
     let said = match broken {
-        Broken::Unread(error) => error.to_string(),
-        Broken::Mistakes(reports) => reports.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        BrokenFile::Unread(error) => error.to_string(),
+        BrokenFile::Mistakes(reports) => {
+            reports.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        }
     };
     let _ = writeln!(
         out,
@@ -61,9 +63,9 @@ fn error(out: &mut String, name: &str, broken: &Broken) {
     );
 }
 
-fn body(verdict: &Verdict) -> String {
+fn body(verdict: &CaseVerdict) -> String {
     let mut out = String::new();
-    for Mismatch { what, rows, .. } in &verdict.mismatches {
+    for ExpectationMismatch { what, rows, .. } in &verdict.mismatches {
         let _ = writeln!(out, "{what}");
         for row in rows.iter().filter(|row| !row.same) {
             let _ = writeln!(out, "  expected: {}\n  got:      {}", row.expected, row.got);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use unfazed::cases::Coverage;
+use unfazed::cases::PolicyCoverage;
 
-pub(super) fn document(coverage: &Coverage) -> String {
+pub(super) fn document(coverage: &PolicyCoverage) -> String {
     let mut files: BTreeMap<String, BTreeMap<u32, u32>> = BTreeMap::new();
     for leaf in coverage.leaves() {
         let lines = files.entry(leaf.place.file).or_default();

@@ -11,11 +11,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
-use unfazed::cases::{Case, Coverage, Loader, Suite, Verdict};
-use unfazed::policy::Report;
+use unfazed::cases::{CaseVerdict, PolicyCoverage, SuiteLoader, TestCase, TestSuite};
+use unfazed::text::Report;
 
-use super::exit::{self, Exit, Failed};
-use super::format::Format;
+use super::exit::{CommandFailure, ExitStatus};
+use super::format::OutputFormat;
 use super::{files, out};
 
 /// Plays test cases for policies, in virtual time: what is waited, told, run, refused, and why
@@ -26,7 +26,7 @@ use super::{files, out};
   unfazed test policies/ --coverage=90 --lcov lcov.info
   unfazed test retry.test.yaml --update         # writes the exact numbers anew
   unfazed test tests/cases --conformance docs/conformance.md")]
-pub(crate) struct Args {
+pub(crate) struct TestArgs {
     /// Test files, or folders: of those the files `*.test.yaml`, and everything below `tests/cases/`.
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     run: Option<Regex>,
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
     /// Writes the result as `JUnit` XML into this file, too.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -55,47 +55,47 @@ pub(crate) struct Args {
 }
 
 /// A test file, and what became of it.
-struct Played {
+struct PlayedFile {
     name: String,
     /// Its cases; none if it cannot be used.
-    suite: Option<Suite>,
+    suite: Option<TestSuite>,
     /// Why it cannot be used.
-    broken: Option<Broken>,
+    broken: Option<BrokenFile>,
     /// The cases that were played, by their number in the file.
-    verdicts: Vec<(usize, Verdict)>,
+    verdicts: Vec<(usize, CaseVerdict)>,
 }
 
 /// Why a test file cannot be used.
-enum Broken {
+enum BrokenFile {
     /// It cannot be read.
-    Unread(Failed),
+    Unread(CommandFailure),
     /// It, or a file it names, has mistakes.
     Mistakes(Vec<Report>),
 }
 
-impl Played {
-    fn cases(&self) -> impl Iterator<Item = (&Case, &Verdict)> {
-        let cases = self.suite.as_ref().map_or(&[][..], Suite::cases);
+impl PlayedFile {
+    fn cases(&self) -> impl Iterator<Item = (&TestCase, &CaseVerdict)> {
+        let cases = self.suite.as_ref().map_or(&[][..], TestSuite::cases);
         self.verdicts.iter().filter_map(|(index, verdict)| Some((cases.get(*index)?, verdict)))
     }
 
-    fn broken(name: String, broken: Broken) -> Self {
+    fn broken(name: String, broken: BrokenFile) -> Self {
         match &broken {
-            Broken::Unread(error) => exit::tell(error),
-            Broken::Mistakes(reports) => reports.iter().for_each(|report| out::say(&report.human(true))),
+            BrokenFile::Unread(error) => out::tell(error),
+            BrokenFile::Mistakes(reports) => reports.iter().for_each(|report| out::say(&report.human(true))),
         }
         Self { name, suite: None, broken: Some(broken), verdicts: Vec::new() }
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
-    let mut coverage = (args.coverage.is_some() || args.lcov.is_some()).then(Coverage::new);
+pub(crate) fn run(args: &TestArgs) -> Result<ExitStatus, CommandFailure> {
+    let mut coverage = (args.coverage.is_some() || args.lcov.is_some()).then(PolicyCoverage::new);
     let all = play_all(args, coverage.as_mut())?;
     let broken = || all.iter().filter_map(|played| played.broken.as_ref());
     let played: usize = all.iter().map(|played| played.verdicts.len()).sum();
     if played == 0 && broken().next().is_none() {
         out::say("there are no cases to play there\n");
-        return Ok(Exit::Nothing);
+        return Ok(ExitStatus::Nothing);
     }
     if let Some(path) = &args.junit {
         write(path, &junit::document(&all))?;
@@ -109,25 +109,25 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     };
     let shown = coverage.as_ref().filter(|_| args.coverage.is_some());
     match args.format {
-        Format::Human => human::print(&all, shown)?,
-        Format::Json => out::raw(&format!("{:#}\n", json::document(&all, shown)))?,
+        OutputFormat::Human => human::print(&all, shown)?,
+        OutputFormat::Json => out::raw(&format!("{:#}\n", json::document(&all, shown)))?,
     }
-    let failed = all.iter().flat_map(Played::cases).any(|(_, verdict)| !verdict.passed());
+    let failed = all.iter().flat_map(PlayedFile::cases).any(|(_, verdict)| !verdict.passed());
     let bare = shown.zip(args.coverage).and_then(|(coverage, least)| below(coverage, least));
     if let Some(why) = &bare {
         out::say(&format!("{why}\n"));
     }
-    Ok(if broken().any(|broken| matches!(broken, Broken::Unread(_))) {
-        Exit::Usage
+    Ok(if broken().any(|broken| matches!(broken, BrokenFile::Unread(_))) {
+        ExitStatus::Usage
     } else if failed || bare.is_some() || !proved || broken().next().is_some() {
-        Exit::Problem
+        ExitStatus::Problem
     } else {
-        Exit::Clean
+        ExitStatus::Clean
     })
 }
 
 /// Writes the page of what is proved. `false`: it would not be complete, and why has been said.
-fn prove(all: &[Played], page: &Path, paths: &[PathBuf]) -> Result<bool, Failed> {
+fn prove(all: &[PlayedFile], page: &Path, paths: &[PathBuf]) -> Result<bool, CommandFailure> {
     let problems = conformance::problems(all);
     let broken = all.iter().any(|played| played.broken.is_some());
     if broken || !problems.is_empty() {
@@ -144,15 +144,18 @@ fn prove(all: &[Played], page: &Path, paths: &[PathBuf]) -> Result<bool, Failed>
 }
 
 /// Plays all cases that are wanted. A file that cannot be used does not keep the others from being played.
-fn play_all(args: &Args, mut coverage: Option<&mut Coverage>) -> Result<Vec<Played>, Failed> {
-    let mut loader = Loader::new(open);
+fn play_all(
+    args: &TestArgs,
+    mut coverage: Option<&mut PolicyCoverage>,
+) -> Result<Vec<PlayedFile>, CommandFailure> {
+    let mut loader = SuiteLoader::new(open);
     let mut all = Vec::new();
     for path in test_files(&args.paths)? {
         let name = path.display().to_string();
         let bytes = match files::read(&path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                all.push(Played::broken(name, Broken::Unread(error)));
+                all.push(PlayedFile::broken(name, BrokenFile::Unread(error)));
                 continue;
             }
         };
@@ -167,13 +170,13 @@ fn play_all(args: &Args, mut coverage: Option<&mut Coverage>) -> Result<Vec<Play
                 }
                 all.push(played);
             }
-            Err(reports) => all.push(Played::broken(name, Broken::Mistakes(reports))),
+            Err(reports) => all.push(PlayedFile::broken(name, BrokenFile::Mistakes(reports))),
         }
     }
     Ok(all)
 }
 
-fn play(suite: Suite, wanted: Option<&Regex>, mut coverage: Option<&mut Coverage>) -> Played {
+fn play(suite: TestSuite, wanted: Option<&Regex>, mut coverage: Option<&mut PolicyCoverage>) -> PlayedFile {
     let mut verdicts = Vec::new();
     for (index, case) in suite.cases().iter().enumerate() {
         let named = || format!("{}: {}", suite.name(), case.name());
@@ -186,12 +189,12 @@ fn play(suite: Suite, wanted: Option<&Regex>, mut coverage: Option<&mut Coverage
         };
         verdicts.push((index, verdict));
     }
-    Played { name: suite.name().to_owned(), suite: Some(suite), broken: None, verdicts }
+    PlayedFile { name: suite.name().to_owned(), suite: Some(suite), broken: None, verdicts }
 }
 
 /// What is wrong with a test file, and with the policies it names, or likely not meant.
 pub(crate) fn problems(name: &str, bytes: &[u8]) -> Vec<Report> {
-    match Loader::new(open).read(name, bytes) {
+    match SuiteLoader::new(open).read(name, bytes) {
         Ok(suite) => suite.warnings().to_vec(),
         Err(reports) => reports,
     }
@@ -205,7 +208,7 @@ fn open(test: &str, path: &str) -> Result<(String, Vec<u8>), String> {
 }
 
 /// The test files that are meant, each once: files as they are named, of folders those that are tests.
-fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failed> {
+fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CommandFailure> {
     let mut found = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -219,7 +222,7 @@ fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failed> {
         }
     }
     let mut seen = HashSet::new();
-    // What cannot be found is told when it is read.
+    // What cannot be found is reported when it is read.
     found.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
     Ok(found)
 }
@@ -239,7 +242,7 @@ fn plain(path: PathBuf) -> PathBuf {
 }
 
 /// Why the coverage is less than is asked for, if it is.
-fn below(coverage: &Coverage, least: u8) -> Option<String> {
+fn below(coverage: &PolicyCoverage, least: u8) -> Option<String> {
     let (all, won) = coverage.count();
     if all == 0 && least > 0 {
         return Some(format!(
@@ -251,6 +254,7 @@ fn below(coverage: &Coverage, least: u8) -> Option<String> {
     (!enough).then(|| format!("the coverage is below {least} %"))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failed> {
-    std::fs::write(path, text).map_err(|error| Failed::io(format!("cannot write {}", path.display()), error))
+fn write(path: &Path, text: &str) -> Result<(), CommandFailure> {
+    std::fs::write(path, text)
+        .map_err(|error| CommandFailure::io(format!("cannot write {}", path.display()), error))
 }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::Played;
-use crate::cli::exit::Failed;
+use super::PlayedFile;
+use crate::cli::exit::CommandFailure;
 use crate::cli::out;
 
 /// Writes the `delays` and `attempts` that do not hold anew, where that is all that changes. What was written no longer
 /// counts as a failure.
-pub(super) fn rewrite(path: &Path, bytes: &[u8], played: &mut Played) -> Result<(), Failed> {
+pub(super) fn rewrite(path: &Path, bytes: &[u8], played: &mut PlayedFile) -> Result<(), CommandFailure> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Ok(()) };
     // Places are counted behind a byte order mark.
     let (mark, text) = text.strip_prefix('\u{feff}').map_or(("", text), |text| ("\u{feff}", text));
@@ -29,7 +29,7 @@ pub(super) fn rewrite(path: &Path, bytes: &[u8], played: &mut Played) -> Result<
     // An alias stands for one text in several cases, and they need not agree.
     let overlap = changes.windows(2).any(|pair| pair[0].0.end > pair[1].0.start);
     if overlap {
-        return Err(Failed::Stopped(format!(
+        return Err(CommandFailure::Stopped(format!(
             "{}: an expectation that several cases share by an alias cannot be updated; write it out",
             path.display()
         )));
@@ -37,7 +37,7 @@ pub(super) fn rewrite(path: &Path, bytes: &[u8], played: &mut Played) -> Result<
     let count = changes.len();
     let new = apply(text, changes);
     std::fs::write(path, format!("{mark}{new}"))
-        .map_err(|error| Failed::io(format!("cannot write {}", path.display()), error))?;
+        .map_err(|error| CommandFailure::io(format!("cannot write {}", path.display()), error))?;
     out::say(&format!("{}: {count} expectation(s) written anew\n", path.display()));
     Ok(())
 }

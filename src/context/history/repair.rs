@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{Answer, Call, CallState, Fate, is_malformed, scan_without};
+use super::{CallState, HistoryCall, HistoryResult, ResultFate, is_malformed, scan_without};
 use crate::policy::{MalformedCalls, OrphanCalls};
-use crate::session::{HistoryRepair, InjectedResult, Message, Splice, ToolCall, object_arguments};
+use crate::session::{HistoryRepair, HistorySplice, InjectedResult, Message, ToolCall, object_arguments};
 
 /// What to replace so that [`findings`](super::findings) has nothing to say. Takes time in proportion to the number of
 /// messages, and changes nothing but calls and results:
@@ -33,11 +33,11 @@ pub fn repair(messages: &[Message], orphans: OrphanCalls, malformed: MalformedCa
     let scan = scan_without(messages, |call| malformed == MalformedCalls::Drop && is_malformed(call));
     let mut moved: HashMap<usize, Vec<&Message>> = HashMap::new();
     for result in &scan.results {
-        if let Fate::Misplaced(to) = result.fate {
+        if let ResultFate::Misplaced(to) = result.fate {
             moved.entry(to).or_default().extend(messages.get(result.at));
         }
     }
-    let mut surgery = Surgery {
+    let mut surgery = HistoryRepairer {
         calls: scan.calls.iter(),
         results: scan.results.iter(),
         orphans,
@@ -59,34 +59,40 @@ pub fn repair(messages: &[Message], orphans: OrphanCalls, malformed: MalformedCa
     surgery.repair
 }
 
-/// A repair under way.
-struct Surgery<'s, 'm> {
+/// A repair in flight.
+struct HistoryRepairer<'s, 'm> {
     /// The calls and the results that are still to come.
-    calls: core::slice::Iter<'s, Call<'m>>,
-    results: core::slice::Iter<'s, Answer<'m>>,
+    calls: core::slice::Iter<'s, HistoryCall<'m>>,
+    results: core::slice::Iter<'s, HistoryResult<'m>>,
     orphans: OrphanCalls,
     /// Results that belong to the message at that place.
     moved: HashMap<usize, Vec<&'m Message>>,
     /// What is put in after the results that stand in their place.
-    due: Vec<Due<'m>>,
+    due: Vec<MissingResult<'m>>,
     repair: HistoryRepair,
 }
 
 /// A result that is put in.
-enum Due<'m> {
+enum MissingResult<'m> {
     Moved(&'m Message),
     Unknown(&'m ToolCall),
 }
 
-impl<'m> Surgery<'_, 'm> {
+impl<'m> HistoryRepairer<'_, 'm> {
     fn assistant(&mut self, at: usize, message: &Message, text: &str, calls: &'m [ToolCall]) {
-        self.due = self.moved.remove(&at).unwrap_or_default().into_iter().map(Due::Moved).collect();
+        // Behind the results that stand in their place, so that those need not be moved.
+        self.due = self.moved.remove(&at).unwrap_or_default().into_iter().map(MissingResult::Moved).collect();
         self.repair.moved = self.repair.moved.saturating_add(self.due.len());
         let (mut kept, mut sound) = (Vec::with_capacity(calls.len()), true);
         for call in calls {
             let state = self.calls.next().map(|call| call.state);
             match (state, self.orphans) {
-                (Some(CallState::Unanswered), OrphanCalls::Inject) => self.due.push(Due::Unknown(call)),
+                // The result is put in without a text, which the interpreter writes from the policy.
+                (Some(CallState::Unanswered), OrphanCalls::Inject) => {
+                    self.due.push(MissingResult::Unknown(call));
+                }
+                // SwarmSDK, "Orphan Tool Call Recovery": the call is taken out, and its message stays if it has a
+                // text.
                 (Some(CallState::Unanswered), OrphanCalls::Prune) | (Some(CallState::Duplicate), _) => {
                     self.repair.pruned.push(call.clone());
                     continue;
@@ -98,6 +104,7 @@ impl<'m> Surgery<'_, 'm> {
                 _ => {}
             }
             let mut call = call.clone();
+            // Anthropic, Gemini and Bedrock take arguments as an object, so a text that is none cannot be sent.
             if is_malformed(&call) {
                 self.repair.malformed = self.repair.malformed.saturating_add(1);
                 call.arguments = object_arguments(&call.arguments).into_owned();
@@ -109,6 +116,7 @@ impl<'m> Surgery<'_, 'm> {
             return;
         }
         self.take_out(at);
+        // Mistral, Cohere and Moonshot refuse a message of the assistant with neither text nor calls.
         if kept.is_empty() && text.trim().is_empty() {
             return;
         }
@@ -121,12 +129,12 @@ impl<'m> Surgery<'_, 'm> {
 
     fn tool(&mut self, at: usize) {
         match self.results.next().map(|result| result.fate) {
-            Some(Fate::Orphan | Fate::Duplicate) => {
+            Some(ResultFate::Orphan | ResultFate::Duplicate) => {
                 self.repair.dropped = self.repair.dropped.saturating_add(1);
                 self.take_out(at);
             }
-            Some(Fate::Misplaced(_)) => self.take_out(at),
-            Some(Fate::InPlace) | None => {}
+            Some(ResultFate::Misplaced(_)) => self.take_out(at),
+            Some(ResultFate::InPlace) | None => {}
         }
     }
 
@@ -138,8 +146,8 @@ impl<'m> Surgery<'_, 'm> {
         }
         for due in due {
             match due {
-                Due::Moved(message) => self.put_in(message.clone()),
-                Due::Unknown(ToolCall { id, name, .. }) => {
+                MissingResult::Moved(message) => self.put_in(message.clone()),
+                MissingResult::Unknown(ToolCall { id, name, .. }) => {
                     let splice = self.repair.splices.len().saturating_sub(1);
                     let message = self.repair.splices.last().map_or(0, |last| last.insert.len());
                     let result = InjectedResult { call: id.clone(), tool: name.clone(), splice, message };
@@ -153,9 +161,10 @@ impl<'m> Surgery<'_, 'm> {
 
     /// What follows is put in at this place.
     fn open(&mut self, at: usize) {
+        // Changes that touch become one splice. Places are those of the conversation before the repair.
         let end = self.repair.splices.last().map(|last| last.at.saturating_add(last.remove));
         if end != Some(at) {
-            self.repair.splices.push(Splice { at, remove: 0, insert: Vec::new() });
+            self.repair.splices.push(HistorySplice { at, remove: 0, insert: Vec::new() });
         }
     }
 

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use serde_json::json;
 
-use super::draft::{Draft, told};
+use super::draft::{ReducedDraft, told};
 use super::{number, say};
 use crate::context::tokens::message_tokens;
 use crate::engine::head_of;
-use crate::policy::{Size, Unit};
+use crate::policy::{SizeUnit, TextSize};
 use crate::session::Message;
 
 /// Each line of a digest begins with this.
@@ -18,14 +18,15 @@ const MORE: &str = "- …";
 /// A digest has at most this part of what there may be of all messages.
 const SHARE: u64 = 4;
 
-impl Draft<'_> {
+impl ReducedDraft<'_> {
     /// Leaves out the oldest messages until the aim is reached, and puts lines about them into one message, together with
     /// the lines that are there already.
-    pub(super) fn digest(&mut self, most: Size, line: Size, result_line: Size) {
+    pub(super) fn digest(&mut self, most: TextSize, line: TextSize, result_line: TextSize) {
+        // A digest that grew with every reduction would take the room that the next one is to gain.
         let share = self.plan.most / SHARE;
         let room = match most.unit {
-            Unit::Tokens => most.count.min(share),
-            Unit::Chars | Unit::Bytes => share,
+            SizeUnit::Tokens => most.count.min(share),
+            SizeUnit::Chars | SizeUnit::Bytes => share,
         };
         let heading = say(&self.texts().digest, json!({ "count": 0 }));
         let held = self.note.map_or(0, |note| self.weight(note));
@@ -34,17 +35,20 @@ impl Draft<'_> {
         let aim = self.plan.aim.saturating_add(held).saturating_sub(taken);
         let left = self.leave_out_oldest(aim);
         let Some(first) = left.first().map(|unit| unit.start) else { return };
-        let mut lines = Lines { most, room, bytes: 0, tokens: 0, kept: VecDeque::new(), full: false };
+        let mut lines = DigestLines { most, room, bytes: 0, tokens: 0, kept: VecDeque::new(), full: false };
+        // The newest lines matter most, so the oldest are the ones that find no room.
         let newest_first = left.iter().rev().flat_map(|unit| unit.clone().rev());
         for message in newest_first.filter_map(|at| self.messages.get(at)) {
             let Some(text) = line_of(message, line, result_line) else { continue };
             let text = self.line_with_kept(text, message);
+            // Each line also takes a line end.
             let tokens = self.counter.count(&text).saturating_add(1);
             if !lines.add(text, tokens) {
                 break;
             }
         }
         let count = left.iter().map(ExactSizeIterator::len).fold(0, usize::saturating_add);
+        // Lines of an earlier digest are older than all of these.
         for old in self.earlier().into_iter().rev() {
             if lines.full {
                 break;
@@ -63,8 +67,8 @@ impl Draft<'_> {
 }
 
 /// Lines that are gathered from the newest to the oldest, until there are enough.
-struct Lines {
-    most: Size,
+struct DigestLines {
+    most: TextSize,
     /// The most tokens.
     room: u64,
     bytes: u64,
@@ -73,13 +77,13 @@ struct Lines {
     full: bool,
 }
 
-impl Lines {
+impl DigestLines {
     /// Puts a line before all others, or the one in the place of all that are left out. `false`: there are enough.
     fn add(&mut self, line: String, tokens: u64) -> bool {
         let size = match self.most.unit {
-            Unit::Chars => number(line.chars().count()),
-            Unit::Bytes => number(line.len()),
-            Unit::Tokens => tokens,
+            SizeUnit::Chars => number(line.chars().count()),
+            SizeUnit::Bytes => number(line.len()),
+            SizeUnit::Tokens => tokens,
         };
         let bytes = self.bytes.saturating_add(size).saturating_add(1);
         let sum = self.tokens.saturating_add(tokens);
@@ -95,9 +99,9 @@ impl Lines {
 }
 
 /// The line about a message; `None`: there is nothing to say.
-fn line_of(message: &Message, line: Size, result_line: Size) -> Option<String> {
+fn line_of(message: &Message, line: TextSize, result_line: TextSize) -> Option<String> {
     match message {
-        // What the policy told the model was for the turn it was told in.
+        // Guidance of the policy was meant for the turn in which it was given.
         Message::System { .. } | Message::User { guidance: Some(_), .. } => None,
         Message::User { text, guidance: None } => Some(format!("{BULLET}user: {}", short(text, line))),
         Message::Assistant { text, calls, .. } => {
@@ -122,10 +126,10 @@ fn line_of(message: &Message, line: Size, result_line: Size) -> Option<String> {
 }
 
 /// The beginning of a text, in one line.
-fn short(text: &str, size: Size) -> String {
+fn short(text: &str, size: TextSize) -> String {
     let size = size.of_prose();
-    // Runs of white space become one: so much of the text is looked at and no more.
-    let wide = Size { count: size.count.saturating_mul(4), unit: size.unit };
+    // Runs of white space become one space, so four times the size is enough to look at.
+    let wide = TextSize { count: size.count.saturating_mul(4), unit: size.unit };
     let looked_at = head_of(text, wide);
     let words: Vec<&str> = looked_at.split_whitespace().collect();
     let line = words.join(" ");

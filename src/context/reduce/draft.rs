@@ -6,20 +6,21 @@ use serde_json::json;
 
 use super::units::units;
 use super::{number, say};
+use crate::context::counter::TokenCounter;
 use crate::context::history::{faults, scan};
-use crate::context::tokens::{TokenCounter, message_tokens};
+use crate::context::tokens::message_tokens;
 use crate::engine::ReducePlan;
 use crate::policy::{ContextMessages, Policy};
-use crate::session::{LEFT_OUT, Message, Reduction, Splice, SummaryRequest};
+use crate::session::{ContextReduction, HistorySplice, LEFT_OUT, Message, SummaryRequest};
 
 /// A conversation while it is made smaller.
-pub(super) struct Draft<'a> {
+pub(super) struct ReducedDraft<'a> {
     pub(super) policy: &'a Policy,
     pub(super) plan: &'a ReducePlan,
     pub(super) messages: &'a [Message],
     pub(super) counter: &'a dyn TokenCounter,
     /// What is in the place of each message now.
-    now: Vec<Now>,
+    now: Vec<DraftSlot>,
     before: u64,
     /// The faults of the history before.
     faults: u64,
@@ -43,13 +44,13 @@ pub(super) struct Draft<'a> {
 }
 
 /// What is in the place of a message now, and its tokens.
-enum Now {
+enum DraftSlot {
     Same(u64),
     Other(Box<Message>, u64),
     Nothing,
 }
 
-impl Now {
+impl DraftSlot {
     const fn tokens(&self) -> u64 {
         match self {
             Self::Same(tokens) | Self::Other(_, tokens) => *tokens,
@@ -58,7 +59,7 @@ impl Now {
     }
 }
 
-impl<'a> Draft<'a> {
+impl<'a> ReducedDraft<'a> {
     pub(super) fn new(
         policy: &'a Policy,
         plan: &'a ReducePlan,
@@ -68,10 +69,11 @@ impl<'a> Draft<'a> {
     ) -> Self {
         let known = weights.iter().copied().map(Some).chain(core::iter::repeat(None));
         let count = |(message, known): (&Message, Option<u64>)| {
-            Now::Same(known.unwrap_or_else(|| message_tokens(counter, message)))
+            DraftSlot::Same(known.unwrap_or_else(|| message_tokens(counter, message)))
         };
-        let now: Vec<Now> = messages.iter().zip(known).map(count).collect();
+        let now: Vec<DraftSlot> = messages.iter().zip(known).map(count).collect();
         let head = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
+        // One note is kept and rewritten. A note for each reduction would fill the window by itself.
         let is_note = |message: &Message| matches!(message, Message::User { guidance: Some(slug), .. } if slug == LEFT_OUT);
         let is_task = |message: &Message| matches!(message, Message::User { guidance: None, .. });
         let note = messages.iter().position(is_note);
@@ -81,12 +83,14 @@ impl<'a> Draft<'a> {
         let scan = scan(messages);
         let faults = scan.faults();
         let mut old = units(messages, scan);
+        // What is kept begins with a whole unit, because a call must not be parted from its results.
         let tail = old.iter().find(|unit| unit.end > kept_from).map_or(messages.len(), |unit| unit.start);
         let holds = |unit: &Range<usize>, at: Option<usize>| at.is_some_and(|at| unit.contains(&at));
+        // Instructions, the note about earlier reductions and the task would be missed, so they are no candidates.
         old.retain(|unit| {
             unit.start >= head && unit.start < tail && !holds(unit, note) && !holds(unit, task)
         });
-        let tokens = now.iter().map(Now::tokens).fold(0, u64::saturating_add);
+        let tokens = now.iter().map(DraftSlot::tokens).fold(0, u64::saturating_add);
         Self {
             policy,
             plan,
@@ -134,25 +138,25 @@ impl<'a> Draft<'a> {
 
     /// The tokens of what is in the place of a message now.
     pub(super) fn weight(&self, at: usize) -> u64 {
-        self.now.get(at).map_or(0, Now::tokens)
+        self.now.get(at).map_or(0, DraftSlot::tokens)
     }
 
     /// What is in the place of a message now.
     pub(super) fn message(&self, at: usize) -> Option<&Message> {
         match self.now.get(at)? {
-            Now::Same(_) => self.messages.get(at),
-            Now::Other(message, _) => Some(message),
-            Now::Nothing => None,
+            DraftSlot::Same(_) => self.messages.get(at),
+            DraftSlot::Other(message, _) => Some(message),
+            DraftSlot::Nothing => None,
         }
     }
 
     /// Puts another message in the place of one.
     pub(super) fn replace(&mut self, at: usize, message: Message) {
         let tokens = message_tokens(self.counter, &message);
-        self.set(at, Now::Other(Box::new(message), tokens));
+        self.set(at, DraftSlot::Other(Box::new(message), tokens));
     }
 
-    fn set(&mut self, at: usize, now: Now) {
+    fn set(&mut self, at: usize, now: DraftSlot) {
         let Some(place) = self.now.get_mut(at) else { return };
         self.tokens = self.tokens.saturating_sub(place.tokens()).saturating_add(now.tokens());
         *place = now;
@@ -163,11 +167,12 @@ impl<'a> Draft<'a> {
         let Some(message) = self.message(at) else { return };
         let shorter = with_text(message, text);
         let tokens = message_tokens(self.counter, &shorter);
+        // A notice may be longer than what it replaces.
         if tokens < self.weight(at) {
-            if matches!(self.now.get(at), Some(Now::Same(_))) {
+            if matches!(self.now.get(at), Some(DraftSlot::Same(_))) {
                 self.shortened = self.shortened.saturating_add(1);
             }
-            self.set(at, Now::Other(Box::new(shorter), tokens));
+            self.set(at, DraftSlot::Other(Box::new(shorter), tokens));
         }
     }
 
@@ -175,12 +180,13 @@ impl<'a> Draft<'a> {
     pub(super) fn leave_out(&mut self, unit: Range<usize>) {
         for at in unit {
             match self.now.get(at) {
-                Some(Now::Nothing) | None => continue,
-                Some(Now::Other(..)) => self.shortened = self.shortened.saturating_sub(1),
-                Some(Now::Same(_)) => {}
+                Some(DraftSlot::Nothing) | None => continue,
+                // A message that was shortened before counts as left out only.
+                Some(DraftSlot::Other(..)) => self.shortened = self.shortened.saturating_sub(1),
+                Some(DraftSlot::Same(_)) => {}
             }
             self.dropped = self.dropped.saturating_add(1);
-            self.set(at, Now::Nothing);
+            self.set(at, DraftSlot::Nothing);
         }
     }
 
@@ -200,6 +206,7 @@ impl<'a> Draft<'a> {
 
     /// Leaves out the oldest until the aim is reached, and says so in one message.
     pub(super) fn drop_oldest(&mut self) {
+        // The note takes room too, so that much more has to go.
         let left = self.leave_out_oldest(self.plan.aim.saturating_sub(self.room_to_tell()));
         self.tell(&left);
     }
@@ -249,7 +256,7 @@ impl<'a> Draft<'a> {
     }
 
     /// What all of it comes to; nothing, if there are no fewer tokens than before.
-    pub(super) fn finish(self) -> Reduction {
+    pub(super) fn finish(self) -> ContextReduction {
         let Self {
             messages,
             now,
@@ -263,13 +270,19 @@ impl<'a> Draft<'a> {
             summarize,
             ..
         } = self;
+        // Nothing was gained. Without splices the interpreter counts it as such and does not ask for it again and
+        // again.
         if tokens >= before {
             let (messages, history_faults) = (number(messages.len()), known);
-            let reduction =
-                Reduction { messages, message_tokens: before, history_faults, ..Reduction::default() };
-            return Reduction { lacking, ..reduction };
+            let reduction = ContextReduction {
+                messages,
+                message_tokens: before,
+                history_faults,
+                ..ContextReduction::default()
+            };
+            return ContextReduction { lacking, ..reduction };
         }
-        // Another text in the place of one changes nothing about calls and results.
+        // A message with another text keeps its calls and results, so no faults can have come or gone.
         let (left, history_faults) = if dropped == 0 && put_in.is_none() {
             (number(messages.len()), known)
         } else {
@@ -277,14 +290,14 @@ impl<'a> Draft<'a> {
             for ((at, message), now) in messages.iter().enumerate().zip(&now) {
                 after.extend(put_in.iter().filter(|(place, _)| *place == at).map(|(_, message)| message));
                 match now {
-                    Now::Same(_) => after.push(message),
-                    Now::Other(message, _) => after.push(message),
-                    Now::Nothing => {}
+                    DraftSlot::Same(_) => after.push(message),
+                    DraftSlot::Other(message, _) => after.push(message),
+                    DraftSlot::Nothing => {}
                 }
             }
             (number(after.len()), faults(after))
         };
-        let mut splices: Vec<Splice> = Vec::new();
+        let mut splices: Vec<HistorySplice> = Vec::new();
         let put_at = put_in.as_ref().map(|(at, _)| *at);
         let mut put_in = put_in.map(|(_, message)| message);
         for (at, now) in now.into_iter().enumerate() {
@@ -294,16 +307,16 @@ impl<'a> Draft<'a> {
                 splice.insert.extend(put_in.take());
             }
             let other = match now {
-                Now::Same(_) => continue,
-                Now::Other(message, _) => Some(*message),
-                Now::Nothing => None,
+                DraftSlot::Same(_) => continue,
+                DraftSlot::Other(message, _) => Some(*message),
+                DraftSlot::Nothing => None,
             };
             if let Some(splice) = open(&mut splices, at) {
                 splice.remove = splice.remove.saturating_add(1);
                 splice.insert.extend(other);
             }
         }
-        Reduction {
+        ContextReduction {
             splices,
             shortened,
             dropped,
@@ -316,12 +329,12 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The replacement that goes on at a place: the last one, if it ends there, or a new one.
-fn open(splices: &mut Vec<Splice>, at: usize) -> Option<&mut Splice> {
+/// The replacement that continues at a place: the last one, if it ends there, or a new one.
+fn open(splices: &mut Vec<HistorySplice>, at: usize) -> Option<&mut HistorySplice> {
     let end = splices.last().map(|last| last.at.saturating_add(last.remove));
     if end != Some(at) {
-        // Most hold one message; a vector that grows would take room for four.
-        splices.push(Splice { at, remove: 0, insert: Vec::with_capacity(1) });
+        // Most splices hold one message, and a vector that grows would reserve room for four.
+        splices.push(HistorySplice { at, remove: 0, insert: Vec::with_capacity(1) });
     }
     splices.last_mut()
 }

@@ -10,12 +10,13 @@ mod units;
 
 use serde_json::{Map, Value, json};
 
-use super::tokens::TokenCounter;
+use super::counter::TokenCounter;
 use crate::engine::ReducePlan;
-use crate::policy::{Policy, ReduceStep, Setting, Template};
-use crate::session::{Message, Reduction};
+use crate::policy::{Policy, ReduceStep, Setting};
+use crate::session::{ContextReduction, Message};
+use crate::text::Template;
 
-use draft::Draft;
+use draft::ReducedDraft;
 
 /// What one step of a reduction comes to. `weights` are the tokens of each message, as
 /// [`message_tokens`](super::message_tokens) counts them; texts that are written anew are counted by `counter`. Takes time
@@ -23,19 +24,19 @@ use draft::Draft;
 ///
 /// The instructions at the head, the message that tells of others that were left out, and the last messages stay, and so
 /// does what the user said last if the plan says so. Only the last resort (`truncate`) cuts those, too, if there is no
-/// other way; where not even that is enough, [`Reduction::lacking`] says why.
+/// other way; where not even that is enough, [`ContextReduction::lacking`] says why.
 ///
 /// ```
-/// use unfazed::context::{Estimate, message_tokens, reduce};
+/// use unfazed::context::{ByteEstimate, message_tokens, reduce};
 /// use unfazed::engine::ReducePlan;
 /// use unfazed::policy::{Policy, ReduceStep};
 /// use unfazed::session::{Message, splice};
 ///
 /// let mut messages: Vec<Message> = (0..100).map(|n| Message::user(format!("Number {n}."))).collect();
-/// let weights: Vec<u64> = messages.iter().map(|message| message_tokens(&Estimate, message)).collect();
+/// let weights: Vec<u64> = messages.iter().map(|message| message_tokens(&ByteEstimate, message)).collect();
 /// let plan =
 ///     ReducePlan { number: 1, step: ReduceStep::Drop { keep_last: 5 }, aim: 200, most: 200, input: None, keep_task: false };
-/// let reduction = reduce(&Policy::builtin(), &plan, &messages, &weights, &Estimate);
+/// let reduction = reduce(&Policy::builtin(), &plan, &messages, &weights, &ByteEstimate);
 /// splice(&mut messages, &reduction.splices);
 /// assert!(reduction.message_tokens <= 200);
 /// assert_eq!(messages.last(), Some(&Message::user("Number 99.")));
@@ -46,8 +47,8 @@ pub fn reduce(
     messages: &[Message],
     weights: &[u64],
     counter: &dyn TokenCounter,
-) -> Reduction {
-    let mut draft = Draft::new(policy, plan, messages, weights, counter);
+) -> ContextReduction {
+    let mut draft = ReducedDraft::new(policy, plan, messages, weights, counter);
     if draft.tokens() > plan.aim {
         match plan.step {
             ReduceStep::Results { over, show, .. } => draft.shorten_results(over, show),

@@ -1,16 +1,17 @@
 //! Templates that only put values in are written without more ado: there may be a hundred thousand results to write them for.
 
 /// The pieces of a template that is nothing but text and names.
-pub(super) struct Plain<'t>(Vec<Piece<'t>>);
+pub(super) struct PlainTemplate<'t>(Vec<TemplatePiece<'t>>);
 
-enum Piece<'t> {
+enum TemplatePiece<'t> {
     Text(&'t str),
     Name(&'t str),
 }
 
-impl<'t> Plain<'t> {
+impl<'t> PlainTemplate<'t> {
     /// `None`: there is more to it.
     pub(super) fn of(source: &'t str) -> Option<Self> {
+        // Jinja removes a line end at the end of a template, so such a template is left to it.
         if ["{%", "{#"].iter().any(|mark| source.contains(mark)) || source.ends_with('\n') {
             return None;
         }
@@ -19,21 +20,24 @@ impl<'t> Plain<'t> {
         while let Some((text, after)) = rest.split_once("{{") {
             let (name, then) = after.split_once("}}")?;
             let name = name.trim_matches(' ');
+            // Anything but a bare name is an expression, whose result only the engine of templates knows.
             if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
                 return None;
             }
-            pieces.extend([Piece::Text(text), Piece::Name(name)]);
+            pieces.extend([TemplatePiece::Text(text), TemplatePiece::Name(name)]);
             rest = then;
         }
-        pieces.push(Piece::Text(rest));
+        pieces.push(TemplatePiece::Text(rest));
         Some(Self(pieces))
     }
 
     /// The text with these values; `None`: one of its names is none of them.
     pub(super) fn write(&self, values: &[(&str, &str)]) -> Option<String> {
         let mut pieces = self.0.iter().map(|piece| match piece {
-            Piece::Text(text) => Some(*text),
-            Piece::Name(name) => values.iter().find(|(known, _)| known == name).map(|(_, value)| *value),
+            TemplatePiece::Text(text) => Some(*text),
+            TemplatePiece::Name(name) => {
+                values.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+            }
         });
         let room = pieces.clone().flatten().map(str::len).fold(0, usize::saturating_add);
         pieces.try_fold(String::with_capacity(room), |text, piece| Some(text + piece?))
@@ -45,7 +49,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::Template;
+    use crate::text::Template;
 
     const NAMES: [&str; 2] = ["tool", "shown"];
 
@@ -58,7 +62,11 @@ mod tests {
             ["", "text", "{{tool}}", "a {{ tool }} b\n{{ shown }}{{tool}} c }} d", "{ {{ shown }} }"]
         {
             let rendered = Template::parse(source, &NAMES).unwrap().render(values).unwrap();
-            assert_eq!(Plain::of(source).unwrap().write(&plain).as_deref(), Some(&*rendered), "{source}");
+            assert_eq!(
+                PlainTemplate::of(source).unwrap().write(&plain).as_deref(),
+                Some(&*rendered),
+                "{source}"
+            );
         }
     }
 
@@ -67,8 +75,8 @@ mod tests {
         for source in
             ["{{ tool | upper }}", "{% if tool %}x{% endif %}", "x\n", "{{- tool }}", "{# x #}", "{{ 'a' }}"]
         {
-            assert!(Plain::of(source).is_none(), "{source}");
+            assert!(PlainTemplate::of(source).is_none(), "{source}");
         }
-        assert_eq!(Plain::of("{{ none }}").unwrap().write(&[("tool", "x")]), None);
+        assert_eq!(PlainTemplate::of("{{ none }}").unwrap().write(&[("tool", "x")]), None);
     }
 }

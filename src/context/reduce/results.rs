@@ -2,18 +2,18 @@
 
 use serde_json::json;
 
-use super::draft::{Draft, with_kept};
-use super::plain::Plain;
+use super::draft::{ReducedDraft, with_kept};
+use super::plain::PlainTemplate;
 use super::say;
 use crate::engine::head_of;
-use crate::policy::Size;
+use crate::policy::TextSize;
 use crate::session::Message;
 
-impl Draft<'_> {
+impl ReducedDraft<'_> {
     /// Shortens results that are larger than `over`, the oldest first, until the aim is reached.
-    pub(super) fn shorten_results(&mut self, over: Size, show: Size) {
+    pub(super) fn shorten_results(&mut self, over: TextSize, show: TextSize) {
         let template = &self.texts().shortened;
-        let plain = Plain::of(template.value.as_str());
+        let plain = PlainTemplate::of(template.value.as_str());
         for unit in self.old.clone() {
             for at in unit {
                 if self.tokens() <= self.plan.aim {
@@ -21,7 +21,7 @@ impl Draft<'_> {
                 }
                 let Some(message) = self.messages.get(at) else { continue };
                 let Message::Tool { tool, text, .. } = message else { continue };
-                // The notice takes its room, too: what is hardly larger is left as it is.
+                // The notice takes room too, so a result that is hardly larger stays as it is.
                 if over.holds(text) || show.holds(text) {
                     continue;
                 }
@@ -33,6 +33,7 @@ impl Draft<'_> {
                     say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }))
                 });
                 let shorter = with_kept(shorter, self.kept(message).as_deref());
+                // Less than a quarter saved is not worth what the model loses.
                 if shorter.len() <= text.len().saturating_sub(text.len() / 4) {
                     self.shorten(at, shorter);
                 }

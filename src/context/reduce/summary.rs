@@ -4,27 +4,29 @@ use std::collections::VecDeque;
 
 use serde_json::json;
 
-use super::draft::{Draft, told};
+use super::draft::{ReducedDraft, told};
 use super::truncate::{TRIES, part};
 use super::{cut_notice, number, say};
-use crate::context::tokens::{TokenCounter, message_tokens};
+use crate::context::counter::TokenCounter;
+use crate::context::tokens::message_tokens;
 use crate::engine::head_of;
-use crate::policy::{Size, Unit};
+use crate::policy::{SizeUnit, TextSize};
 use crate::session::{Message, SummaryRequest};
 
 /// A summary has at most this part of what there may be of all messages.
 const SHARE: u64 = 4;
 /// The most of a message, and of a result, that is to be summed up.
-const MOST: Size = Size { count: 4000, unit: Unit::Chars };
-const MOST_OF_RESULT: Size = Size { count: 1000, unit: Unit::Chars };
+const MOST: TextSize = TextSize { count: 4000, unit: SizeUnit::Chars };
+const MOST_OF_RESULT: TextSize = TextSize { count: 1000, unit: SizeUnit::Chars };
 /// Fewer bytes of a message say nothing.
 const LEAST: usize = 24;
 
-impl Draft<'_> {
+impl ReducedDraft<'_> {
     /// Leaves out the oldest messages until the aim is reached and there is room for a summary, and asks for that.
-    pub(super) fn summarize(&mut self, most: Size) {
+    pub(super) fn summarize(&mut self, most: TextSize) {
+        // A long summary would take the room that it is to make.
         let share = self.plan.most / SHARE;
-        let room = if most.unit == Unit::Tokens { most.count.min(share) } else { share };
+        let room = if most.unit == SizeUnit::Tokens { most.count.min(share) } else { share };
         let heading = say(&self.texts().summary, json!({ "count": 0 }));
         let taken = room.saturating_add(message_tokens(self.counter, &told(heading)));
         let held = self.note.map_or(0, |note| self.weight(note));
@@ -40,7 +42,8 @@ impl Draft<'_> {
         let most = self.plan.input.unwrap_or(u64::MAX);
         let (mut tokens, mut cut) = (fixed, 0_u64);
         let mut lines = VecDeque::new();
-        // What is nearest to what stays matters most.
+        // The newest messages are the nearest to what stays, so the oldest are left out where there is no room for
+        // all.
         for message in
             left.iter().rev().flat_map(|unit| unit.clone().rev()).filter_map(|at| self.messages.get(at))
         {
@@ -56,7 +59,7 @@ impl Draft<'_> {
             }
             let mut not_shown = self.counter.count(&line).saturating_add(1);
             if lines.is_empty() && cut == 0 {
-                // The newest of all: its beginning says more than nothing.
+                // Not even the newest message fits. Its beginning says more than nothing.
                 let notice = self.counter.count(&cut_notice(self.policy, not_shown)).saturating_add(2);
                 let room = most.saturating_sub(tokens).saturating_sub(notice);
                 if let Some(shown) = beginning(&line, room, self.counter) {
@@ -89,7 +92,7 @@ impl Draft<'_> {
 /// A message as it is summed up; `None`: there is nothing to say.
 fn line_of(message: &Message) -> Option<String> {
     match message {
-        // What the policy told the model was for the turn it was told in.
+        // Guidance of the policy was meant for the turn in which it was given.
         Message::System { .. } | Message::User { guidance: Some(_), .. } => None,
         Message::User { text, guidance: None } => Some(format!("user: {}", head(text, MOST))),
         Message::Assistant { text, calls, .. } => {
@@ -112,11 +115,12 @@ fn line_of(message: &Message) -> Option<String> {
 /// As much of the beginning as has no more than so many tokens; `None`: too little to say anything.
 fn beginning(line: &str, room: u64, counter: &dyn TokenCounter) -> Option<String> {
     let mut bytes = part(line.len(), room, counter.count(line));
+    // Tokens are not spread evenly over a text, so a cut by their average may still be too long.
     for _ in 0..TRIES {
         if bytes < LEAST {
             return None;
         }
-        let shown = head(line, Size { count: number(bytes), unit: Unit::Bytes });
+        let shown = head(line, TextSize { count: number(bytes), unit: SizeUnit::Bytes });
         if counter.count(&shown) <= room {
             return Some(shown);
         }
@@ -125,7 +129,7 @@ fn beginning(line: &str, room: u64, counter: &dyn TokenCounter) -> Option<String
     None
 }
 
-fn head(text: &str, most: Size) -> String {
+fn head(text: &str, most: TextSize) -> String {
     let shown = head_of(text, most);
     if shown.len() < text.len() { format!("{shown}…") } else { shown.to_owned() }
 }

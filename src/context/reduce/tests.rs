@@ -6,12 +6,12 @@ use serde_json::Map;
 use super::units::units;
 use super::*;
 use crate::context::history::{faults, scan, shorthand::conversation};
-use crate::context::{Estimate, TokenCounter, message_tokens};
-use crate::policy::{Size, Unit};
+use crate::context::{ByteEstimate, TokenCounter, message_tokens};
+use crate::policy::{SizeUnit, TextSize};
 use crate::session::{LEFT_OUT, ToolCall, splice};
 
-const fn chars(count: u64) -> Size {
-    Size { count, unit: Unit::Chars }
+const fn chars(count: u64) -> TextSize {
+    TextSize { count, unit: SizeUnit::Chars }
 }
 
 fn call(id: usize) -> Message {
@@ -34,7 +34,7 @@ fn system(text: &str) -> Message {
 }
 
 fn weights(messages: &[Message]) -> Vec<u64> {
-    messages.iter().map(|message| message_tokens(&Estimate, message)).collect()
+    messages.iter().map(|message| message_tokens(&ByteEstimate, message)).collect()
 }
 
 fn tokens(messages: &[Message]) -> u64 {
@@ -44,15 +44,15 @@ fn tokens(messages: &[Message]) -> u64 {
 /// The tokens of the message that tells that so many were left out.
 fn to_tell(count: usize) -> u64 {
     let text = say(&Policy::builtin().context().messages.dropped, json!({ "count": count }));
-    message_tokens(&Estimate, &draft::told(text))
+    message_tokens(&ByteEstimate, &draft::told(text))
 }
 
 fn plan(step: ReduceStep, aim: u64) -> ReducePlan {
     ReducePlan { number: 1, step, aim, most: aim, input: None, keep_task: true }
 }
 
-fn made(messages: &[Message], plan: &ReducePlan) -> (Vec<Message>, Reduction) {
-    let reduction = reduce(&Policy::builtin(), plan, messages, &weights(messages), &Estimate);
+fn made(messages: &[Message], plan: &ReducePlan) -> (Vec<Message>, ContextReduction) {
+    let reduction = reduce(&Policy::builtin(), plan, messages, &weights(messages), &ByteEstimate);
     let mut after = messages.to_vec();
     splice(&mut after, &reduction.splices);
     assert_eq!(tokens(&after), reduction.message_tokens);
@@ -64,7 +64,7 @@ const TRUNCATE: ReduceStep =
     ReduceStep::Truncate { keep_last: 6, over: chars(2000), head: chars(1000), tail: chars(500) };
 const DIGEST: ReduceStep = ReduceStep::Digest {
     keep_last: 4,
-    most: Size { count: 500, unit: Unit::Tokens },
+    most: TextSize { count: 500, unit: SizeUnit::Tokens },
     line: chars(80),
     result_line: chars(60),
 };
@@ -185,7 +185,7 @@ fn a_digest_never_has_more_than_its_most() {
     let messages = run(400, 400);
     let (after, _) = made(&messages, &plan(DIGEST, 1600));
     let digest = after.iter().find(|message| message.text().contains("- …")).unwrap();
-    assert!(message_tokens(&Estimate, digest) <= 1600 / 4 + 40);
+    assert!(message_tokens(&ByteEstimate, digest) <= 1600 / 4 + 40);
     let last = digest.text().lines().last().unwrap();
     let number = |text: &str| text.split(' ').find_map(|word| word.parse::<usize>().ok()).unwrap();
     let first_kept = after.iter().find(|message| matches!(message, Message::Tool { .. })).unwrap();
@@ -299,7 +299,7 @@ fn a_hundred_thousand_messages_take_their_time_only_once() {
 
 #[test]
 fn a_model_is_asked_to_sum_up_what_is_left_out() {
-    let most = Size { count: 200, unit: Unit::Tokens };
+    let most = TextSize { count: 200, unit: SizeUnit::Tokens };
     let step = ReduceStep::Summary { keep_last: 4, most, model: None, input_ppm: 800_000 };
     let (after, reduction) = made(&run(10, 400), &plan(step.clone(), 1000));
     let asked = reduction.summarize.unwrap();
@@ -308,7 +308,7 @@ fn a_model_is_asked_to_sum_up_what_is_left_out() {
         "{}",
         asked.prompt
     );
-    assert_eq!((asked.tokens, asked.cut), (Estimate.count(&asked.prompt), 0));
+    assert_eq!((asked.tokens, asked.cut), (ByteEstimate.count(&asked.prompt), 0));
     assert_eq!(after[2].text().lines().count(), 1);
     // One that is too large for its model has the newest messages.
     let plan = ReducePlan { input: Some(500), ..plan(step, 1000) };
@@ -319,7 +319,7 @@ fn a_model_is_asked_to_sum_up_what_is_left_out() {
 
 #[test]
 fn of_a_message_that_alone_is_too_large_to_be_summed_up_its_beginning_is() {
-    let most = Size { count: 200, unit: Unit::Tokens };
+    let most = TextSize { count: 200, unit: SizeUnit::Tokens };
     let step = ReduceStep::Summary { keep_last: 1, most, model: None, input_ppm: 800_000 };
     let messages = [Message::user("Begin. ".repeat(600)), Message::user("And now?")];
     let plan = ReducePlan { input: Some(200), ..plan(step, 300) };
@@ -338,7 +338,7 @@ fn of_a_message_that_alone_is_too_large_to_be_summed_up_its_beginning_is() {
 
 #[test]
 fn what_is_not_summed_up_is_counted_without_how_all_of_it_is_read() {
-    let most = Size { count: 200, unit: Unit::Tokens };
+    let most = TextSize { count: 200, unit: SizeUnit::Tokens };
     let step = ReduceStep::Summary { keep_last: 4, most, model: None, input_ppm: 800_000 };
     let messages = kept(run(10, 400));
     let all = made(&messages, &plan(step.clone(), 1000)).1.summarize.unwrap();
@@ -352,7 +352,7 @@ fn what_is_not_summed_up_is_counted_without_how_all_of_it_is_read() {
     let (all, shown) = (lines(&all.prompt), lines(&some.prompt));
     assert!(!shown.is_empty() && shown.len() < all.len());
     let left_out = &all[..all.len() - shown.len()];
-    assert_eq!(some.cut, left_out.iter().map(|line| Estimate.count(line) + 1).sum::<u64>());
+    assert_eq!(some.cut, left_out.iter().map(|line| ByteEstimate.count(line) + 1).sum::<u64>());
 }
 
 fn any_message() -> impl Strategy<Value = Vec<Message>> {

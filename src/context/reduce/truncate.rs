@@ -1,13 +1,13 @@
 //! The last resort: texts are cut in their middle, then messages are left out, then what was kept until then is cut and left
 //! out, and the instructions are cut last.
 
-use super::draft::{Draft, with_kept};
+use super::draft::{ReducedDraft, with_kept};
 use super::units::units;
 use super::{cut_notice, number};
+use crate::context::counter::TokenCounter;
 use crate::context::history::scan;
-use crate::context::tokens::TokenCounter;
 use crate::engine::{head_of, tail_of};
-use crate::policy::{Size, Unit};
+use crate::policy::{SizeUnit, TextSize};
 use crate::session::Message;
 
 /// No text is cut to fewer tokens.
@@ -17,30 +17,30 @@ pub(super) const TRIES: u32 = 8;
 
 /// A text that may be cut, and its tokens.
 #[derive(Clone, Copy)]
-struct Text {
+struct CuttableText {
     at: usize,
     tokens: u64,
     /// Instructions, or what tells of messages that were left out: cut only if nothing else is enough.
     dear: bool,
 }
 
-impl Draft<'_> {
+impl ReducedDraft<'_> {
     /// Does what it takes, in this order, and no more: cuts old texts that are larger than `over` down to `head` and `tail`,
     /// leaves out old messages, cuts what is kept, leaves out what is kept but for the last piece. The instructions, and
     /// what tells of messages that were left out, stay; they are cut if that is enough, or if nothing else is left.
-    pub(super) fn truncate(&mut self, over: Size, head: Size, tail: Size) {
+    pub(super) fn truncate(&mut self, over: TextSize, head: TextSize, tail: TextSize) {
         self.cut_old(over, head, tail);
         if self.tokens() > self.plan.aim {
             self.drop_oldest();
         }
         if self.tokens() > self.plan.most {
-            self.cut_kept(Dear::IfEnough);
+            self.cut_kept(CutPinned::IfEnough);
         }
         if self.tokens() > self.plan.most {
             self.leave_out_kept();
         }
         if self.tokens() > self.plan.most {
-            self.cut_kept(Dear::Anyway);
+            self.cut_kept(CutPinned::Anyway);
         }
         if self.tokens() > self.plan.most {
             let (tokens, most) = (self.tokens(), self.plan.most);
@@ -50,7 +50,7 @@ impl Draft<'_> {
         }
     }
 
-    fn cut_old(&mut self, over: Size, head: Size, tail: Size) {
+    fn cut_old(&mut self, over: TextSize, head: TextSize, tail: TextSize) {
         for at in self.old.clone().into_iter().flatten() {
             if self.tokens() <= self.plan.aim {
                 return;
@@ -72,15 +72,19 @@ impl Draft<'_> {
     }
 
     /// Cuts the texts that are left, the largest most: all to the same size, and the dear ones only if that is not enough.
-    fn cut_kept(&mut self, dear: Dear) {
-        let mut texts: Vec<Text> = (0..self.messages.len()).filter_map(|at| self.text(at)).collect();
+    fn cut_kept(&mut self, dear: CutPinned) {
+        let mut texts: Vec<CuttableText> = (0..self.messages.len()).filter_map(|at| self.text(at)).collect();
+        // Instructions are cut only if cutting all else is not enough.
         for with_dear in [false, true] {
             texts.sort_unstable_by_key(|text| text.tokens);
-            let some: Vec<Text> = texts.iter().filter(|text| with_dear || !text.dear).copied().collect();
-            let sum = |tokens: &dyn Fn(&Text) -> u64| some.iter().map(tokens).fold(0, u64::saturating_add);
+            let some: Vec<CuttableText> =
+                texts.iter().filter(|text| with_dear || !text.dear).copied().collect();
+            let sum =
+                |tokens: &dyn Fn(&CuttableText) -> u64| some.iter().map(tokens).fold(0, u64::saturating_add);
             let fixed = self.tokens().saturating_sub(sum(&|text| text.tokens));
             let room = self.plan.most.saturating_sub(fixed);
-            if with_dear && dear == Dear::IfEnough && sum(&|text| text.tokens.min(FLOOR)) > room {
+            // Cutting instructions is in vain if the rest must be left out anyway.
+            if with_dear && dear == CutPinned::IfEnough && sum(&|text| text.tokens.min(FLOOR)) > room {
                 return;
             }
             let most = level(&some, room).max(FLOOR);
@@ -94,10 +98,10 @@ impl Draft<'_> {
         }
     }
 
-    fn text(&self, at: usize) -> Option<Text> {
+    fn text(&self, at: usize) -> Option<CuttableText> {
         let message = self.message(at)?;
         let dear = matches!(message, Message::System { .. }) || self.note == Some(at);
-        Some(Text { at, tokens: self.counter.count(message.text()), dear })
+        Some(CuttableText { at, tokens: self.counter.count(message.text()), dear })
     }
 
     /// Cuts the text of a message in its middle, so that it has no more than so many tokens.
@@ -133,7 +137,7 @@ impl Draft<'_> {
 
 /// When the texts are cut that are cut last.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Dear {
+enum CutPinned {
     /// If it is enough then, and nothing need be left out.
     IfEnough,
     /// In any case.
@@ -142,7 +146,8 @@ enum Dear {
 
 /// The most tokens that each text may have, so that all have no more than `room` together. `texts` are in the order of
 /// their size.
-fn level(texts: &[Text], room: u64) -> u64 {
+// A text below its equal part leaves the rest of it to the larger ones.
+fn level(texts: &[CuttableText], room: u64) -> u64 {
     let mut room = room;
     for (before, text) in texts.iter().enumerate() {
         let left = number(texts.len().saturating_sub(before));
@@ -159,18 +164,22 @@ fn level(texts: &[Text], room: u64) -> u64 {
 /// no room for more.
 fn cut_middle(text: &str, most: u64, counter: &dyn TokenCounter, notice: &dyn Fn(u64) -> String) -> String {
     let all = counter.count(text);
+    // The notice says how much is cut. It is longest if that is all, so this much room is enough for any.
     let mut room = most.saturating_sub(counter.count(&notice(all)));
     for _ in 0..TRIES {
         let bytes = part(text.len(), room, all);
+        // Two thirds for the beginning, which says what a text is, and one for the end, which says how it came out.
         let for_head = bytes.saturating_sub(bytes / 3);
-        let head = head_of(text, Size { count: number(for_head), unit: Unit::Bytes });
+        let head = head_of(text, TextSize { count: number(for_head), unit: SizeUnit::Bytes });
         let rest = text.get(head.len()..).unwrap_or_default();
-        let tail = tail_of(rest, Size { count: number(bytes.saturating_sub(for_head)), unit: Unit::Bytes });
+        let tail =
+            tail_of(rest, TextSize { count: number(bytes.saturating_sub(for_head)), unit: SizeUnit::Bytes });
         let cut = rest.len().saturating_sub(tail.len());
         let shorter = format!("{head}\n{}\n{tail}", notice(share(all, cut, text.len())));
         if counter.count(&shorter) <= most {
             return shorter;
         }
+        // Tokens are not spread evenly, so the next try keeps a quarter less.
         room = room.saturating_mul(3) / 4;
     }
     notice(all)

@@ -2,11 +2,11 @@
 
 use core::ops::Range;
 
-use crate::context::history::{Fate, Scan};
+use crate::context::history::{HistoryScan, ResultFate};
 use crate::session::Message;
 
 /// The pieces of a conversation that stay together, in their order. Together they are all of it.
-pub(super) fn units(messages: &[Message], scan: Scan<'_>) -> Vec<Range<usize>> {
+pub(super) fn units(messages: &[Message], scan: HistoryScan<'_>) -> Vec<Range<usize>> {
     let mut ends: Vec<usize> = (1..=messages.len()).collect();
     let mut caller = None;
     let mut results = scan.results.into_iter();
@@ -15,10 +15,10 @@ pub(super) fn units(messages: &[Message], scan: Scan<'_>) -> Vec<Range<usize>> {
             Message::Assistant { .. } => caller = Some(at),
             Message::Tool { .. } => {
                 let from = match results.next().map(|result| result.fate) {
-                    Some(Fate::Misplaced(from)) => Some(from),
+                    Some(ResultFate::Misplaced(from)) => Some(from),
                     // A second result has its place beside the first.
-                    Some(Fate::InPlace | Fate::Duplicate) => caller,
-                    Some(Fate::Orphan) | None => None,
+                    Some(ResultFate::InPlace | ResultFate::Duplicate) => caller,
+                    Some(ResultFate::Orphan) | None => None,
                 };
                 if let Some(end) = from.and_then(|from| ends.get_mut(from)) {
                     *end = (*end).max(at.saturating_add(1));
@@ -31,6 +31,7 @@ pub(super) fn units(messages: &[Message], scan: Scan<'_>) -> Vec<Range<usize>> {
     let mut open: Option<Range<usize>> = None;
     for (at, end) in ends.into_iter().enumerate() {
         match &mut open {
+            // A result in the wrong place ties all that stands between it and its call into one unit.
             Some(unit) if at < unit.end => unit.end = unit.end.max(end),
             _ => units.extend(open.replace(at..end)),
         }

@@ -1,5 +1,6 @@
 //! What to do: the directives the interpreter gives a host, each with its reasons.
 
+mod ask;
 mod note;
 mod outcome;
 mod proposal;
@@ -8,14 +9,14 @@ mod work;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use ask::AskPerson;
 pub use note::{Note, OrphanToolCallsPruned, RetryAction, TurnRetry};
 pub use outcome::Outcome;
-pub use proposal::{Of, ProposalFault, ProposalId, Settled, Settlement};
-pub use work::{
-    CallModel, Consult, Decision, PrepareTurn, RepairHistory, RunTool, ToolChoice, Wait, Work, WorkId,
-};
+pub use proposal::{ProposalFault, ProposalRef, ProposalResult, SettledProposal};
+pub use work::{CallModel, ConsultPlanner, PrepareTurn, RepairHistory, RunTool, ToolChoice, WaitWork, Work};
 
-use crate::policy::{Place, Scope};
+use crate::policy::LayerKind;
+use crate::text::Place;
 
 /// What the interpreter wants done after one event, in this order.
 #[must_use = "every piece of work is to be answered by exactly one event"]
@@ -28,19 +29,19 @@ pub struct Directives(pub Vec<Directive>);
 pub struct Directive {
     /// What to do.
     #[serde(flatten)]
-    pub order: Order,
+    pub order: DirectiveKind,
     /// Why: the rules that decided, each with the place it is written at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub because: Vec<Because>,
+    pub because: Vec<DecisionReason>,
     /// The proposal it is about; `None`: the interpreter drives the run, or it is about the run as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<Of>,
+    pub of: Option<ProposalRef>,
 }
 
 /// Something to answer, or something to take note of.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Order {
+pub enum DirectiveKind {
     /// Asks for work; to be answered by exactly one event.
     Work(Work),
     /// Asks for no answer.
@@ -49,15 +50,15 @@ pub enum Order {
 
 /// One reason: a rule, the layer and place it is written at, and the facts it was held against.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Because {
+pub struct DecisionReason {
     /// The path of the value in the effective policy: `retry.max_attempts`.
     /// Example: `retry.max_attempts`
     pub rule: String,
-    /// The value in force.
+    /// The effective value.
     /// Example: `"3"`
     pub value: String,
     /// The kind of layer that set it.
-    pub layer: Scope,
+    pub layer: LayerKind,
     /// The place in the file.
     pub place: Place,
     /// What it was held against: `attempt 3 of 3`.

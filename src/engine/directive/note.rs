@@ -5,18 +5,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::outcome::Outcome;
-use super::proposal::{ProposalFault, ProposalId, Settled};
-use super::work::{Decision, WorkId};
+use super::proposal::{ProposalFault, SettledProposal};
+use crate::engine::ask::PlannerDecision;
 use crate::engine::breaker::BreakerPhase;
 use crate::engine::failure::EffectState;
+use crate::engine::ids::ProposalId;
+use crate::engine::ids::WorkId;
 use crate::engine::metric::Metric;
 use crate::engine::reduce::ContextReduced;
-use crate::engine::repeats::Repetition;
-use crate::policy::{ErrorClass, Unit};
-use crate::repair::Repairs;
+use crate::engine::repeats::LoopRepetition;
+use crate::policy::{ErrorClass, SizeUnit};
 use crate::session::{
-    FinalReason, Message, ReducerError, ReportSource, RetryExhausted, RetryFeedback, Splice, splice,
+    FinalReason, HistorySplice, Message, ReducerError, ReportSource, RetryExhausted, RetryFeedback, splice,
 };
+use crate::text::repair::RepairSet;
 use crate::time::{Instant, Nanos};
 
 /// Something to take note of; asks for no answer.
@@ -32,7 +34,7 @@ pub enum Note {
     /// Replace these pieces of the conversation, all at once.
     Splice {
         /// The pieces, in the order of their places.
-        splices: Vec<Splice>,
+        splices: Vec<HistorySplice>,
     },
     /// The history was not one that providers accept, and was repaired.
     OrphanToolCallsPruned(OrphanToolCallsPruned),
@@ -58,7 +60,7 @@ pub enum Note {
         tool: String,
         /// Why.
         error_type: ErrorClass,
-        /// What the model is told.
+        /// The message to the model.
         /// Example: `item: 42 is not a string`
         message: String,
     },
@@ -74,8 +76,8 @@ pub enum Note {
         call: String,
         /// The kinds of repairs.
         /// Example: `["trailing_comma"]`
-        #[schemars(with = "Vec<crate::repair::Repair>")]
-        repairs: Repairs,
+        #[schemars(with = "Vec<crate::text::repair::RepairKind>")]
+        repairs: RepairSet,
     },
     /// Calls stood in the text of a reply; they are taken as calls.
     LeakedCalls {
@@ -107,15 +109,15 @@ pub enum Note {
         /// Example: `outbox`
         #[serde(default, skip_serializing_if = "String::is_empty")]
         by: String,
-        /// What came of it. `not_started`: it may run again; `unknown`: nobody knows, or the person did not agree.
+        /// What came of it. `not_started`: it may run again; `unknown`: unknown, or the person did not agree.
         effect: EffectState,
     },
-    /// No call of several rounds in a row went well: the model is told to go another way.
+    /// No call of several rounds in a row went well: the model is asked to go another way.
     RoundsFailed {
         /// How many rounds.
         /// Example: `3`
         rounds: u32,
-        /// What the model is told.
+        /// The message to the model.
         /// Example: `No call went well 3 times in a row. Go another way.`
         message: String,
     },
@@ -147,7 +149,7 @@ pub enum Note {
         /// Example: `lookup_price`
         tool: String,
         /// What the sizes are counted in.
-        unit: Unit,
+        unit: SizeUnit,
         /// How much of it the model is shown.
         /// Example: `5940`
         shown: u64,
@@ -159,11 +161,11 @@ pub enum Note {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         handle: Option<String>,
     },
-    /// The reply is not what was due: the model is told to do otherwise.
+    /// The reply is not what was due: the model is asked to do otherwise.
     RejectTurn {
         /// What is wrong with it.
         error_type: ErrorClass,
-        /// What the model is told.
+        /// The message to the model.
         /// Example: `Call a tool, or deliver the report.`
         message: String,
     },
@@ -199,13 +201,13 @@ pub enum Note {
         tools: Vec<String>,
     },
     /// The model repeats itself, and something is done about it.
-    LoopGuard(Repetition),
+    LoopGuard(LoopRepetition),
     /// Attempts are exhausted.
     Exhausted {
         /// The end of the attempts.
         exhausted: RetryExhausted,
         /// What is done about it; `None`: the planner is asked.
-        decision: Option<Decision>,
+        decision: Option<PlannerDecision>,
     },
     /// There would be another attempt, if the policy were not in shadow.
     Shadow {
@@ -257,7 +259,7 @@ pub enum Note {
         message: String,
     },
     /// A proposal is settled: nothing more is about it.
-    Settled(Settled),
+    Settled(SettledProposal),
     /// A proposal was not taken: nothing is about it but this.
     ProposalRefused {
         /// The proposal.
@@ -332,10 +334,10 @@ pub struct TurnRetry {
     pub error_type: ErrorClass,
     /// The wait before the next attempt.
     pub backoff: Nanos,
-    /// For the log.
+    /// For the log: the other fields in words, and the message of the failure.
     /// Example: `main: rate_limit: slow down; attempt 2 of 4 after 2s`
     pub log_message: String,
-    /// What the model is told, if it is told something.
+    /// The message to the model, if there is one.
     /// Example: `The last reply was empty. Answer, or call a tool.`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_message: Option<String>,
@@ -372,6 +374,7 @@ impl Note {
         match self {
             Self::Append { message } => conversation.push(message.clone()),
             Self::Splice { splices } => splice(conversation, splices),
+            // Only these two change the conversation, so that a log can be replayed into it without a policy.
             _ => {}
         }
     }

@@ -1,24 +1,15 @@
 //! What becomes of the proposals of a host that runs its own loop.
 
-use core::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::ids::ProposalId;
 use crate::session::FinalReason;
 use crate::time::Nanos;
 
-/// The number of a proposal: that of the event that made it. So a host knows it before the interpreter has decided
-/// anything.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(transparent)]
-pub struct ProposalId(pub u64);
-
 /// The proposal, and the call in its list, that a directive is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Of {
+pub struct ProposalRef {
     /// The proposal.
     /// Example: `12`
     pub proposal: ProposalId,
@@ -31,29 +22,29 @@ pub struct Of {
 
 /// The end of a proposal that was taken: there is exactly one for each, and nothing about the proposal follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Settled {
+pub struct SettledProposal {
     /// The proposal.
     /// Example: `12`
     pub proposal: ProposalId,
     /// What came of it.
     #[serde(flatten)]
-    pub result: Settlement,
+    pub result: ProposalResult,
     /// How long the host waits before its next call of a model, from now: a correction, or a provider, asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
-    /// What the model is told with its next request, and not in the conversation.
+    /// The message to the model with its next request, outside the conversation.
     /// Example: `["Arguments are wrong: n is missing."]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guidance: Vec<String>,
-    /// Why the next turn, or the one under way, is the last: it allows only the final report. `None`: it is not.
+    /// Why the next turn, or the one in flight, is the last: it allows only the final report. `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_turn: Option<FinalReason>,
 }
 
 /// What came of a proposal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, unfazed_macros::Named)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub enum Settlement {
+pub enum ProposalResult {
     /// Every call has its result.
     Tools,
     /// A reply was taken; its calls may be proposed now.
@@ -101,30 +92,4 @@ pub enum ProposalFault {
     TooManyCalls,
     /// More proposals are open than can be.
     TooManyOpen,
-}
-
-impl ProposalId {
-    /// What the interpreter drives by itself is not proposed by anybody.
-    pub(in crate::engine) const NONE: Self = Self(0);
-}
-
-impl fmt::Display for ProposalId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Settlement {
-    /// As it is written in records.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Reply { .. } => "reply",
-            Self::NoReply => "no_reply",
-            Self::Accepted => "accepted",
-            Self::Refused => "refused",
-            Self::Withdrawn => "withdrawn",
-            Self::Closed => "closed",
-        }
-    }
 }

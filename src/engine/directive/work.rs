@@ -4,12 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::ask::Ask;
+use super::ask::AskPerson;
+use crate::engine::ask::PlannerDecision;
 use crate::engine::call_timeouts::CallTimeouts;
-use crate::engine::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
+use crate::engine::event::RunFacts;
+use crate::engine::event::{Event, ModelReply, ToolOutcome};
 use crate::engine::failure::Failure;
-use crate::engine::reduce::{ReduceContext, Summarize};
-use crate::engine::result::{RunFacts, Spill};
+use crate::engine::ids::WorkId;
+use crate::engine::measure::TurnMeasure;
+use crate::engine::reduce::{ReduceContext, SummarizeMessages};
+use crate::engine::result::ResultSpill;
 use crate::policy::{ErrorClass, MalformedCalls, OrphanCalls};
 use crate::session::{HistoryRepair, RetryExhausted};
 use crate::time::{Instant, Nanos};
@@ -25,23 +29,18 @@ pub enum Work {
     /// Find what one step of a reduction of the conversation comes to.
     ReduceContext(ReduceContext),
     /// Ask a model for a summary of messages that are left out.
-    Summarize(Summarize),
+    Summarize(SummarizeMessages),
     /// Call the model.
     CallModel(CallModel),
     /// Run a tool.
     RunTool(RunTool),
     /// Wait.
-    Wait(Wait),
+    Wait(WaitWork),
     /// Ask the planner what to do instead.
-    Consult(Consult),
+    Consult(ConsultPlanner),
     /// Ask a person.
-    Ask(Ask),
+    Ask(AskPerson),
 }
-
-/// The number of a piece of work. Only directives make them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct WorkId(pub(in crate::engine) u64);
 
 /// Measure the conversation for the next turn.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -97,7 +96,7 @@ pub struct CallModel {
     /// Example: `2048`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// What the model is told at the end of this request, and not in the conversation.
+    /// The message to the model at the end of this request, outside the conversation.
     /// Example: `["The last reply was empty. Answer, or call a tool."]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guidance: Vec<String>,
@@ -148,12 +147,12 @@ pub struct RunTool {
     pub idempotency_key: String,
     /// Keep the whole result if it is too large for the model; `None`: it need not be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spill: Option<Spill>,
+    pub spill: Option<ResultSpill>,
 }
 
 /// Wait. Never for no time at all: a zero delay gives the next directive at once.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Wait {
+pub struct WaitWork {
     /// The number of this piece of work; the event that answers it carries it.
     pub(in crate::engine) work: WorkId,
     /// How long.
@@ -171,30 +170,18 @@ pub struct Wait {
     pub max_attempts: Option<u32>,
     /// What went wrong.
     pub error_type: ErrorClass,
-    /// What the other side said.
+    /// What the server said.
     /// Example: `429 Too Many Requests`
     pub message: String,
 }
 
 /// Ask the planner what to do instead.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Consult {
+pub struct ConsultPlanner {
     /// The number of this piece of work; the event that answers it carries it.
     pub(in crate::engine) work: WorkId,
     /// The end of the attempts.
     pub exhausted: RetryExhausted,
-}
-
-/// What is done when attempts are exhausted, as the policy or the planner says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    /// The model is told and goes on.
-    TellModel,
-    /// One last turn, in which only the final report is allowed.
-    FinalTurn,
-    /// The run ends as failed.
-    Fail,
 }
 
 impl Work {
@@ -252,16 +239,16 @@ impl RunTool {
     }
 }
 
-impl Wait {
+impl WaitWork {
     /// The wait is over.
     pub fn fired(self) -> Event {
         Event::TimerFired { work: self.work }
     }
 }
 
-impl Consult {
+impl ConsultPlanner {
     /// The planner has decided.
-    pub fn decided(self, decision: Decision) -> Event {
+    pub fn decided(self, decision: PlannerDecision) -> Event {
         Event::PlannerDecided { work: self.work, decision }
     }
 }

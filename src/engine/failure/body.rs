@@ -6,23 +6,27 @@
 
 use serde_json::Value;
 
-use super::details::Details;
-use super::inside::Inside;
-use super::json::{Json, Node, Shape};
+use super::details::ErrorDetails;
+use super::inside::EmbeddedError;
+use super::json::{JsonNode, LazyJson, NodeShape};
 use super::plain::plain;
+use super::signs::{failed_choice, is_error, is_no_answer, odd};
 use super::{BodyFacts, Failure, window};
 
 /// How often an error may stand inside another one.
+// ai-agent unwraps four levels; without a bound, a text that quotes a text that quotes a text decides how deep the
+// stack goes.
 const DEEPEST: usize = 6;
 
 /// Where the error itself stands in what is around it, in the order of looking.
+// `lastError`, `cause`, `errors` and `responseBody` are how SDKs wrap what they got; the rest are bodies of providers
+// and routers.
 const INSIDE: &[&str] =
     &["error", "response", "errors", "lastError", "cause", "responseBody", "body", "data", "base_resp"];
-/// What only answers have, and events of a stream.
-const ANSWERS: &[&str] = &["choices", "content", "type", "delta", "usage"];
 /// Where an error says what it is about.
 const DETAILS: &[&str] = &["details", "metadata", "innererror", "inner_error"];
-/// What is no error though it may look like one: what was asked for, given back, and what stands elsewhere.
+/// Fields that may look like an error and are none: the request, given back, and what is read elsewhere.
+// Servers give the request back: an "error" in it is the user's text, not the failure.
 const NO_ERRORS: &[&str] =
     &["input", "ctx", "request", "headers", "usage", "choices", "message", "content", "messages"];
 /// What an object has that is an error under another name.
@@ -31,7 +35,7 @@ const TELLS: &[&str] = &["message", "error", "code", "body", "responseBody"];
 impl Failure {
     /// What the body of an answer with an error status says. Anything is taken: what cannot be read is the message.
     pub fn from_body(body: &[u8]) -> Self {
-        Self::from_read(body, Json::read(body).as_ref())
+        Self::from_read(body, LazyJson::read(body).as_ref())
     }
 
     /// What a body, or the data of an event, says as JSON.
@@ -40,20 +44,21 @@ impl Failure {
     }
 
     /// As [`Self::from_body`], for a body that has been read as JSON, if it is some.
-    pub(in crate::engine) fn from_read(body: &[u8], json: Option<&Json<'_>>) -> Self {
+    pub(in crate::engine) fn from_read(body: &[u8], json: Option<&LazyJson<'_>>) -> Self {
         let text = || match core::str::from_utf8(body) {
             Ok(body) => plain(body),
             Err(_) => plain(&String::from_utf8_lossy(body)),
         };
         match json {
             Some(json) => Self::from_node(json),
-            None => Self::from_node(&Json::Text(text().into())),
+            None => Self::from_node(&LazyJson::Text(text().into())),
         }
     }
 
-    fn from_node(body: &impl Node) -> Self {
-        let mut reading = Reading::default();
-        let found = reading.value(body, 0).unwrap_or_else(|| Found::of_text(body.written()));
+    fn from_node(body: &impl JsonNode) -> Self {
+        let mut reading = BodyReading::default();
+        // A body without anything known is shown as it is: some text is better for people than none.
+        let found = reading.value(body, 0).unwrap_or_else(|| FoundFacts::of_text(body.written()));
         found.failure(reading.details.words)
     }
 
@@ -67,7 +72,7 @@ impl Failure {
 
 /// What one object says.
 #[derive(Clone, Default)]
-struct Found {
+struct FoundFacts {
     status: Option<u16>,
     code: Option<String>,
     kind: Option<String>,
@@ -78,7 +83,7 @@ struct Found {
     size: Option<u64>,
 }
 
-impl Found {
+impl FoundFacts {
     fn of_text(message: String) -> Self {
         Self { message, ..Self::default() }
     }
@@ -92,102 +97,41 @@ impl Found {
     }
 }
 
-/// Whether a body says that it is an error, whatever its status.
-pub(super) fn is_error(body: &impl Node) -> bool {
-    match body.shape() {
-        Shape::List(items) => items.iter().any(has_error),
-        Shape::Object => {
-            let says = |key: &str| body.get(key).and_then(Node::text) == Some("error");
-            has_error(body)
-                || says("object")
-                || says("type")
-                || body.get("response").is_some_and(has_error)
-                || body.get("base_resp").is_some_and(refused)
-                || odd(body).is_some()
-        }
-        _ => false,
-    }
-}
-
-fn has_error(value: &impl Node) -> bool {
-    value.get("error").is_some_and(|error| !error.is_blank())
-}
-
-/// Whether `MiniMax` says that it failed: beside an answer the number is 0.
-fn refused(base: &impl Node) -> bool {
-    base.get("status_code").and_then(count).is_some_and(|number| number != 0)
-}
-
-/// The choice that failed: routers put the error beside the part of the answer that came.
-fn failed_choice<N: Node>(body: &N) -> Option<&N> {
-    match body.get("choices")?.shape() {
-        Shape::List(items) => items.iter().find(|choice| has_error(*choice)),
-        _ => None,
-    }
-}
-
-/// Whether an object has nothing of an answer, and what only errors have.
-fn is_no_answer(body: &impl Node) -> bool {
-    if ANSWERS.iter().any(|key| body.get(key).is_some()) {
-        return false;
-    }
-    let refused = body.get("success").is_some_and(|value| matches!(value.shape(), Shape::Bool(false)));
-    let says = |key: &str| {
-        body.get(key).is_some_and(|value| match value.shape() {
-            Shape::Text(text) => !text.is_empty(),
-            Shape::List(items) => !items.is_empty(),
-            _ => false,
-        })
-    };
-    // Some servers say `{"code": 0, "msg": "success"}` beside what they answer.
-    let numbered = ["code", "error_code", "errcode"].iter().filter_map(|key| count(body.get(key)?));
-    let failed = || numbered.clone().any(|number| !matches!(number, 0 | 200));
-    let texts = ["error_msg", "errmsg", "msg"];
-    refused
-        || ["message", "detail", "errors"].iter().any(|key| says(key))
-        || (texts.iter().any(|key| says(key)) && failed())
-}
-
-/// An error whose key is its text: `{"error parsing tool call": "..."}`.
-fn odd(object: &impl Node) -> Option<(&str, &str)> {
-    let mut fields = object.fields();
-    let (key, value) = fields.next().filter(|(key, _)| key.starts_with("error "))?;
-    let text = value.text()?;
-    fields.next().is_none().then_some((key, text))
-}
-
 /// What is found on the way in.
 #[derive(Default)]
-struct Reading {
-    details: Details,
+struct BodyReading {
+    details: ErrorDetails,
 }
 
-impl Reading {
-    fn value(&mut self, value: &impl Node, depth: usize) -> Option<Found> {
+impl BodyReading {
+    fn value(&mut self, value: &impl JsonNode, depth: usize) -> Option<FoundFacts> {
+        // Deeper than any router goes, so it is a text that happens to look like an error.
         if depth > DEEPEST {
-            return value.text().map(|text| Found::of_text(text.to_owned()));
+            return value.text().map(|text| FoundFacts::of_text(text.to_owned()));
         }
         let deeper = depth.saturating_add(1);
         match value.shape() {
-            Shape::List(items) => {
+            NodeShape::List(items) => {
+                // Of several errors the first that says it is one: a list may hold warnings as well.
                 let told = items.iter().find(|item| is_error(*item)).or_else(|| items.first())?;
                 self.value(told, deeper)
             }
-            Shape::Text(text) => match Inside::find(text) {
-                Some(inside) => self.inside(inside, Found::default(), deeper),
-                None => Some(Found::of_text(text.to_owned())),
+            NodeShape::Text(text) => match EmbeddedError::find(text) {
+                Some(inside) => self.inside(inside, FoundFacts::default(), deeper),
+                None => Some(FoundFacts::of_text(text.to_owned())),
             },
-            Shape::Object => match failed_choice(value).filter(|_| !is_error(value)) {
+            NodeShape::Object => match failed_choice(value).filter(|_| !is_error(value)) {
                 Some(choice) => self.value(choice, deeper),
                 None => Some(self.object(value, deeper)),
             },
-            Shape::Null | Shape::Bool(_) | Shape::Number(_) => None,
+            NodeShape::Null | NodeShape::Bool(_) | NodeShape::Number(_) => None,
         }
     }
 
-    fn object(&mut self, object: &impl Node, depth: usize) -> Found {
+    fn object(&mut self, object: &impl JsonNode, depth: usize) -> FoundFacts {
+        // The key says what happened, the value with what: both belong to the message.
         if let Some((key, text)) = odd(object) {
-            return Found::of_text(format!("{key}: {text}"));
+            return FoundFacts::of_text(format!("{key}: {text}"));
         }
         for key in DETAILS {
             if let Some(details) = object.get(key) {
@@ -196,23 +140,27 @@ impl Reading {
         }
         let mut own = own(object);
         let message = core::mem::take(&mut own.message);
-        if let Some(inside) = Inside::find(&message) {
+        // LiteLLM and SDKs put the JSON of the provider into their own message: what is inside is what the tables
+        // know.
+        if let Some(inside) = EmbeddedError::find(&message) {
             let said = self.inside(inside, own.clone(), depth);
             return said.unwrap_or(own);
         }
         own.message = message;
         let inside = INSIDE.iter().find_map(|key| {
             let value = object.get(key).filter(|value| !value.is_blank())?;
-            // A list of plain values, and a body that is no error, tell nothing.
+            // Lists of plain values, and bodies that hold no error, say nothing about this one.
             let told = *key == "error"
-                || matches!(value.shape(), Shape::Object | Shape::List(_))
-                || value.text().is_some_and(|text| Inside::find(text).is_some());
+                || matches!(value.shape(), NodeShape::Object | NodeShape::List(_))
+                || value.text().is_some_and(|text| EmbeddedError::find(text).is_some());
             self.value(value, depth).filter(|_| told)
         });
         let inside = inside.or_else(|| self.elsewhere(object, depth));
+        // OpenRouter: `metadata.raw` has the upstream's body as a text.
         let raw = object.get("metadata").and_then(|metadata| metadata.get("raw"));
         let upstream = raw.filter(|raw| !is_empty(*raw)).and_then(|raw| self.value(raw, depth));
         match (inside, upstream) {
+            // The outer object is a summary, the inner one is the cause; its code decides.
             (Some(inner), _) => around(own, inner, object.get("error").is_some()),
             (None, Some(upstream)) => around(own, upstream, false),
             (None, None) => own,
@@ -220,7 +168,7 @@ impl Reading {
     }
 
     /// What a field says that holds an error under a name of its own: `external_model_error`, `param`.
-    fn elsewhere(&mut self, object: &impl Node, depth: usize) -> Option<Found> {
+    fn elsewhere(&mut self, object: &impl JsonNode, depth: usize) -> Option<FoundFacts> {
         let names_error = |value: &_| has_any(value, TELLS);
         let known = |key: &str| [INSIDE, DETAILS, NO_ERRORS].iter().any(|keys| keys.contains(&key));
         let mut fields = object.fields();
@@ -231,36 +179,37 @@ impl Reading {
     /// What an error inside a text says, with the words around it.
     fn inside(
         &mut self,
-        Inside { before, json, after }: Inside<'_>,
-        own: Found,
+        EmbeddedError { before, json, after }: EmbeddedError<'_>,
+        own: FoundFacts,
         depth: usize,
-    ) -> Option<Found> {
+    ) -> Option<FoundFacts> {
         let mut inner = self.value(&json, depth)?;
         if !after.is_empty() {
             let apart = if inner.message.is_empty() { "" } else { " " };
             inner.message = format!("{}{apart}{after}", inner.message);
         }
-        Some(around(Found { message: before.to_owned(), ..own }, inner, false))
+        Some(around(FoundFacts { message: before.to_owned(), ..own }, inner, false))
     }
 
-    fn detail(&mut self, details: &impl Node) {
+    fn detail(&mut self, details: &impl JsonNode) {
         match details.shape() {
-            Shape::Object => {
-                // What the provider itself said is an error of its own; its name is no detail.
+            NodeShape::Object => {
+                // What the provider itself said is read as an error of its own, and its name is a field of its own;
+                // neither is a detail.
                 for (key, value) in details.fields() {
                     if !matches!(key, "raw" | "provider_name" | "headers") {
                         self.details.take(value);
                     }
                 }
             }
-            Shape::List(_) | Shape::Text(_) => self.details.take(details),
-            Shape::Null | Shape::Bool(_) | Shape::Number(_) => {}
+            NodeShape::List(_) | NodeShape::Text(_) => self.details.take(details),
+            NodeShape::Null | NodeShape::Bool(_) | NodeShape::Number(_) => {}
         }
     }
 }
 
 /// What an object says by itself.
-fn own(object: &impl Node) -> Found {
+fn own(object: &impl JsonNode) -> FoundFacts {
     let mut message = text(
         object,
         &[
@@ -279,36 +228,40 @@ fn own(object: &impl Node) -> Found {
         let rest = ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)));
         message = rest.map(listed).unwrap_or_default();
     }
+    // In this order, since `code` is a status with some servers and a word with others.
     let status = ["status", "statusCode", "status_code", "raw_status_code", "code"]
         .iter()
         .find_map(|key| status(object.get(key)?));
-    // `type: error` only says that this is an error; `object` never says more.
+    // `type: error` only repeats that this is an error, and `object` never says more.
     let kind = ["type", "status", "__type", "error_type"].iter().map(|key| text(object, &[key]));
     let kind = kind.into_iter().find(|kind| !kind.is_empty() && kind != "error");
     let provider = object.get("metadata").and_then(|metadata| metadata.get("provider_name"));
-    // MiniMax numbers its errors beside a text of its own; elsewhere the same numbers mean something else.
+    // MiniMax numbers its errors beside a text of its own; the same numbers mean something else elsewhere.
     let minimax = object.get("status_msg").and(object.get("status_code"));
     let named = ["code", "error_code", "errcode"].iter().find_map(|key| object.get(key).and_then(word));
-    Found {
+    FoundFacts {
         status,
         code: minimax.and_then(word).or(named),
+        // `response.failed` is the type of the event (OpenAI Responses), not of the error.
         kind: kind.filter(|kind| !is_event(kind)),
         param: Some(text(object, &["param"])).filter(|param| !param.is_empty()),
         message,
-        provider: provider.and_then(Node::text).or(minimax.map(|_| "minimax")).map(str::to_owned),
-        limit: object.get("n_ctx").and_then(count),
-        size: object.get("n_prompt_tokens").and_then(count),
+        provider: provider.and_then(JsonNode::text).or(minimax.map(|_| "minimax")).map(str::to_owned),
+        limit: object.get("n_ctx").and_then(JsonNode::count),
+        size: object.get("n_prompt_tokens").and_then(JsonNode::count),
     }
 }
 
 /// A list of what is wrong, written. What pydantic quotes of the request is left out: it may speak of anything.
-fn listed(list: &impl Node) -> String {
-    let Shape::List(items) = list.shape() else { return list.written() };
+fn listed(list: &impl JsonNode) -> String {
+    let NodeShape::List(items) = list.shape() else { return list.written() };
+    // pydantic quotes the request in its errors, as FastAPI servers such as vLLM send them. Words of the request
+    // would be classified.
     if !items.iter().any(|item| item.get("msg").is_some() && item.get("input").is_some()) {
         return list.written();
     }
     let told = |item| {
-        let of = |key: &str| Node::get(item, key).map(Node::written).unwrap_or_default();
+        let of = |key: &str| JsonNode::get(item, key).map(JsonNode::written).unwrap_or_default();
         format!("{} {}: {}", of("type"), of("loc"), of("msg"))
     };
     items.iter().map(told).collect::<Vec<_>>().join("; ")
@@ -321,22 +274,24 @@ fn is_event(kind: &str) -> bool {
 
 /// An error in what is around it. The inner one tells more exactly what happened; what it leaves open, the outer
 /// one tells.
-fn around(outer: Found, inner: Found, wrapper: bool) -> Found {
+fn around(outer: FoundFacts, inner: FoundFacts, wrapper: bool) -> FoundFacts {
     let same = outer.message.is_empty() || outer.message == inner.message;
     let message = match (same, inner.message.is_empty()) {
         (true, _) => inner.message,
         (false, true) => outer.message,
-        // `{"error": "denied", "message": "no such project"}`: what is around explains what is inside.
+        // `{"error": "denied", "message": "no such project"}`: the outer text explains the inner one.
         (false, false) if wrapper => format!("{}: {}", inner.message, outer.message),
         (false, false) => format!("{}: {}", outer.message, inner.message),
     };
     let numeric = |code: &Option<String>| code.as_ref().is_some_and(|code| code.parse::<u16>().is_ok());
+    // A router's own number says less than the word of the provider, so the word is kept.
     let code = if numeric(&inner.code) && outer.code.is_some() && !numeric(&outer.code) {
         outer.code
     } else {
         inner.code.or(outer.code)
     };
-    Found {
+    FoundFacts {
+        // The outer status is what the server answered with; the inner one may be of another hop.
         status: outer.status.or(inner.status),
         code,
         kind: inner.kind.or(outer.kind),
@@ -348,48 +303,42 @@ fn around(outer: Found, inner: Found, wrapper: bool) -> Found {
     }
 }
 
-fn has_any(value: &impl Node, keys: &[&str]) -> bool {
-    matches!(value.shape(), Shape::Object) && keys.iter().any(|key| value.get(key).is_some())
+fn has_any(value: &impl JsonNode, keys: &[&str]) -> bool {
+    matches!(value.shape(), NodeShape::Object) && keys.iter().any(|key| value.get(key).is_some())
 }
 
-fn is_list(value: &impl Node) -> bool {
-    matches!(value.shape(), Shape::List(_))
+fn is_list(value: &impl JsonNode) -> bool {
+    matches!(value.shape(), NodeShape::List(_))
 }
 
-fn is_empty(value: &impl Node) -> bool {
+fn is_empty(value: &impl JsonNode) -> bool {
     value.is_blank() || value.text().is_some_and(str::is_empty)
 }
 
 /// An HTTP status that is an error's, written as a number or as digits.
-fn status(value: &impl Node) -> Option<u16> {
+fn status(value: &impl JsonNode) -> Option<u16> {
     let number = match value.shape() {
-        Shape::Number(number) => u16::try_from(number.as_u64()?).ok()?,
-        Shape::Text(text) if text.len() == 3 && text.bytes().all(|b| b.is_ascii_digit()) => {
+        NodeShape::Number(number) => u16::try_from(number.as_u64()?).ok()?,
+        NodeShape::Text(text) if text.len() == 3 && text.bytes().all(|b| b.is_ascii_digit()) => {
             text.parse().ok()?
         }
         _ => return None,
     };
+    // Numbers outside are counts or codes of the server's own, and no status.
     (400..600).contains(&number).then_some(number)
 }
 
-fn count(value: &impl Node) -> Option<u64> {
-    match value.shape() {
-        Shape::Number(number) => number.as_u64(),
-        _ => None,
-    }
-}
-
 /// A text or a number.
-fn word(value: &impl Node) -> Option<String> {
+fn word(value: &impl JsonNode) -> Option<String> {
     match value.shape() {
-        Shape::Text(text) if !text.is_empty() => Some(text.to_owned()),
-        Shape::Number(number) => Some(number.to_string()),
+        NodeShape::Text(text) if !text.is_empty() => Some(text.to_owned()),
+        NodeShape::Number(number) => Some(number.to_string()),
         _ => None,
     }
 }
 
 /// The first of `keys` that holds a text.
-fn text(object: &impl Node, keys: &[&str]) -> String {
+fn text(object: &impl JsonNode, keys: &[&str]) -> String {
     let found = keys.iter().find_map(|key| object.get(key)?.text().filter(|text| !text.is_empty()));
     found.unwrap_or_default().to_owned()
 }

@@ -1,24 +1,26 @@
 //! JSON that stands inside a text: `OpenAIException - {"error": {…}}`, as JSON or as Python writes a dictionary.
 
-use super::body::is_error;
-use super::json::{Json, Node};
+use super::json::{JsonNode, LazyJson};
 use super::python;
+use super::signs::is_error;
 
 /// The longest text that is looked at.
 const LONGEST: usize = 64 << 10;
 /// How many places of a text are tried.
+// Each brace may begin an object that is parsed to the end of the text: without a bound that is the square of its
+// length.
 const MOST_TRIES: usize = 8;
 
 /// An error that stands in a text.
-pub(super) struct Inside<'t> {
+pub(super) struct EmbeddedError<'t> {
     /// What stands before it.
     pub(super) before: &'t str,
-    pub(super) json: Json<'t>,
+    pub(super) json: LazyJson<'t>,
     /// What stands behind it.
     pub(super) after: &'t str,
 }
 
-impl<'t> Inside<'t> {
+impl<'t> EmbeddedError<'t> {
     /// The error in a text. Where the whole text is JSON any object is one; what stands between words must say so.
     pub(super) fn find(text: &'t str) -> Option<Self> {
         let text = text.trim();
@@ -26,22 +28,24 @@ impl<'t> Inside<'t> {
             return None;
         }
         if text.starts_with(['{', '['])
-            && let Some(json) = Json::read(text.as_bytes())
+            && let Some(json) = LazyJson::read(text.as_bytes())
         {
+            // The whole text is JSON, so it is what somebody answered; between words it has to say that it is an
+            // error.
             return is_told(&json).then_some(Self { before: "", json, after: "" });
         }
         let mut from = 0_usize;
         for _ in 0..MOST_TRIES {
             let at = from.saturating_add(next_object(text.get(from..)?)?);
             let (before, rest) = text.split_at_checked(at)?;
-            // What cannot be read may hold something that can.
+            // What cannot be read from here may hold something that can.
             let Some((json, end)) = read(rest) else {
                 from = at.saturating_add(1);
                 continue;
             };
             let (_, after) = rest.split_at_checked(end)?;
             if says_error(&json) {
-                // Python writes bytes as `b'…'`.
+                // Python writes bytes as `b'...'`, and SDKs put them into messages so.
                 let before = before.strip_suffix("b'").unwrap_or(before);
                 let (before, after) = (before.trim_end_matches(is_joint), after.trim_start_matches(is_joint));
                 return Some(Self { before, json, after: after.trim_end() });
@@ -55,6 +59,7 @@ impl<'t> Inside<'t> {
 /// Where the next object begins that has a key. Keys are quoted, by Python with `'`.
 fn next_object(text: &str) -> Option<usize> {
     let opens = |at: &usize| {
+        // A brace without a quoted key is a template or code, and parsing it would only fail later.
         let inside = text.get(at.saturating_add(1)..).unwrap_or_default();
         inside.trim_start().starts_with(['"', '\''])
     };
@@ -62,25 +67,26 @@ fn next_object(text: &str) -> Option<usize> {
 }
 
 /// The object that a text begins with, and where it ends.
-fn read(text: &str) -> Option<(Json<'_>, usize)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Json<'_>>();
+fn read(text: &str) -> Option<(LazyJson<'_>, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<LazyJson<'_>>();
     match values.next() {
         Some(Ok(json)) => Some((json, values.byte_offset())),
+        // Python's SDKs print the body as a dictionary: `{'error': {'message': ...}}`.
         _ => python::read(text),
     }
 }
 
 /// Whether JSON that is the whole of a text may be an error.
-fn is_told(json: &Json<'_>) -> bool {
+fn is_told(json: &LazyJson<'_>) -> bool {
     match json {
-        Json::List(items) => items.iter().any(is_error),
-        Json::Object(fields) => !fields.is_empty(),
+        LazyJson::List(items) => items.iter().any(is_error),
+        LazyJson::Object(fields) => !fields.is_empty(),
         _ => false,
     }
 }
 
 /// Whether an object between words is an error, and not a part of what was asked for.
-fn says_error(json: &Json<'_>) -> bool {
+fn says_error(json: &LazyJson<'_>) -> bool {
     let has = |keys: &[&str]| keys.iter().any(|key| json.get(key).is_some_and(|value| !value.is_blank()));
     is_error(json) || (has(&["message", "detail"]) && has(&["code", "type", "status", "status_code"]))
 }
@@ -96,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn found(text: &str) -> Option<(&str, String, &str)> {
-        Inside::find(text).map(|Inside { before, json, after }| (before, json.written(), after))
+        EmbeddedError::find(text).map(|EmbeddedError { before, json, after }| (before, json.written(), after))
     }
 
     #[test]
@@ -130,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_can_be_looked_at(text in r#"([\[\]{}(),:' ]|"[ab]"|'error'|\\|None|"error":|é|[0-9.]){0,40}"#) {
-            let _ = Inside::find(&text);
+            let _ = EmbeddedError::find(&text);
         }
     }
 }

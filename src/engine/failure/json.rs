@@ -1,21 +1,22 @@
-//! JSON that is only looked at. Bodies of errors are read into [`Json`], which borrows its texts from the body and
-//! costs a fraction of a [`Value`]; what somebody else has read comes as a [`Value`]. Both are a [`Node`].
+//! JSON that is only looked at. Bodies of errors are read into [`LazyJson`], which borrows its texts from the body and
+//! costs a fraction of a [`Value`]; what somebody else has read comes as a [`Value`]. Both are a [`JsonNode`].
 
 use core::fmt;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
 /// Objects of up to this many fields are searched for a key that comes twice one field at a time.
+// Errors have a few fields, and comparing those is faster than a table; a hostile body may have a million.
 const FEW: usize = 16;
 
 /// JSON, whoever holds it.
-pub(in crate::engine) trait Node: Serialize + Sized {
+pub(in crate::engine) trait JsonNode: Serialize + Sized {
     /// What it is.
-    fn shape(&self) -> Shape<'_, Self>;
+    fn shape(&self) -> NodeShape<'_, Self>;
 
     /// The field of that name, if it is an object that has one.
     fn get(&self, key: &str) -> Option<&Self>;
@@ -26,14 +27,22 @@ pub(in crate::engine) trait Node: Serialize + Sized {
     /// The text, if it is one.
     fn text(&self) -> Option<&str> {
         match self.shape() {
-            Shape::Text(text) => Some(text),
+            NodeShape::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is a whole one and not below zero.
+    fn count(&self) -> Option<u64> {
+        match self.shape() {
+            NodeShape::Number(number) => number.as_u64(),
             _ => None,
         }
     }
 
     /// Whether it says nothing: `null` or `false`.
     fn is_blank(&self) -> bool {
-        matches!(self.shape(), Shape::Null | Shape::Bool(false))
+        matches!(self.shape(), NodeShape::Null | NodeShape::Bool(false))
     }
 
     /// Itself, written.
@@ -43,7 +52,7 @@ pub(in crate::engine) trait Node: Serialize + Sized {
 }
 
 /// What a node is.
-pub(in crate::engine) enum Shape<'n, N> {
+pub(in crate::engine) enum NodeShape<'n, N> {
     Null,
     Bool(bool),
     Number(&'n Number),
@@ -52,15 +61,15 @@ pub(in crate::engine) enum Shape<'n, N> {
     Object,
 }
 
-impl Node for Value {
-    fn shape(&self) -> Shape<'_, Self> {
+impl JsonNode for Value {
+    fn shape(&self) -> NodeShape<'_, Self> {
         match self {
-            Self::Null => Shape::Null,
-            Self::Bool(value) => Shape::Bool(*value),
-            Self::Number(number) => Shape::Number(number),
-            Self::String(text) => Shape::Text(text),
-            Self::Array(items) => Shape::List(items),
-            Self::Object(_) => Shape::Object,
+            Self::Null => NodeShape::Null,
+            Self::Bool(value) => NodeShape::Bool(*value),
+            Self::Number(number) => NodeShape::Number(number),
+            Self::String(text) => NodeShape::Text(text),
+            Self::Array(items) => NodeShape::List(items),
+            Self::Object(_) => NodeShape::Object,
         }
     }
 
@@ -75,7 +84,7 @@ impl Node for Value {
 
 /// JSON whose texts stand in what it was read from, but for those with escapes.
 #[derive(Debug)]
-pub(in crate::engine) enum Json<'t> {
+pub(in crate::engine) enum LazyJson<'t> {
     Null,
     Bool(bool),
     Number(Number),
@@ -85,7 +94,7 @@ pub(in crate::engine) enum Json<'t> {
     Object(Vec<(Cow<'t, str>, Self)>),
 }
 
-impl<'t> Json<'t> {
+impl<'t> LazyJson<'t> {
     /// The JSON in a text; `None` if it is none.
     pub(in crate::engine) fn read(text: &'t [u8]) -> Option<Self> {
         serde_json::from_str(core::str::from_utf8(text).ok()?).ok()
@@ -97,18 +106,19 @@ impl<'t> Json<'t> {
     }
 }
 
-impl Node for Json<'_> {
-    fn shape(&self) -> Shape<'_, Self> {
+impl JsonNode for LazyJson<'_> {
+    fn shape(&self) -> NodeShape<'_, Self> {
         match self {
-            Self::Null => Shape::Null,
-            Self::Bool(value) => Shape::Bool(*value),
-            Self::Number(number) => Shape::Number(number),
-            Self::Text(text) => Shape::Text(text),
-            Self::List(items) => Shape::List(items),
-            Self::Object(_) => Shape::Object,
+            Self::Null => NodeShape::Null,
+            Self::Bool(value) => NodeShape::Bool(*value),
+            Self::Number(number) => NodeShape::Number(number),
+            Self::Text(text) => NodeShape::Text(text),
+            Self::List(items) => NodeShape::List(items),
+            Self::Object(_) => NodeShape::Object,
         }
     }
 
+    // Few fields, and each is asked for once: a table would cost more than it saves.
     fn get(&self, key: &str) -> Option<&Self> {
         self.fields().find(|(known, _)| *known == key).map(|(_, value)| value)
     }
@@ -119,47 +129,48 @@ impl Node for Json<'_> {
     }
 }
 
-impl<'de: 't, 't> Deserialize<'de> for Json<'t> {
+impl<'de: 't, 't> Deserialize<'de> for LazyJson<'t> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(JsonReader)
     }
 }
 
-struct Reader;
+struct JsonReader;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Json<'de>;
+impl<'de> Visitor<'de> for JsonReader {
+    type Value = LazyJson<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Json::Null)
+        Ok(LazyJson::Null)
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Json::Bool(value))
+        Ok(LazyJson::Bool(value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Json::Number(value.into()))
+        Ok(LazyJson::Number(value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Json::Number(value.into()))
+        Ok(LazyJson::Number(value.into()))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Number::from_f64(value).map_or(Json::Null, Json::Number))
+        // JSON has no number for these (RFC 8259, section 6), so none can come.
+        Ok(Number::from_f64(value).map_or(LazyJson::Null, LazyJson::Number))
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Json::Text(Cow::Borrowed(text)))
+        Ok(LazyJson::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Json::Text(Cow::Owned(text.to_owned())))
+        Ok(LazyJson::Text(Cow::Owned(text.to_owned())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
@@ -167,29 +178,32 @@ impl<'de> Visitor<'de> for Reader {
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Json::List(items))
+        Ok(LazyJson::List(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
+        // As `serde_json` does: of a key that comes twice the last value counts (RFC 8259, section 4, leaves it
+        // open).
         while let Some(key) = map.next_key()? {
-            let Json::Text(key) = key else { return Err(A::Error::custom("a key is a text")) };
+            let LazyJson::Text(key) = key else { return Err(A::Error::custom("a key is a text")) };
             fields.push((key, map.next_value()?));
         }
-        Ok(Json::unique(fields))
+        Ok(LazyJson::unique(fields))
     }
 }
 
 /// The fields with each key once: of several, the last one's value at the place of the first, as in a [`Value`].
-fn unique<'t>(fields: Vec<(Cow<'t, str>, Json<'t>)>) -> Vec<(Cow<'t, str>, Json<'t>)> {
+fn unique<'t>(fields: Vec<(Cow<'t, str>, LazyJson<'t>)>) -> Vec<(Cow<'t, str>, LazyJson<'t>)> {
     let twice = |(at, (key, _)): (usize, &(Cow<'_, str>, _))| {
         fields.iter().take(at).any(|(earlier, _)| earlier == key)
     };
     if fields.len() <= FEW && !fields.iter().enumerate().any(twice) {
         return fields;
     }
-    let mut places = HashMap::with_capacity(fields.len());
-    let mut kept: Vec<(Cow<'t, str>, Json<'t>)> = Vec::with_capacity(fields.len());
+    // Only for larger objects, where comparing each with each would be the square.
+    let mut places = BTreeMap::new();
+    let mut kept: Vec<(Cow<'t, str>, LazyJson<'t>)> = Vec::with_capacity(fields.len());
     for (key, value) in fields {
         let place = *places.entry(key.clone()).or_insert(kept.len());
         match kept.get_mut(place) {
@@ -200,7 +214,7 @@ fn unique<'t>(fields: Vec<(Cow<'t, str>, Json<'t>)>) -> Vec<(Cow<'t, str>, Json<
     kept
 }
 
-impl Serialize for Json<'_> {
+impl Serialize for LazyJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Null => serializer.serialize_unit(),
@@ -233,7 +247,7 @@ mod tests {
             &"[".repeat(1000),
         ] {
             let value = serde_json::from_str::<Value>(text).ok();
-            let read = Json::read(text.as_bytes());
+            let read = LazyJson::read(text.as_bytes());
             assert_eq!(read.map(|json| json.written()), value.map(|value| value.to_string()), "{text}");
         }
     }
@@ -242,7 +256,7 @@ mod tests {
         #[test]
         fn any_text_is_read_as_a_value_would_be(text in r#"([\[\]{},: ]|"[ab]"|"\\u00e9"|"a":|-?[0-9]\.?[0-9]?|true|null){0,12}"#) {
             let value = serde_json::from_str::<Value>(&text).ok();
-            prop_assert_eq!(Json::read(text.as_bytes()).map(|json| json.written()), value.map(|value| value.to_string()));
+            prop_assert_eq!(LazyJson::read(text.as_bytes()).map(|json| json.written()), value.map(|value| value.to_string()));
         }
     }
 }

@@ -7,6 +7,7 @@ pub(super) mod json;
 mod plain;
 mod python;
 pub(super) mod sentence;
+mod signs;
 mod window;
 
 #[cfg(feature = "host")]
@@ -17,7 +18,7 @@ use core::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Classified, Effect, ErrorClass, Evidence, Policy, WaitSource};
+use crate::policy::{ClassifiedFailure, Effect, ErrorClass, FailureEvidence, Policy, WaitSource};
 use crate::time::Nanos;
 
 /// What is known about a failed model call or tool run.
@@ -39,18 +40,18 @@ pub struct Failure {
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     /// Example: `requests`
     pub kind: Option<String>,
-    /// What the other side said, redacted and cut to a bounded size.
+    /// What the server said, redacted and cut to a bounded size.
     /// Example: `slow down`
     pub message: String,
     /// What else the body tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<BodyFacts>>,
-    /// What the other side said about waiting.
-    #[serde(default, skip_serializing_if = "Hint::is_none")]
-    pub retry_after: Hint,
+    /// What the server said about waiting.
+    #[serde(default, skip_serializing_if = "WaitHint::is_none")]
+    pub retry_after: WaitHint,
     /// Where it said so, if not in a header alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<Box<Waits>>,
+    pub waits: Option<Box<WaitHints>>,
     /// `x-should-retry`: whether the server says that a retry can help.
     /// Example: `false`
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +64,7 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The class first where it is certain; a status says less than what the host has seen for itself.
         match (self.class, self.status) {
             (Some(class), _) => write!(f, "{class}: {}", self.message),
             (None, Some(status)) => write!(f, "status {status}: {}", self.message),
@@ -98,10 +100,10 @@ pub struct BodyFacts {
     pub size: Option<u64>,
 }
 
-/// What the other side said about waiting.
+/// What the server said about waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Hint {
+pub enum WaitHint {
     /// Nothing.
     #[default]
     None,
@@ -110,15 +112,15 @@ pub enum Hint {
     Wait(Nanos),
     /// This long, in nanoseconds, and something else that cannot be used.
     /// Example: `{"partly": {"wait": 1000000000, "ignored": "retry-after-ms: `soon` is not a number of milliseconds"}}`
-    Partly(Box<Partly>),
+    Partly(Box<PartialHint>),
     /// Something that cannot be used; why, for the log.
     /// Example: `{"ignored": "`soon` is neither a number nor a date"}`
     Ignored(String),
 }
 
-/// A wait, and what was said besides and cannot be used.
+/// A wait, and what else was said about waiting that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Partly {
+pub struct PartialHint {
     /// How long, in nanoseconds.
     pub wait: Nanos,
     /// What cannot be used; why, for the log.
@@ -126,9 +128,9 @@ pub struct Partly {
     pub ignored: String,
 }
 
-/// What the other side said about waiting, by the place where it said so; in nanoseconds.
+/// What the server said about waiting, by the place where it said so; in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Waits {
+pub struct WaitHints {
     /// In `retry-after`, or one in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Nanos>,
@@ -140,7 +142,7 @@ pub struct Waits {
     pub reset: Option<Nanos>,
 }
 
-impl Waits {
+impl WaitHints {
     /// What is said at a place.
     pub const fn at(&self, source: WaitSource) -> Option<Nanos> {
         match source {
@@ -162,7 +164,7 @@ pub enum EffectState {
     Started,
     /// It certainly did what it was asked.
     Committed,
-    /// It may have acted; nobody knows.
+    /// It may have had side effects; that is unknown.
     #[default]
     Unknown,
 }
@@ -181,9 +183,9 @@ impl Failure {
     }
 
     /// What the policy's table is held against.
-    pub fn evidence(&self) -> Evidence<'_> {
+    pub fn evidence(&self) -> FailureEvidence<'_> {
         let facts = self.facts.as_deref();
-        Evidence {
+        FailureEvidence {
             status: self.status,
             code: self.code.as_deref(),
             kind: self.kind.as_deref(),
@@ -194,14 +196,22 @@ impl Failure {
     }
 
     /// Its class: the one that is certain, or what the policy's table says.
-    pub fn classified(&self, policy: &Policy) -> Classified {
-        self.class.map_or_else(|| policy.classify(&self.evidence()), Classified::certain)
+    #[inline]
+    pub fn classified(&self, policy: &Policy) -> ClassifiedFailure {
+        // A host that saw a timeout knows its class. Everything else is the table's, so that a policy can change it.
+        self.class.map_or_else(|| policy.classify(&self.evidence()), ClassifiedFailure::certain)
     }
 
     /// What is said about waiting, by the place where it is said.
-    pub fn waits(&self) -> Waits {
-        let header = || Waits { header: self.retry_after.wait(), ..Waits::default() };
+    pub fn waits(&self) -> WaitHints {
+        // Most failures have a header only; the others are kept in a box, so that the usual failure stays small.
+        let header = || WaitHints { header: self.retry_after.wait(), ..WaitHints::default() };
         self.waits.as_deref().copied().unwrap_or_else(header)
+    }
+
+    /// Whether the server said something about retries.
+    pub(super) const fn advises(&self) -> bool {
+        !self.retry_after.is_none() || self.waits.is_some() || self.should_retry.is_some()
     }
 
     /// How large the model's window is, in tokens, if the body says so.
@@ -215,7 +225,7 @@ impl Failure {
     }
 }
 
-impl Hint {
+impl WaitHint {
     /// Whether nothing was said.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
@@ -230,7 +240,7 @@ impl Hint {
         }
     }
 
-    /// What was said and cannot be used; why.
+    /// Why something that was said cannot be used; `None`: all of it can.
     pub fn ignored(&self) -> Option<&str> {
         match self {
             Self::Ignored(reason) => Some(reason),
@@ -243,6 +253,8 @@ impl Hint {
 /// Whether a tool that failed may run once more: it never started, or running twice does no harm.
 pub const fn may_run_again(effect: Effect, state: EffectState) -> bool {
     match (effect, state) {
+        // The two ways to be safe: the tool does no harm twice, or it never started. "Interrupted" is neither
+        // (composio#3654, agno#10366: a card was charged again).
         (Effect::ReadOnly | Effect::Idempotent, _) | (_, EffectState::NotStarted) => true,
         (
             Effect::NonIdempotent | Effect::Unknown,

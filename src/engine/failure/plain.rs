@@ -3,6 +3,7 @@
 /// What a body that is no JSON says: the text itself; of a page of HTML the title, or what is left without tags.
 pub(crate) fn plain(body: &str) -> String {
     let body = body.trim();
+    // Proxies and load balancers answer with a page of HTML, whose title says what happened ("502 Bad Gateway").
     if !body.starts_with('<') {
         return body.to_owned();
     }
@@ -14,7 +15,7 @@ pub(crate) fn plain(body: &str) -> String {
 
 fn title(html: &str) -> Option<&str> {
     const START: &str = "<title>";
-    // Asking first is quicker than looking for the place where there is none.
+    // Asking whether it is there is faster than splitting a page that has none.
     let (_, rest) = html.contains(START).then(|| html.split_once(START))??;
     rest.split_once('<').map(|(title, _)| title)
 }
@@ -24,6 +25,7 @@ fn without_tags(html: &str) -> String {
     let mut said = String::with_capacity(html.len());
     let (mut inside, mut apart) = (false, false);
     for c in html.chars() {
+        // No parser of HTML: what is left is for people and for the table of words, and may be approximate.
         match c {
             '<' => (inside, apart) = (true, true),
             '>' => inside = false,

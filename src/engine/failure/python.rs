@@ -4,45 +4,47 @@ use std::borrow::Cow;
 
 use serde_json::Number;
 
-use super::json::Json;
+use super::json::LazyJson;
 
 /// How deep values may stand in each other.
+// The reader calls itself, and the text comes from outside: the stack has to stay bounded.
 const DEEPEST: usize = 32;
 
 /// The dictionary that a text begins with, and where it ends. What is no plain value (`<Response [429]>`) makes it none.
-pub(super) fn read(text: &str) -> Option<(Json<'_>, usize)> {
-    let mut reader = Reader { rest: text };
-    let json = reader.value(0).filter(|json| matches!(json, Json::Object(_)))?;
+pub(super) fn read(text: &str) -> Option<(LazyJson<'_>, usize)> {
+    let mut reader = ReprReader { rest: text };
+    let json = reader.value(0).filter(|json| matches!(json, LazyJson::Object(_)))?;
     Some((json, text.len().saturating_sub(reader.rest.len())))
 }
 
-struct Reader<'t> {
+struct ReprReader<'t> {
     rest: &'t str,
 }
 
-impl<'t> Reader<'t> {
-    fn value(&mut self, depth: usize) -> Option<Json<'t>> {
+impl<'t> ReprReader<'t> {
+    fn value(&mut self, depth: usize) -> Option<LazyJson<'t>> {
+        // Deeper than any error goes; without a bound a text of brackets would overflow the stack.
         if depth > DEEPEST {
             return None;
         }
         let deeper = depth.saturating_add(1);
         self.blank();
         if self.takes("{") {
-            return self.fields(deeper).map(Json::unique);
+            return self.fields(deeper).map(LazyJson::unique);
         }
         if self.takes("[") {
-            return self.items("]", deeper).map(Json::List);
+            return self.items("]", deeper).map(LazyJson::List);
         }
         if self.takes("(") {
-            return self.items(")", deeper).map(Json::List);
+            return self.items(")", deeper).map(LazyJson::List);
         }
         if self.rest.starts_with(['\'', '"']) {
-            return self.text().map(Json::Text);
+            return self.text().map(LazyJson::Text);
         }
         self.word()
     }
 
-    fn fields(&mut self, depth: usize) -> Option<Vec<(Cow<'t, str>, Json<'t>)>> {
+    fn fields(&mut self, depth: usize) -> Option<Vec<(Cow<'t, str>, LazyJson<'t>)>> {
         let mut fields = Vec::new();
         while !self.closes("}") {
             let key = self.text()?;
@@ -56,7 +58,7 @@ impl<'t> Reader<'t> {
         Some(fields)
     }
 
-    fn items(&mut self, end: &str, depth: usize) -> Option<Vec<Json<'t>>> {
+    fn items(&mut self, end: &str, depth: usize) -> Option<Vec<LazyJson<'t>>> {
         let mut items = Vec::new();
         while !self.closes(end) {
             items.push(self.value(depth)?);
@@ -89,16 +91,16 @@ impl<'t> Reader<'t> {
     }
 
     /// `None`, `True`, a number, or one of JSON's own words.
-    fn word(&mut self) -> Option<Json<'t>> {
+    fn word(&mut self) -> Option<LazyJson<'t>> {
         let is_end = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
         let end = self.rest.find(is_end).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at_checked(end)?;
         self.rest = rest;
         match word {
-            "None" | "null" => Some(Json::Null),
-            "True" | "true" => Some(Json::Bool(true)),
-            "False" | "false" => Some(Json::Bool(false)),
-            number => number.parse::<Number>().ok().map(Json::Number),
+            "None" | "null" => Some(LazyJson::Null),
+            "True" | "true" => Some(LazyJson::Bool(true)),
+            "False" | "false" => Some(LazyJson::Bool(false)),
+            number => number.parse::<Number>().ok().map(LazyJson::Number),
         }
     }
 
@@ -133,18 +135,20 @@ fn escaped(chars: &mut core::str::Chars<'_>) -> Option<char> {
         'x' => 2,
         'u' => 4,
         'U' => 8,
+        // Python leaves an unknown escape as it is; only the character counts here.
         c => return Some(c),
     };
     let mut code = 0_u32;
     for _ in 0..digits {
         code = code.checked_mul(16)?.checked_add(chars.next()?.to_digit(16)?)?;
     }
+    // A lone surrogate is no character; the rest of the message is still of use.
     Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::Node;
+    use super::super::json::JsonNode;
     use super::*;
 
     #[test]

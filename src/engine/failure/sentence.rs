@@ -1,6 +1,7 @@
 //! Sentences are looked for in the start of a message, in lower case, and only if it holds a number at all.
 
 /// The most of a message that is looked at.
+// Providers put the numbers at the beginning, and a message may quote a whole request.
 const MOST_CHARS: usize = 4096;
 /// How many bytes are looked at for a digit at a time.
 const STRIDE: usize = 64;
@@ -9,7 +10,7 @@ const QUICK: usize = 32;
 
 /// The start of a message in lower case; `None`: it holds no digit.
 pub(in crate::engine) fn with_number(message: &str) -> Option<String> {
-    // Without a way out inside, the compiler looks at many bytes at once.
+    // An early exit inside would keep the compiler from looking at many bytes at once; most messages hold no digit.
     let digit = |bytes: &[u8]| bytes.iter().fold(false, |found, byte| found | byte.is_ascii_digit());
     if !message.as_bytes().chunks(STRIDE).any(digit) {
         return None;
@@ -23,5 +24,6 @@ pub(in crate::engine) fn with_number(message: &str) -> Option<String> {
 
 /// Whether a text holds a part. As `contains`, and quick for long parts too.
 pub(in crate::engine) fn holds(text: &str, part: &str) -> bool {
+    // The start is rare enough: the slow search runs only where it was found.
     part.get(..QUICK).is_none_or(|start| text.contains(start)) && text.contains(part)
 }

@@ -3,11 +3,12 @@
 use super::sentence::{holds, with_number};
 
 /// How far behind its marker a number may stand.
+// A number further away belongs to another part of the sentence.
 const NEAR: usize = 24;
 
-/// A sentence that is known: it holds `told`, and the numbers stand behind these markers; none: it does not say. What
-/// stands behind `plus` is counted to the size.
-struct Sentence {
+/// A known sentence: it contains `told`, and the numbers follow these markers; without markers it has no number. The
+/// number after `plus` is added to the size.
+struct KnownSentence {
     told: &'static str,
     limit: &'static [&'static str],
     size: &'static [&'static str],
@@ -15,16 +16,19 @@ struct Sentence {
 }
 
 /// Every sentence holds one of these; most messages hold none.
+// Cheap to look for, and absent from most messages, so the list of sentences is seldom walked.
 const SPEAK_OF: [&str; 5] = ["token", "context", "prompt", "too large", LENGTH];
 const LENGTH: &str = "length";
 
 /// Numbers before these words are not the size of a request.
+// "8192 output tokens" is a limit of the reply; taken for the size of the request, the wrong model would be learned.
 const NO_SIZE: &[&str] = &["output tokens", "characters"];
 
 /// Those that speak of a length: a message without the word holds none of them, and is searched for it once.
-const OF_LENGTH: &[Sentence] = &[
+// Sentences as published errors have them; the comments name whose they are.
+const OF_LENGTH: &[KnownSentence] = &[
     // OpenAI and those that speak like it, vLLM, OpenRouter.
-    Sentence {
+    KnownSentence {
         told: "maximum context length is ",
         limit: &["maximum context length is "],
         size: &[
@@ -37,190 +41,201 @@ const OF_LENGTH: &[Sentence] = &[
         plus: None,
     },
     // SGLang; and those that put it into parentheses.
-    Sentence {
+    KnownSentence {
         told: "maximum context length of ",
         limit: &["maximum context length of "],
         size: &["you requested a total of "],
         plus: None,
     },
-    Sentence {
+    KnownSentence {
         told: "model's maximum context length (",
         limit: &["maximum context length ("],
         size: &["input length ("],
         plus: None,
     },
-    Sentence {
+    KnownSentence {
         told: "longer than the model's context length",
         limit: &["model's context length "],
         size: &["the input "],
         plus: None,
     },
-    Sentence {
+    KnownSentence {
         told: "tokens) exceeds the maximum allowed length",
         limit: &["maximum allowed length "],
         size: &["input length "],
         plus: None,
     },
     // vLLM.
-    Sentence {
+    KnownSentence {
         told: "model's context length is only ",
         limit: &["context length is only "],
         size: &["you passed "],
         plus: Some("and requested "),
     },
-    Sentence {
+    KnownSentence {
         told: "longer than the maximum model length of ",
         limit: &["maximum model length of "],
         size: &["prompt (length "],
         plus: None,
     },
     // xAI, Cerebras.
-    Sentence {
+    KnownSentence {
         told: "maximum prompt length is ",
         limit: &["maximum prompt length is "],
         size: &["request contains "],
         plus: None,
     },
-    Sentence {
+    KnownSentence {
         told: "current length is ",
         limit: &["while limit is "],
         size: &["current length is "],
         plus: None,
     },
     // Fireworks.
-    Sentence {
+    KnownSentence {
         told: "model maximum context length: ",
         limit: &["maximum context length: "],
         size: &["prompt is too long: "],
         plus: None,
     },
     // LM Studio.
-    Sentence {
+    KnownSentence {
         told: "is loaded with context length of ",
         limit: &["is loaded with context length of "],
         size: &["keep the first "],
         plus: None,
     },
     // Cohere.
-    Sentence {
+    KnownSentence {
         told: "maximum context length: ",
         limit: &["maximum context length: "],
         size: &[],
         plus: None,
     },
     // Qwen.
-    Sentence { told: "range of input length should be ", limit: &["[1, "], size: &[], plus: None },
+    KnownSentence { told: "range of input length should be ", limit: &["[1, "], size: &[], plus: None },
 ];
 
-const OTHERS: &[Sentence] = &[
+const OTHERS: &[KnownSentence] = &[
     // Azure.
-    Sentence { told: "request body too large for ", limit: &["max size: "], size: &[], plus: None },
+    KnownSentence { told: "request body too large for ", limit: &["max size: "], size: &[], plus: None },
     // Mistral.
-    Sentence {
+    KnownSentence {
         told: "too large for model with ",
         limit: &["too large for model with "],
         size: &["contains "],
         plus: None,
     },
     // Anthropic.
-    Sentence { told: "prompt is too long: ", limit: &[" > "], size: &["prompt is too long: "], plus: None },
-    Sentence {
+    KnownSentence {
+        told: "prompt is too long: ",
+        limit: &[" > "],
+        size: &["prompt is too long: "],
+        plus: None,
+    },
+    KnownSentence {
         told: "exceed context limit: ",
         limit: &[" > "],
         size: &["exceed context limit: "],
         plus: None,
     },
     // Gemini.
-    Sentence {
+    KnownSentence {
         told: "exceeds the maximum number of tokens allowed",
         limit: &["maximum number of tokens allowed"],
         size: &["token count ", "token count is "],
         plus: None,
     },
     // Bedrock.
-    Sentence {
+    KnownSentence {
         told: "too many input tokens",
         limit: &["max input tokens: "],
         size: &["request input token count: "],
         plus: None,
     },
     // llama.cpp.
-    Sentence {
+    KnownSentence {
         told: "exceeds the available context size",
         limit: &["available context size "],
         size: &["request "],
         plus: None,
     },
     // LM Studio.
-    Sentence { told: "n_ctx", limit: &["n_ctx: ", "n_ctx "], size: &["n_keep: ", "n_keep "], plus: None },
+    KnownSentence {
+        told: "n_ctx",
+        limit: &["n_ctx: ", "n_ctx "],
+        size: &["n_keep: ", "n_keep "],
+        plus: None,
+    },
     // GitHub Copilot.
-    Sentence {
+    KnownSentence {
         told: "prompt token count of ",
         limit: &["exceeds the limit of "],
         size: &["prompt token count of "],
         plus: None,
     },
     // Text Generation Inference.
-    Sentence {
+    KnownSentence {
         told: "`inputs` tokens + `max_new_tokens` must be <= ",
         limit: &["must be <= "],
         size: &["given: "],
         plus: Some("`inputs` tokens and "),
     },
     // Cohere.
-    Sentence {
+    KnownSentence {
         told: "tokens in the prompt cannot exceed ",
         limit: &["cannot exceed "],
         size: &["received "],
         plus: None,
     },
-    Sentence {
+    KnownSentence {
         told: "must have less than ",
         limit: &["must have less than "],
         size: &["given: "],
         plus: None,
     },
     // Azure.
-    Sentence {
+    KnownSentence {
         told: "input tokens exceed the configured limit of ",
         limit: &["configured limit of "],
         size: &["resulted in "],
         plus: None,
     },
     // Moonshot.
-    Sentence {
+    KnownSentence {
         told: "exceeded model token limit",
         limit: &["token limit: "],
         size: &["requested: "],
         plus: None,
     },
     // SiliconFlow.
-    Sentence {
+    KnownSentence {
         told: "max_seq_len (",
         limit: &["max_seq_len ("],
         size: &["prompt_tokens (", "max_total_tokens ("],
         plus: None,
     },
     // watsonx.
-    Sentence {
+    KnownSentence {
         told: "cannot exceed the total tokens limit ",
         limit: &["total tokens limit "],
         size: &["number of input tokens "],
         plus: None,
     },
     // Cloudflare.
-    Sentence {
+    KnownSentence {
         told: "context window limit (",
         limit: &["context window limit ("],
         size: &["maximum output tokens ("],
         plus: None,
     },
-    // A single request above the tokens of a minute.
-    Sentence { told: "request too large for ", limit: &["limit "], size: &["requested "], plus: None },
+    // Groq refuses so a single request that exceeds the tokens of a minute (429): waiting does not make it smaller.
+    KnownSentence { told: "request too large for ", limit: &["limit "], size: &["requested "], plus: None },
 ];
 
 /// The limit and the size a message speaks of.
 pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
+    // No digit, or no word of these: nothing to learn, and most failures end here.
     let Some(text) = with_number(message).filter(|text| SPEAK_OF.iter().any(|word| holds(text, word))) else {
         return (None, None);
     };
@@ -234,7 +249,7 @@ pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
     };
     let size = first(sentence.size).map(|(size, _)| size);
     let plus = sentence.plus.and_then(|marker| near(&text, marker)).map_or(0, |(plus, _)| plus);
-    // A window of nothing is none: what was refused tells as much without it.
+    // A window of zero is no window; the size that was refused says as much without it.
     let limit = first(sentence.limit).map(|(limit, _)| limit).filter(|limit| *limit > 0);
     (limit, size.and_then(|size| size.checked_add(plus)))
 }
@@ -243,10 +258,12 @@ pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
 fn near<'t>(text: &'t str, marker: &str) -> Option<(u64, &'t str)> {
     let (_, rest) = text.split_once(marker)?;
     let start = rest.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= NEAR)?;
+    // A negative number was seen where a server subtracts ("at least 1, got -186", vLLM).
     if rest.get(..start)?.ends_with('-') {
         return None;
     }
     let (first, rest) = number(rest.get(start..)?)?;
+    // Anthropic writes `179413 + 32768 > 200000`: the request and what was reserved for its reply.
     match rest.strip_prefix(" + ").and_then(number) {
         Some((second, rest)) => Some((first.checked_add(second)?, rest)),
         None => Some((first, rest)),
@@ -264,6 +281,7 @@ fn number(text: &str) -> Option<(u64, &str)> {
     let mut end = 0_usize;
     let bytes = text.as_bytes();
     while let Some(byte) = bytes.get(end) {
+        // "128,000" is written by some; a comma before anything but a digit ends the number.
         let comma = *byte == b',' && bytes.get(end.saturating_add(1)).is_some_and(u8::is_ascii_digit);
         if byte.is_ascii_digit() {
             value = value.checked_mul(10)?.checked_add(u64::from(byte.saturating_sub(b'0')))?;

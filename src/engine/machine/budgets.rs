@@ -1,39 +1,52 @@
 //! Whether a failure is followed by another attempt, as far as its budget allows.
 
 use super::super::because::{because, of_retry};
-use super::super::budget::{Budgets, Overdrawn};
+use super::super::budget::{BudgetShortage, RetryBudgets};
 use super::super::directive::Note;
-use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
-use super::out::Out;
+use super::super::retry::{self, AttemptProgress, FailureContext, RetryBlocker, RetryVerdict};
+use super::out::StepOutput;
 use crate::policy::{ErrorClass, RetryPolicy, Seed};
 use crate::session::StopReason;
 use crate::time::Instant;
 
-impl Budgets {
+impl RetryBudgets {
     /// Decides about another attempt at `action`. In shadow mode a note says what would be done.
     pub(in crate::engine) fn decide(
         &mut self,
         action: &str,
         retry: &RetryPolicy,
-        progress: Progress,
-        case: &mut Case,
+        progress: AttemptProgress,
+        case: &mut FailureContext,
         seed: Seed,
-        out: &mut Out<'_>,
-    ) -> Verdict {
+        out: &mut StepOutput<'_>,
+    ) -> RetryVerdict {
+        // A call counts once, with its first attempt: a window budget is the share of retries in calls, not in
+        // attempts.
         if progress.attempt == 1 {
             self.called(action, &retry.budget.value, out.now);
         }
-        if case.obstacle == Obstacle::None && self.overdrawn(action, retry, case.class, out.now).is_some() {
-            case.obstacle = Obstacle::Overdrawn;
+        // An obstacle that is known already takes precedence, so the budget must not replace it as the reason.
+        if case.obstacle == RetryBlocker::None && self.overdrawn(action, retry, case.class, out.now).is_some()
+        {
+            case.obstacle = RetryBlocker::Overdrawn;
         }
-        match retry::in_earnest(retry, progress, *case, out.now, || seed) {
-            Verdict::Retry { delay, by } if retry.shadow.value => {
+        match retry::decide_unshadowed(retry, progress, *case, out.now, || seed) {
+            RetryVerdict::Stop(StopReason::Deadline) => {
+                // The verdict carries no delay where it stops, so what was too late is computed again; it is rare.
+                let delay = retry::delay(retry, progress, *case, seed);
+                let late = retry::lateness(retry, progress, case.run_deadline, out.now, delay);
+                case.obstacle = RetryBlocker::Late(late);
+                RetryVerdict::Stop(StopReason::Deadline)
+            }
+            // Decided without the shadow first, and stopped then: shadow must not report retries that a limit would
+            // have ended.
+            RetryVerdict::Retry { delay, by } if retry.shadow.value => {
                 let policy = out.rules.policy;
-                let mut why = of_retry(policy, retry, progress, case, delay, by);
-                why.push(because(policy, "retry.shadow", &retry.shadow, []));
+                let mut why = vec![because(policy, "retry.shadow", &retry.shadow, [])];
+                why.extend(of_retry(policy, retry, progress, case, delay, by));
                 let (action, attempt) = (action.to_owned(), progress.attempt);
                 out.note(Note::Shadow { action, attempt, error_type: case.class, delay }, why);
-                Verdict::Stop(StopReason::Shadow)
+                RetryVerdict::Stop(StopReason::Shadow)
             }
             verdict => verdict,
         }
@@ -46,7 +59,7 @@ impl Budgets {
         retry: &RetryPolicy,
         class: ErrorClass,
         now: Instant,
-    ) -> Option<Overdrawn> {
+    ) -> Option<BudgetShortage> {
         self.refuses(action, &retry.budget.value, class, now)
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::directive::ProposalId;
+use crate::engine::ids::ProposalId;
 
 /// The calls of a run that have a place, and those that wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub(in crate::engine) struct CallKey(pub(in crate::engine) ProposalId, pub(in cr
 /// The place that a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::engine) enum Place {
+pub(in crate::engine) enum CallPermit {
     /// It runs as any other.
     Run,
     /// It is a probe of a half-open breaker: a lease that is settled or given back.
@@ -44,16 +44,18 @@ pub(in crate::engine) enum Place {
 
 impl CallQueue {
     /// A call of the tool gets a place.
-    pub(super) fn enter(&mut self, tool: &str) {
+    pub(in crate::engine) fn enter(&mut self, tool: &str) {
         let count = self.places.entry(tool.to_owned()).or_default();
         *count = count.saturating_add(1);
     }
 
     /// A call of the tool that had a place needs it no more.
-    pub(super) fn leave(&mut self, tool: &str) {
+    pub(in crate::engine) fn leave(&mut self, tool: &str) {
         let Some(count) = self.places.get_mut(tool) else { return };
+        // Noted, not acted upon: other batches are looked at once, at the end of the step, in the order of their ids.
         self.freed = true;
         *count = count.saturating_sub(1);
+        // An entry of zero would make the state differ from one that never had the call.
         if *count == 0 {
             self.places.remove(tool);
         }
@@ -64,6 +66,16 @@ impl CallQueue {
         self.places.get(tool).copied().unwrap_or_default()
     }
 
+    /// Whether no call has a place.
+    pub(in crate::engine) fn is_idle(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether no call of the tool has a place or waits for one.
+    pub(in crate::engine) fn is_free(&self, tool: &str) -> bool {
+        !self.places.contains_key(tool) && !self.waiting.contains_key(tool)
+    }
+
     /// The call of the tool waits for a place.
     pub(super) fn wait(&mut self, tool: &str, call: CallKey) {
         self.waiting.entry(tool.to_owned()).or_default().push_back(call);
@@ -71,8 +83,11 @@ impl CallQueue {
 
     /// The first call of a batch that waits for a place and for no call of another batch, but for those of some tools.
     pub(super) fn first(&self, batch: ProposalId, but: &BTreeSet<String>) -> Option<usize> {
+        // By tool, so that a tool without a free permit holds up its own calls only. Within a tool the order is that
+        // of the proposals, or a batch could starve.
         let heads = self.waiting.iter().filter(|(tool, _)| !but.contains(*tool));
         let heads = heads.filter_map(|(_, calls)| calls.front());
+        // The first slot of them: calls begin in the order of the reply as far as permits allow.
         heads.filter(|call| call.0 == batch).map(|call| call.1).min()
     }
 
@@ -80,6 +95,7 @@ impl CallQueue {
     pub(super) fn release(&mut self, tool: &str, call: CallKey) {
         let Some(calls) = self.waiting.get_mut(tool) else { return };
         self.freed = true;
+        // Mostly the first one leaves, so the queue is searched for withdrawn calls alone.
         if calls.front() == Some(&call) {
             calls.pop_front();
         } else {
@@ -97,6 +113,7 @@ impl CallQueue {
 
     /// The first call of the batch a person is to be asked about, unless one of another batch is before it; it is no more.
     pub(super) fn next_question(&mut self, batch: ProposalId) -> Option<usize> {
+        // Questions are asked in the order of the calls; a batch must not be asked about before an earlier one.
         let first = self.unasked.first().filter(|call| call.0 == batch)?.1;
         self.unasked.pop_first();
         Some(first)

@@ -1,21 +1,22 @@
-//! The last turn, which allows only the final report: whether it has come, and why.
+//! The final turn, which allows only the final report: whether it has come, and why.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::because::{Shown, because};
-use super::super::directive::{Because, Note};
-use super::super::reason::Reason;
-use super::out::{Out, Rules};
-use super::tool_series::Refusal;
-use crate::policy::{ErrorClass, Policy, Setting, Template};
+use super::super::because::{ShownValue, because};
+use super::super::directive::{DecisionReason, Note};
+use super::super::reason::StoredReason;
+use super::out::{StepOutput, StepRules};
+use crate::engine::machine::call_refusal::CallRefusal;
+use crate::policy::{ErrorClass, Policy, Setting};
 use crate::session::{FinalReason, Message};
+use crate::text::Template;
 
 /// The end of a run that comes before its model is done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct FinalTurn {
     last_turn: LastTurn,
-    /// Why the last turn is the last.
+    /// Why the final turn is the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<FinalReason>,
     /// Why the run was asked to end: no wait is begun any more.
@@ -64,12 +65,12 @@ impl FinalTurn {
         self.answered = false;
     }
 
-    /// Whether the host has had its last turn, and no report came of it.
+    /// Whether the host has had its final turn, and no report came of it.
     pub(in crate::engine) const fn is_answered(&self) -> bool {
         self.answered
     }
 
-    /// Why the last turn is the last, once that was decided.
+    /// Why the final turn is the last, once that was decided.
     pub(in crate::engine) const fn reason(&self) -> Option<FinalReason> {
         self.reason
     }
@@ -84,15 +85,17 @@ impl FinalTurn {
         self.stop = Some(reason);
     }
 
-    /// Makes the next turn the last. `false`: this one is already.
     pub(in crate::engine) fn force(
         &mut self,
         reason: FinalReason,
         turn: u32,
-        why: Vec<Because>,
-        out: &mut Out<'_>,
+        why: Vec<DecisionReason>,
+        out: &mut StepOutput<'_>,
     ) -> bool {
+        // One final turn, with the reason that came first: a second reason must not renew it, or the run would not
+        // end.
         match self.last_turn {
+            // It has begun; another one after it would be a turn more than the limit allows.
             LastTurn::Now => false,
             LastTurn::Next => true,
             LastTurn::No => {
@@ -105,16 +108,16 @@ impl FinalTurn {
         }
     }
 
-    /// Makes the turn under way the last, although the next one may have been announced as it. Returns what the model reads.
+    /// Makes the turn in flight the last, although the next one may have been announced as it. Returns what the model reads.
     pub(in crate::engine) fn begin_early(
         &mut self,
         reason: FinalReason,
         turn: u32,
-        why: Vec<Because>,
-        out: &mut Out<'_>,
+        why: Vec<DecisionReason>,
+        out: &mut StepOutput<'_>,
     ) -> Message {
         if self.is_next() {
-            // What was announced does not come any more.
+            // The announced turn is replaced by this one, so its reason is replaced, too.
             self.reason = None;
         }
         self.begin(reason, turn, why, out)
@@ -125,10 +128,11 @@ impl FinalTurn {
         &mut self,
         reason: FinalReason,
         turn: u32,
-        why: Vec<Because>,
-        out: &mut Out<'_>,
+        why: Vec<DecisionReason>,
+        out: &mut StepOutput<'_>,
     ) -> Message {
         self.last_turn = LastTurn::Now;
+        // A reason that was announced earlier decided; reaching the limit of turns as well changes nothing.
         if self.reason.is_none() {
             self.reason = Some(reason);
             let max_turns = out.rules.policy.turn().max_turns.value.get();
@@ -139,12 +143,19 @@ impl FinalTurn {
         Message::User { text, guidance: Some("final_turn".into()) }
     }
 
-    /// Why a call of a tool does not run in the last turn, or once the end was asked for.
-    pub(in crate::engine) fn refuse(&self, tool: &str, turn: u32, out: &mut Out<'_>) -> Option<Refusal> {
+    /// Why a call of a tool does not run in the final turn, or once the end was asked for.
+    pub(in crate::engine) fn refuse(
+        &self,
+        tool: &str,
+        turn: u32,
+        out: &mut StepOutput<'_>,
+    ) -> Option<CallRefusal> {
+        // After a request to stop, calls of the turn in flight are refused, too: each of them could take minutes.
         if !self.is_now() && self.stop.is_none() {
             return None;
         }
         let rules = out.rules.policy.turn();
+        // Without a report the final turn ends with a plain answer, so the message asks for that.
         let (template, tool, fact) = match out.rules.policy.output() {
             Some(output) => {
                 (&rules.messages.final_turn, output.tool.value.as_str(), "only the report is allowed")
@@ -156,23 +167,32 @@ impl FinalTurn {
         });
         let text = out.say(template, vars);
         let because = self.why(out.rules, [fact.to_owned()]).into_iter().collect();
-        Some(Refusal { class: ErrorClass::ToolUnavailable, text, because })
+        Some(CallRefusal { class: ErrorClass::ToolUnavailable, text, because })
     }
 
     /// The rule by which only the end is allowed. Where another rule than the limit made a turn the last, a note said so then:
     /// of those only the rules are named again that have no other meaning.
     pub(in crate::engine) fn why(
         &self,
-        rules: Rules<'_>,
+        rules: StepRules<'_>,
         facts: impl IntoIterator<Item = String>,
-    ) -> Option<Reason> {
+    ) -> Option<StoredReason> {
         let (policy, turn) = (rules.policy, rules.policy.turn());
         match self.reason_of_end() {
-            FinalReason::MaxTurns => Some(Reason::new(policy, "turn.max_turns", &turn.max_turns, facts)),
-            FinalReason::ReportAttempt => Some(Reason::new(policy, "turn.collapse", &turn.collapse, facts)),
-            FinalReason::UserStop => {
-                Some(Reason::new(policy, "turn.on_stop", &turn.on_stop.map(Shown), facts))
+            FinalReason::MaxTurns => {
+                Some(StoredReason::new(policy, "turn.max_turns", &turn.max_turns, facts))
             }
+            FinalReason::ReportAttempt => Some(StoredReason::new(
+                policy,
+                "turn.final_turn_after_rejection",
+                &turn.final_turn_after_rejection,
+                facts,
+            )),
+            FinalReason::UserStop => {
+                Some(StoredReason::new(policy, "turn.on_stop", &turn.on_stop.map(ShownValue), facts))
+            }
+            // These were noted when they decided, with their facts; naming them at every refusal would repeat the
+            // note.
             FinalReason::Context | FinalReason::RetryExhaustion | FinalReason::Loop | FinalReason::Budget => {
                 None
             }
@@ -183,20 +203,20 @@ impl FinalTurn {
     fn reason_of_end(&self) -> FinalReason {
         match self.last_turn {
             LastTurn::Now => self.reason.unwrap_or(FinalReason::MaxTurns),
-            // The end was asked for in a turn that may have others after it.
+            // The user asked to stop in a turn that is not the final one: that is why calls are refused in it.
             LastTurn::No | LastTurn::Next => FinalReason::UserStop,
         }
     }
 }
 
 /// The limit of turns, if this turn reaches it.
-pub(in crate::engine) fn out_of_turns(policy: &Policy, turn: u32) -> Option<Because> {
+pub(in crate::engine) fn out_of_turns(policy: &Policy, turn: u32) -> Option<DecisionReason> {
     let limit = &policy.turn().max_turns;
     (turn >= limit.value.get())
         .then(|| because(policy, "turn.max_turns", limit, [format!("turn {turn} is the last")]))
 }
 
-/// What the model reads in its last turn: the text, and what fills it.
+/// What the model reads in its final turn: the text, and what fills it.
 pub(crate) fn final_turn(policy: &Policy, number: u32, reason: FinalReason) -> (&Setting<Template>, Value) {
     let (turn, output) = (policy.turn(), policy.output());
     let vars = json!({

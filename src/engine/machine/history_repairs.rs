@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::because::{Shown, because};
-use super::super::directive::{Because, Note, RepairHistory, Work};
-use super::super::event::TurnMeasure;
+use super::super::because::{ShownValue, because};
+use super::super::directive::{DecisionReason, Note, RepairHistory, Work};
 use super::super::failure::Failure;
 use super::super::orphans;
 use super::run_parts::RunParts;
-use super::then::Then;
+use super::then::NextMachine;
 use super::turn_guidance::TurnGuidance;
-use super::work_table::{Pending, Repairing};
-use crate::policy::{Classified, ErrorClass, HistoryCheck, Policy};
+use super::work_table::{RepairPurpose, WorkPurpose};
+use crate::engine::measure::TurnMeasure;
+use crate::policy::{ClassifiedFailure, ErrorClass, HistoryCheck, Policy};
 use crate::session::HistoryRepair;
 
 /// What a turn remembers of repairs of its history.
@@ -32,53 +32,64 @@ impl HistoryRepairs {
     }
 
     /// The conversation is measured: the turn begins, after a repair if it needs one.
-    pub(in crate::engine) fn on_prepared(&mut self, measure: TurnMeasure, run: &mut RunParts<'_>) -> Then {
+    pub(in crate::engine) fn on_prepared(
+        &mut self,
+        measure: TurnMeasure,
+        run: &mut RunParts<'_>,
+    ) -> NextMachine {
+        // A turn may meet one refusal and be repaired once. The next turn has another history and its own repair.
         self.asked = false;
         let faults = measure.history_faults;
         if faults == 0
+            // Checked before the call by default: a session with an orphan is refused for ever (claude-code#473,
+            // opencode#5750, goose#2951).
             || run.policy().history().check.value != HistoryCheck::BeforeCall
             || !run.terms.can_repair()
         {
-            return Then::Begin(measure);
+            return NextMachine::Begin(measure);
         }
         let why = why_repaired(run.policy(), format!("{} found before the call", count(faults, "fault")));
-        ask_repair(Repairing::Prepared(measure), why, run)
+        ask_repair(RepairPurpose::Prepared(measure), why, run)
     }
 
     /// A provider has refused the history: it is looked at once for each turn. `None`: the failure is one like others.
     pub(in crate::engine) fn on_refused(
         &mut self,
         failure: &Failure,
-        classified: Classified,
+        classified: ClassifiedFailure,
         run: &mut RunParts<'_>,
-    ) -> Option<Then> {
+    ) -> Option<NextMachine> {
         let class = classified.class;
-        // Without fault of the request it is the call of this reply that cannot be read, and none of the history.
+        // Only a request at fault points to the history. Otherwise the provider failed to read the call of this very
+        // reply (Ollama, status 500), and the history is sound.
         let malformed = class == ErrorClass::MalformedToolCall && classified.request_at_fault;
         let never = run.policy().history().check.value == HistoryCheck::Never;
         if !(class == ErrorClass::OrphanToolCall || malformed)
             || never
+            // SwarmSDK repairs once for each request, too: a second refusal has another cause, and would repeat
+            // without end.
             || self.asked
             || !run.terms.can_repair()
         {
             return None;
         }
         self.asked = true;
+        // Kept because the host looks now; if it finds nothing, this is the failure that counts.
         self.refusal = Some(failure.clone());
         let why = why_repaired(run.policy(), format!("the provider refused the history: {class}"));
-        Some(ask_repair(Repairing::Refused, why, run))
+        Some(ask_repair(RepairPurpose::Refused, why, run))
     }
 
     /// The host has looked: what it found is repaired, and what was held back by it continues. `target` is the model that
     /// is due.
     pub(in crate::engine) fn on_repaired(
         &mut self,
-        what: Repairing,
+        what: RepairPurpose,
         repair: HistoryRepair,
         target: Option<&String>,
         guidance: &mut TurnGuidance,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         let refusal = self.refusal.take();
         let nothing = repair.is_empty();
         if !nothing {
@@ -87,10 +98,11 @@ impl HistoryRepairs {
             make(repair, refused, guidance, run);
         }
         match (what, refusal) {
-            (Repairing::Prepared(measure), _) => Then::Begin(measure),
-            // It is another history now, so this is no second attempt at the same request.
-            (Repairing::Refused, Some(failure)) if nothing => Then::Failed(Box::new(failure)),
-            (Repairing::Refused, _) => Then::Call,
+            (RepairPurpose::Prepared(measure), _) => NextMachine::Begin(measure),
+            // The next request has another history, so it is no retry of the refused one: the attempts do not count
+            // it (SwarmSDK: "doesn't count as a retry"). If nothing was found, the refusal is an ordinary failure.
+            (RepairPurpose::Refused, Some(failure)) if nothing => NextMachine::Failed(Box::new(failure)),
+            (RepairPurpose::Refused, _) => NextMachine::Call,
         }
     }
 }
@@ -106,32 +118,30 @@ fn make(
     let rules = policy.history();
     orphans::write(rules, &mut repair, &mut |template, vars| out.say(template, vars));
     let told = orphans::told(&repair, refused);
-    let HistoryRepair { splices, pruned, injected, malformed, .. } = repair;
+    let HistoryRepair { splices, pruned, .. } = repair;
     out.note(Note::Splice { splices }, Vec::new());
-    let facts = [
-        (pruned.len(), "call taken out"),
-        (injected.len(), "result put in"),
-        (malformed, "call with arguments that are no JSON object"),
-    ];
-    let facts = facts.into_iter().filter(|(number, _)| *number > 0);
-    let facts: Vec<String> = facts.map(|(number, what)| format!("{what}: {number}")).collect();
-    let why = because(policy, "history.orphan_calls", &rules.orphan_calls.map(Shown), facts);
-    out.note(Note::OrphanToolCallsPruned(told), vec![why]);
+    // The policy's choice for orphans was named with the request for the repair, so it is not named again.
+    out.note(Note::OrphanToolCallsPruned(told), Vec::new());
+    // The model has to know that calls are missing, or it relies on results that never came.
     if let Some(text) = orphans::reminder(rules, &pruned, &mut |template, vars| out.say(template, vars)) {
         guidance.guide(ErrorClass::OrphanToolCall, text, out);
     }
 }
 
-fn why_repaired(policy: &Policy, fact: String) -> Vec<Because> {
-    vec![because(policy, "history.check", &policy.history().check.map(Shown), [fact])]
+fn why_repaired(policy: &Policy, fact: String) -> Vec<DecisionReason> {
+    let rules = policy.history();
+    vec![
+        because(policy, "history.check", &rules.check.map(ShownValue), [fact]),
+        because(policy, "history.orphan_calls", &rules.orphan_calls.map(ShownValue), []),
+    ]
 }
 
-fn ask_repair(what: Repairing, why: Vec<Because>, run: &mut RunParts<'_>) -> Then {
+fn ask_repair(what: RepairPurpose, why: Vec<DecisionReason>, run: &mut RunParts<'_>) -> NextMachine {
     let orphan_calls = run.policy().history().orphan_calls.value;
     let malformed_calls = run.policy().turn().malformed_calls.value;
     let repair = |work| Work::RepairHistory(RepairHistory { work, orphan_calls, malformed_calls });
-    run.ask(Pending::Repair(what), repair, why);
-    Then::Host
+    run.ask(WorkPurpose::Repair(what), repair, why);
+    NextMachine::Host
 }
 
 /// `1 fault`, `2 faults`.

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::event::TurnMeasure;
-use super::super::known_windows::{KnownWindow, KnownWindows, WindowInForce};
-use super::super::lesson::Lesson;
-use super::super::overhead::{Overhead, Overheads};
-use super::super::scales::Scales;
-use super::super::targets::Resting;
-use super::out::Out;
+use super::super::known_windows::{EffectiveWindow, KnownWindow, KnownWindows};
+use super::super::lesson::TokenObservation;
+use super::super::overhead::{ModelOverheads, RequestOverhead};
+use super::super::scales::TokenCalibration;
+use super::super::targets::TargetCooldowns;
+use super::out::StepOutput;
+use crate::engine::measure::TurnMeasure;
 use crate::policy::{ContextWindow, ModelPolicy, Policy};
 use crate::time::{Instant, Nanos};
 
@@ -19,39 +19,52 @@ use crate::time::{Instant, Nanos};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct ModelHealth {
     /// Models that are passed over for a while.
-    #[serde(default, skip_serializing_if = "Resting::is_empty")]
-    resting: Resting,
+    #[serde(default, skip_serializing_if = "TargetCooldowns::is_empty")]
+    resting: TargetCooldowns,
     /// How large their windows are.
     #[serde(default, skip_serializing_if = "KnownWindows::is_empty")]
     known_windows: KnownWindows,
     /// What providers add to each request, as far as it was known when the run began.
-    #[serde(default, skip_serializing_if = "Overheads::is_empty")]
-    overheads: Overheads,
+    #[serde(default, skip_serializing_if = "ModelOverheads::is_empty")]
+    overheads: ModelOverheads,
     /// What was learned from the tokens that providers report.
-    #[serde(default, skip_serializing_if = "Scales::is_empty")]
-    scales: Scales,
+    #[serde(default, skip_serializing_if = "TokenCalibration::is_empty")]
+    scales: TokenCalibration,
 }
 
 impl ModelHealth {
     /// What the next run of the session begins with: a cooldown ends with its run.
+    // A cooldown is a guess about now, so it does not outlive its run. Windows and token counts are facts about the
+    // model.
     pub(in crate::engine) fn next_run(&self) -> Self {
         Self {
-            resting: Resting::default(),
+            resting: TargetCooldowns::default(),
             known_windows: self.known_windows.next_run(),
             overheads: self.overheads.clone(),
             scales: self.scales.clone(),
         }
     }
 
+    /// How large the windows are, as far as it was found out.
+    pub(in crate::engine) const fn known_windows(&self) -> &KnownWindows {
+        &self.known_windows
+    }
+
+    /// What was learned from the tokens that providers report.
+    pub(in crate::engine) const fn scales(&self) -> &TokenCalibration {
+        &self.scales
+    }
+
     /// Takes what the host found out about the windows of the models, and warns of those it had to guess.
     pub(in crate::engine) fn take_windows(
         &mut self,
         windows: BTreeMap<String, KnownWindow>,
-        out: &mut Out<'_>,
+        out: &mut StepOutput<'_>,
     ) {
         self.known_windows.found(windows);
         let policy = out.rules.policy;
         let unset = |target: &str| policy.model(target).context_window.value == ContextWindow::Unknown;
+        // A guessed window is safe but small: people are warned, with the key that mends it.
         for (target, tokens) in self.known_windows.assumed().filter(|(target, _)| unset(target)) {
             out.warn(format!(
                 "the size of the window of `{target}` is unknown; {tokens} tokens are assumed: \
@@ -63,19 +76,21 @@ impl ModelHealth {
     /// Takes what the host knows that providers add to a request. What was learned before is moved along.
     pub(in crate::engine) fn take_overheads(
         &mut self,
-        known: BTreeMap<String, Overhead>,
+        known: BTreeMap<String, RequestOverhead>,
         tools: bool,
         targets: &[String],
     ) {
         let before = core::mem::replace(&mut self.overheads, known.into());
         for target in targets {
+            // What was learned compares the host's count with the provider's. Tokens that are known by now were part
+            // of that difference, and would be counted twice.
             let [before, now] = [&before, &self.overheads].map(|known| known.of(target).of(tools));
             self.scales.rebase(target, before, now);
         }
     }
 
     /// Learns what a provider has shown about its tokens.
-    pub(in crate::engine) fn learn(&mut self, target: &str, lesson: Lesson, policy: &Policy) {
+    pub(in crate::engine) fn learn(&mut self, target: &str, lesson: TokenObservation, policy: &Policy) {
         lesson.learn(target, &policy.model(target), &mut self.scales, &mut self.known_windows);
     }
 
@@ -110,7 +125,7 @@ impl ModelHealth {
     }
 
     /// The window of a model, and who says how large it is.
-    pub(in crate::engine) fn window(&self, target: &str, policy: &ModelPolicy) -> WindowInForce {
+    pub(in crate::engine) fn window(&self, target: &str, policy: &ModelPolicy) -> EffectiveWindow {
         self.known_windows.of(target, policy)
     }
 
@@ -137,6 +152,6 @@ impl ModelHealth {
 
     /// A model has answered: no model of its provider is passed over any longer.
     pub(in crate::engine) fn answered(&mut self, target: &str, policy: &ModelPolicy) {
-        self.resting.wake(target, policy);
+        self.resting.end(target, policy);
     }
 }

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::because::because;
-use super::super::directive::Because;
+use super::super::directive::DecisionReason;
 use super::super::retry::missed;
-use super::super::state::Series;
-use super::super::targets::{Fate, Next, Rotation};
-use super::model_turn::FailedCall;
+use super::super::targets::{AttemptDisposition, NextTarget, TargetRotation};
 use super::run_parts::RunParts;
+use crate::engine::attempt_series::AttemptSeries;
+use crate::engine::machine::failed_call::FailedCall;
 use crate::policy::{ErrorClass, Policy};
 use crate::session::{AttemptRecord, RetryExhausted};
 use crate::time::{Instant, Nanos};
@@ -16,10 +16,10 @@ use crate::time::{Instant, Nanos};
 /// The attempts of one turn at its models.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct ModelSeries {
-    rotation: Rotation,
+    rotation: TargetRotation,
     /// The attempts; `None` while none was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    attempts: Option<Series>,
+    attempts: Option<AttemptSeries>,
     /// The turn in which a model was last called.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     called_in: u32,
@@ -62,19 +62,27 @@ impl ModelSeries {
             let target = run.targets.get(place);
             target.is_some_and(|target| run.models.rests(target, &policy.model(target), now))
         };
+        // A turn that is begun again had its attempts: it continues where it stood, or repeating a turn would renew
+        // them.
         if self.was_called_in(run.turn) {
             self.rotation.begin_again(&policy.turn().targets, count, rests, left);
         } else {
-            self.rotation = Rotation::begin(count, rests, left);
+            self.rotation = TargetRotation::begin(count, rests, left);
         }
     }
 
     /// What comes after an attempt that failed.
-    pub(in crate::engine) fn rotate(&mut self, fate: Fate, failed: &FailedCall, run: &RunParts<'_>) -> Next {
+    pub(in crate::engine) fn rotate(
+        &mut self,
+        fate: AttemptDisposition,
+        failed: &FailedCall,
+        run: &RunParts<'_>,
+    ) -> NextTarget {
         let policy = run.policy();
         let (now, models, targets) = (run.out.now, &*run.models, run.targets);
         let waits = self.waits(run);
         let patient = |delay| {
+            // All bounds at once: a wait has to fit into the turn and into the run.
             waits.iter().all(|(_, most, waited)| most.is_none_or(|most| waited.saturating_add(delay) <= most))
         };
         let rests = |place: usize| {
@@ -84,6 +92,7 @@ impl ModelSeries {
             let model = targets.get(place).map(|target| policy.model(target));
             patient(delay)
                 && model.is_some_and(|model| {
+                    // Each model has a policy of its own, so a wait that is too long for one may fit another.
                     missed(&model.retry, failed.progress, failed.case.run_deadline, now, delay).is_none()
                 })
         };
@@ -91,7 +100,7 @@ impl ModelSeries {
     }
 
     /// Why a model is not waited for so long: with the waits before it that is more than a turn, or a run, may have.
-    pub(in crate::engine) fn too_long(&self, delay: Nanos, run: &RunParts<'_>) -> Option<Because> {
+    pub(in crate::engine) fn too_long(&self, delay: Nanos, run: &RunParts<'_>) -> Option<DecisionReason> {
         let turn = run.policy().turn();
         let (rule, _, waited) = self
             .waits(run)
@@ -105,6 +114,7 @@ impl ModelSeries {
     pub(in crate::engine) fn wait(&mut self, delay: Nanos, run: &mut RunParts<'_>) {
         self.set_last_wait(delay);
         self.rotation.waits(delay);
+        // Planned waits are counted when they are decided, so two of them cannot both use what is left.
         run.spending.waited = run.spending.waited.saturating_add(delay);
     }
 
@@ -121,13 +131,13 @@ impl ModelSeries {
 /// Its attempts.
 impl ModelSeries {
     /// The attempts so far; `None` while none was made.
-    pub(in crate::engine) const fn attempts(&self) -> Option<&Series> {
+    pub(in crate::engine) const fn attempts(&self) -> Option<&AttemptSeries> {
         self.attempts.as_ref()
     }
 
     /// The attempts; they begin now if none was made.
-    pub(in crate::engine) fn begun(&mut self, now: Instant) -> &mut Series {
-        self.attempts.get_or_insert_with(|| Series::begin(now))
+    pub(in crate::engine) fn begun(&mut self, now: Instant) -> &mut AttemptSeries {
+        self.attempts.get_or_insert_with(|| AttemptSeries::begin(now))
     }
 
     /// Ends the series: its attempts do not count for what comes after them. Returns the class of the last failure.
@@ -137,7 +147,8 @@ impl ModelSeries {
 
     /// The attempt at the model that is due, from 1: without those of other models, where each has its own.
     pub(in crate::engine) fn attempt(&self) -> u32 {
-        let attempt = self.attempts.as_ref().map_or(1, Series::attempt);
+        let attempt = self.attempts.as_ref().map_or(1, AttemptSeries::attempt);
+        // Where models have attempts of their own, those at others must not use up the limit of this one.
         attempt.saturating_sub(self.rotation.beside()).max(1)
     }
 
@@ -152,17 +163,21 @@ impl ModelSeries {
     pub(in crate::engine) fn failed(&self) -> Vec<AttemptRecord> {
         let history = self.attempts.iter().flat_map(|series| &series.history).enumerate();
         let own = history.filter(|(number, _)| self.rotation.is_own(*number));
+        // Renumbered, since people compare with the `max_attempts` of this model.
         (1..).zip(own).map(|(attempt, (_, record))| AttemptRecord { attempt, ..record.clone() }).collect()
     }
 
-    /// Whether the model is to be told of what is wrong with its reply, and was not told in this turn.
+    /// Whether the model needs feedback about its reply, and got none in this turn.
     pub(in crate::engine) fn is_news(&self, class: ErrorClass, policy: &Policy) -> bool {
         let of_reply = match class {
             ErrorClass::EmptyResponse | ErrorClass::ReasoningOnly | ErrorClass::TextOnly => true,
+            // Where a report is due, the hint asks for it instead of the long text. Elsewhere only a larger limit
+            // would help.
             ErrorClass::TruncatedOutput => policy.output().is_some(),
             _ => false,
         };
         let history = self.attempts.iter().flat_map(|series| &series.history);
+        // Said once in a turn: the same hint with each attempt would only make the request longer.
         of_reply && history.filter(|attempt| attempt.error_type == class).count() <= 1
     }
 

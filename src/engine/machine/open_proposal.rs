@@ -1,16 +1,14 @@
-//! What is under way for one proposal of the host; or for none, where the interpreter drives the turns.
+//! What is in flight for one proposal of the host; or for none, where the interpreter drives the turns.
 
 use serde::{Deserialize, Serialize};
 
-use super::super::directive::ProposalId;
 use super::super::event::{HostSkill, TurnProposal};
-use super::super::state::{Part, digest_of_json};
 use super::batch::Batch;
 use super::model_turn::ModelTurn;
-use super::pending_delay::PendingDelay;
-use crate::time::Instant;
+use super::proposal_terms::{ProposalKind, ProposalTerms};
+use crate::engine::tracked::{DigestedPart, digest_of_json};
 
-/// What is under way for one proposal: the calls of models of a turn, and the calls of tools.
+/// What is in flight for one proposal: the calls of models of a turn, and the calls of tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct OpenProposal {
     /// The models that may be called; empty: those of the run.
@@ -24,56 +22,16 @@ pub(in crate::engine) struct OpenProposal {
     pub(in crate::engine) batch: Batch,
 }
 
-/// What holds for everything that is done for a proposal.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in crate::engine) struct ProposalTerms {
-    kind: ProposalKind,
-    /// The turn it belongs to, from 1; 0: to none, as the host proposes no turns.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(in crate::engine) turn: u32,
-    /// The proposal of the turn whose reply the calls are of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::engine) of_turn: Option<ProposalId>,
-    /// Whether the host needs it no more.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(in crate::engine) withdrawn: bool,
-    /// No attempt starts after this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::engine) deadline: Option<Instant>,
-    /// The wait before the next turn.
-    #[serde(default, skip_serializing_if = "PendingDelay::is_empty")]
-    pub(in crate::engine) delay: PendingDelay,
-    /// Tokens that came into the conversation since it was measured, as they are estimated.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(in crate::engine) appended: u64,
-    /// Whether the reply of the last call had less room than usual.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(in crate::engine) lowered: bool,
-}
-
-/// What was proposed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(in crate::engine) enum ProposalKind {
-    /// Nothing: the interpreter drives the turns.
-    #[default]
-    Own,
-    /// Calls of tools.
-    Tools,
-    /// A turn, by a host that can do this besides calling models.
-    Turn { repair: bool, reduce: bool },
-    /// A report.
-    Report,
-}
-
 impl OpenProposal {
-    /// Nothing is under way for it yet.
+    /// Nothing is in flight for it yet.
     pub(in crate::engine) fn of(kind: ProposalKind, turn: u32) -> Self {
         Self { terms: ProposalTerms { kind, turn, ..ProposalTerms::default() }, ..Self::default() }
     }
 
     /// A turn is proposed, the one of that number.
     pub(in crate::engine) fn of_turn(proposal: &TurnProposal, turn: u32) -> Self {
+        // A host with its own loop may be unable to change its messages. What it cannot do is not asked for, or its
+        // turn would wait for ever.
         let can = |skill| proposal.can.contains(&skill);
         let kind = ProposalKind::Turn { repair: can(HostSkill::Repair), reduce: can(HostSkill::Reduce) };
         let mut open = Self::of(kind, turn);
@@ -83,34 +41,10 @@ impl OpenProposal {
     }
 }
 
-impl Part for OpenProposal {
+impl DigestedPart for OpenProposal {
     fn digest(&self) -> u128 {
+        // Each part has a digest of its own, so that a change of one proposal does not cost the others.
         let Self { targets, terms, model, batch } = self;
         digest_of_json(&(targets, terms, model, batch.digest()))
-    }
-}
-
-impl ProposalTerms {
-    /// What was proposed.
-    pub(in crate::engine) const fn kind(&self) -> ProposalKind {
-        self.kind
-    }
-
-    /// Whether the history of the request can be repaired.
-    pub(in crate::engine) const fn can_repair(&self) -> bool {
-        match self.kind {
-            ProposalKind::Own => true,
-            ProposalKind::Turn { repair, .. } => repair,
-            ProposalKind::Tools | ProposalKind::Report => false,
-        }
-    }
-
-    /// Whether the conversation of the request can be reduced.
-    pub(in crate::engine) const fn can_reduce(&self) -> bool {
-        match self.kind {
-            ProposalKind::Own => true,
-            ProposalKind::Turn { reduce, .. } => reduce,
-            ProposalKind::Tools | ProposalKind::Report => false,
-        }
     }
 }

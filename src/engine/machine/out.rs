@@ -2,38 +2,45 @@
 
 use serde_json::Value;
 
-use super::super::catalogue::Catalogue;
-use super::super::directive::{Because, Directive, Note, Of, Order};
+use super::super::catalogue::ToolCatalogue;
+use super::super::directive::{DecisionReason, Directive, DirectiveKind, Note, ProposalRef};
 use super::super::metric::{Metric, MetricName};
 use super::super::problems::told;
 use super::super::reflect::reflect;
-use super::super::state::Tracked;
-use crate::policy::{Policy, Setting, Template};
-use crate::session::Slices;
+use crate::engine::tracked::TrackedPart;
+use crate::policy::{Policy, Setting};
+use crate::session::SessionSlices;
+use crate::text::Template;
 use crate::time::Instant;
+
+/// The most reasons that a directive names: the first are those that decided most.
+pub(in crate::engine) const MOST_REASONS: usize = 3;
 
 /// What a step decides by.
 #[derive(Clone, Copy)]
-pub(in crate::engine) struct Rules<'a> {
+pub(in crate::engine) struct StepRules<'a> {
     pub(in crate::engine) policy: &'a Policy,
-    pub(in crate::engine) tools: &'a Catalogue,
+    pub(in crate::engine) tools: &'a ToolCatalogue,
 }
 
 /// The output of a step, lent to one machine after the other. Reducers run at once, as an objection changes the decision of
 /// the same step: so the session is reached through it, and through nothing else.
-pub(in crate::engine) struct Out<'a> {
-    pub(in crate::engine) rules: Rules<'a>,
+pub(in crate::engine) struct StepOutput<'a> {
+    pub(in crate::engine) rules: StepRules<'a>,
     pub(in crate::engine) now: Instant,
-    pub(in crate::engine) slices: &'a mut Tracked<Slices>,
+    pub(in crate::engine) slices: &'a mut TrackedPart<SessionSlices>,
     pub(in crate::engine) directives: &'a mut Vec<Directive>,
     /// The proposal that directives are about.
-    pub(in crate::engine) of: Option<Of>,
+    pub(in crate::engine) of: Option<ProposalRef>,
 }
 
-impl Out<'_> {
+impl StepOutput<'_> {
     /// Adds a note.
-    pub(in crate::engine) fn note(&mut self, note: Note, because: Vec<Because>) {
-        self.directives.push(Directive { order: Order::Note(note), because, of: self.of });
+    pub(in crate::engine) fn note(&mut self, note: Note, mut because: Vec<DecisionReason>) {
+        // Three at most: people read the first reasons, and the counterfactual law holds each named one to the
+        // decision.
+        because.truncate(MOST_REASONS);
+        self.directives.push(Directive { order: DirectiveKind::Note(note), because, of: self.of });
     }
 
     /// What follows is about a call of the proposal.
@@ -64,6 +71,8 @@ impl Out<'_> {
     pub(in crate::engine) fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
         let Value::Object(mut vars) = vars else { return String::new() };
         reflect(&template.value, &mut vars, self.slices);
+        // A template may fail for a value of this call alone. The model still needs an answer, so the plain error
+        // takes its place.
         match told(self.rules.policy, &template.value, &vars) {
             Ok(text) => text,
             Err(error) => {

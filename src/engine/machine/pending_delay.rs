@@ -2,27 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::directive::Because;
-use super::super::reason::{Reason, told};
-use super::out::Out;
+use super::super::directive::DecisionReason;
+use super::super::reason::{StoredReason, told};
+use super::out::StepOutput;
 use crate::policy::ErrorClass;
 use crate::time::{Instant, Nanos};
 
 /// The wait before the next turn, if one is due.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(in crate::engine) struct PendingDelay(Option<Delay>);
+pub(in crate::engine) struct PendingDelay(Option<HeldDelay>);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Delay {
+struct HeldDelay {
     until: Instant,
-    subject: Subject,
-    because: Vec<Reason>,
+    subject: WaitSubject,
+    because: Vec<StoredReason>,
 }
 
 /// What a wait is about, for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::engine) struct Subject {
+pub(in crate::engine) struct WaitSubject {
     pub(in crate::engine) name: String,
     pub(in crate::engine) attempt: u32,
     pub(in crate::engine) max_attempts: Option<u32>,
@@ -40,20 +40,25 @@ impl PendingDelay {
     pub(in crate::engine) fn wait(
         &mut self,
         delay: Nanos,
-        subject: Subject,
-        because: Vec<Reason>,
+        subject: WaitSubject,
+        because: Vec<StoredReason>,
         now: Instant,
     ) {
         let until = now.saturating_add(delay);
+        // Waits of one batch run at the same time: the turn starts after the longest, not after their sum.
         if self.0.as_ref().is_none_or(|due| due.until < until) {
-            self.0 = Some(Delay { until, subject, because });
+            self.0 = Some(HeldDelay { until, subject, because });
         }
     }
 
     /// The wait that is due, if it is not over; it is due no more.
-    pub(in crate::engine) fn take(&mut self, out: &Out<'_>) -> Option<(Nanos, Subject, Vec<Because>)> {
-        let Delay { until, subject, because } = self.0.take()?;
+    pub(in crate::engine) fn take(
+        &mut self,
+        out: &StepOutput<'_>,
+    ) -> Option<(Nanos, WaitSubject, Vec<DecisionReason>)> {
+        let HeldDelay { until, subject, because } = self.0.take()?;
         let delay = until.since(out.now);
+        // A batch may have taken longer than the wait. A timer of zero would cost about a millisecond for nothing.
         (!delay.is_zero()).then(|| (delay, subject, told(out.rules.policy, because)))
     }
 

@@ -1,11 +1,11 @@
 //! The budgets of a run: what is left of them, what each call may have, and when the final turn has to come.
 
 use super::super::because::because;
-use super::super::directive::Because;
-use super::super::retry::{self, Case, Progress, Verdict};
-use super::super::spending::{Rate, Request, Reservation, Spending};
-use super::super::state::RunContext;
+use super::super::directive::DecisionReason;
+use super::super::retry::{self, AttemptProgress, FailureContext, RetryVerdict};
+use super::super::spending::{CallReservation, RatedRequest, RunSpending, TokenRate};
 use super::model_health::ModelHealth;
+use crate::engine::machine::run_context::RunContext;
 use crate::policy::{ContextWindow, Cost, Policy, Price, RetryPolicy, RunLimits, Seed, Setting};
 use crate::session::StopReason;
 use crate::time::Instant;
@@ -19,7 +19,7 @@ pub(in crate::engine) struct RunBudget<'a> {
     pub(in crate::engine) context: &'a RunContext,
     /// The models that may be called.
     pub(in crate::engine) targets: &'a [String],
-    pub(in crate::engine) spending: &'a Spending,
+    pub(in crate::engine) spending: &'a RunSpending,
     pub(in crate::engine) models: &'a ModelHealth,
     /// Whether this is the final turn.
     pub(in crate::engine) is_last: bool,
@@ -28,7 +28,7 @@ pub(in crate::engine) struct RunBudget<'a> {
 
 /// The conversation that the final turn would send.
 #[derive(Clone, Copy)]
-pub(in crate::engine) struct Conversation {
+pub(in crate::engine) struct FinalConversation {
     /// Its tokens, by the host's count.
     pub(in crate::engine) tokens: u64,
     /// Whether it is sent with tools.
@@ -36,20 +36,20 @@ pub(in crate::engine) struct Conversation {
 }
 
 /// What a call of a model may have.
-pub(in crate::engine) struct Granted {
-    pub(in crate::engine) reservation: Reservation,
+pub(in crate::engine) struct GrantedCall {
+    pub(in crate::engine) reservation: CallReservation,
     /// The most tokens of its reply, where that is less than it would have without a budget, and why.
-    pub(in crate::engine) lowered: Option<(u64, Because)>,
+    pub(in crate::engine) lowered: Option<(u64, DecisionReason)>,
 }
 
 /// A budget that is counted in tokens or money, and what is left of it.
-struct Purse {
+struct RemainingBudget {
     rule: &'static str,
     shown: Setting<String>,
     left: u64,
-    rate: Rate,
+    rate: TokenRate,
     /// The most that a token takes at any model of the run.
-    most: Rate,
+    most: TokenRate,
 }
 
 impl<'a> RunBudget<'a> {
@@ -71,13 +71,17 @@ impl<'a> RunBudget<'a> {
     }
 
     fn end_of_time(&self) -> Option<Instant> {
+        // The final turn has a share of the time for itself, or the last ordinary call could use all of it and no
+        // report would come.
         let time = self.limits()?.time.as_ref()?.value;
         let spending = &self.spending;
         let end = spending.started.saturating_add(time);
         let share = RunLimits::share_of_the_end(time);
         Some(match spending.ending {
-            // What a call under way takes too long does not take the final turn its share.
+            // A call in flight may end late. The final turn then has its share from that point on, though the time is
+            // over.
             Some(ending) => end.max(ending.saturating_add(share)),
+            // Before the final turn everything ends earlier by its share.
             None => Instant(end.0.saturating_sub(share.0)),
         })
     }
@@ -90,7 +94,7 @@ impl<'a> RunBudget<'a> {
     }
 
     /// Why only the final turn may begin, or not even that, whatever the conversation is.
-    pub(in crate::engine) fn out_of_budget(&self) -> Option<Because> {
+    pub(in crate::engine) fn out_of_budget(&self) -> Option<DecisionReason> {
         let limits = self.limits()?;
         let spending = &self.spending;
         if let (Some(time), Some(end)) = (&limits.time, self.end_of_time())
@@ -100,6 +104,7 @@ impl<'a> RunBudget<'a> {
             return Some(because(self.policy, "limits.run.time", time, [fact]));
         }
         let calls = limits.model_calls.as_ref()?;
+        // One call stays for the final turn: a run out of calls without a report has paid for nothing.
         let kept = u32::from(!self.is_last);
         (spending.model_calls.saturating_add(kept) >= calls.value).then(|| {
             let fact = format!("{} calls were made", spending.model_calls);
@@ -113,35 +118,41 @@ impl<'a> RunBudget<'a> {
         &self,
         target: &str,
         request: u64,
-        conversation: impl FnOnce() -> Conversation,
-    ) -> Result<Granted, Because> {
+        conversation: impl FnOnce() -> FinalConversation,
+    ) -> Result<GrantedCall, DecisionReason> {
+        // What the provider will count, since that is what it bills; the host's count is an estimate.
         let input = self.models.expected(target, request);
         let usual = self.usual_reply(target, input);
-        let reservation = Reservation { target: target.to_owned(), input, output: usual };
-        let mut granted = Granted { reservation, lowered: None };
+        let reservation = CallReservation { target: target.to_owned(), input, output: usual };
+        let mut granted = GrantedCall { reservation, lowered: None };
         let Some(limits) = self.limits() else { return Ok(granted) };
         if let Some(why) = self.out_of_budget() {
             return Err(why);
         }
+        // A reply below the floor is not worth its request: a report would be cut at once.
         let floor = FLOOR.min(usual);
-        // A summary has a request of its own; the final turn has the conversation.
-        let Conversation { tokens, tools } = conversation();
+        // A summary sends a request of its own, while the final turn sends the conversation. Enough has to be left
+        // for the larger one.
+        let FinalConversation { tokens, tools } = conversation();
+        // Any model may be asked in the final turn, so the dearest decides what is kept for it.
         let ahead = self.targets.iter().map(|target| {
             let request = request.max(self.models.with_added(target, tokens, tools));
             self.models.expected(target, request)
         });
         let ahead = ahead.max().unwrap_or(input);
         for purse in self.purses(limits, target)? {
-            let call = Request { tokens: input, rate: purse.rate, floor };
-            let end = Request { tokens: ahead, rate: purse.most, floor };
+            let call = RatedRequest { tokens: input, rate: purse.rate, floor };
+            let end = RatedRequest { tokens: ahead, rate: purse.most, floor };
             let (most, needs) = if self.is_last {
                 (call.most_of_final(purse.left), call.needs_as_final())
             } else {
+                // An ordinary call leaves enough for the final one behind it.
                 (call.most_before(end, purse.left), call.needs_before(end))
             };
             let fact = format!("{} left; {needs}", purse.text());
             let why = || because(self.policy, purse.rule, &purse.shown, [fact.clone()]);
             let Some(most) = most else { return Err(why()) };
+            // Rather a shorter reply than none: several budgets may hold, and the tightest of them decides.
             if most < granted.reservation.output {
                 granted.reservation.output = most;
                 granted.lowered = Some((most, why()));
@@ -154,6 +165,7 @@ impl<'a> RunBudget<'a> {
     /// neither is known, what the policy keeps for it.
     fn usual_reply(&self, target: &str, input: u64) -> u64 {
         let policy = self.policy.model(target);
+        // A provider refuses a limit on the reply beyond the window, so what the window has left bounds it.
         let window = match self.models.window(target, &policy).window {
             ContextWindow::Tokens(tokens) => Some(tokens.get().saturating_sub(input)),
             ContextWindow::Unknown => None,
@@ -163,45 +175,50 @@ impl<'a> RunBudget<'a> {
         most.unwrap_or_else(|| policy.output_reserve.value.get().into())
     }
 
-    /// What is left of the budgets that tokens draw on. A model whose price nobody knows cannot be called under one of
+    /// What is left of the budgets that tokens draw on. A model whose price is unknown cannot be called under one of
     /// money.
-    fn purses(&self, limits: &'a RunLimits, target: &str) -> Result<Vec<Purse>, Because> {
+    fn purses(&self, limits: &'a RunLimits, target: &str) -> Result<Vec<RemainingBudget>, DecisionReason> {
         let spending = &self.spending;
         let mut purses = Vec::new();
         if let Some(tokens) = &limits.tokens {
-            purses.push(Purse {
+            purses.push(RemainingBudget {
                 rule: "limits.run.tokens",
                 shown: tokens.map(|tokens| tokens.to_string()),
                 left: tokens
                     .value
                     .saturating_sub(spending.tokens)
+                    // What calls in flight may cost counts as spent: together they could pass the budget otherwise.
                     .saturating_sub(spending.reserved().total()),
-                rate: Rate::TOKENS,
-                most: Rate::TOKENS,
+                rate: TokenRate::TOKENS,
+                most: TokenRate::TOKENS,
             });
         }
         if let Some(cost) = &limits.cost {
+            // A call of unknown price cannot be kept within a budget of money, so it is refused, with the key that
+            // mends it.
             let Some(price) = self.price(target) else {
                 let fact = format!("the price of {target} is unknown; write `price` for it into the policy");
                 return Err(because(self.policy, "limits.run.cost", cost, [fact]));
             };
-            let rate = Rate::of(price);
+            let rate = TokenRate::of(price);
             let prices = self.targets.iter().filter_map(|target| self.price(target));
-            purses.push(Purse {
+            purses.push(RemainingBudget {
                 rule: "limits.run.cost",
                 shown: cost.map(|cost| cost.to_string()),
                 left: cost.value.0.saturating_sub(spending.picodollars).saturating_sub(self.reserved_cost()),
                 rate,
-                most: prices.fold(rate, |most, price| most.max(Rate::of(price))),
+                // The final turn may fall back to the dearest model of the run.
+                most: prices.fold(rate, |most, price| most.max(TokenRate::of(price))),
             });
         }
         Ok(purses)
     }
 
-    /// What the calls under way may cost, in picodollars.
+    /// What the calls in flight may cost, in picodollars.
     fn reserved_cost(&self) -> u64 {
         let kept = self.spending.reserved.values();
         let costs = kept.filter_map(|kept| Some(kept.usage().cost(self.price(&kept.target)?).0));
+        // Costs of models without a price are unknown, not zero; such calls are refused above, so none is in flight.
         costs.fold(0, u64::saturating_add)
     }
 
@@ -215,9 +232,9 @@ impl<'a> RunBudget<'a> {
     pub(in crate::engine) fn late_by_budget(
         &self,
         retry: &RetryPolicy,
-        progress: Progress,
-        case: &Case,
-    ) -> Option<Because> {
+        progress: AttemptProgress,
+        case: &FailureContext,
+    ) -> Option<DecisionReason> {
         let time = self.limits()?.time.as_ref()?;
         let late = self.is_late_anyway(retry, progress, case);
         (!late).then(|| because(self.policy, "limits.run.time", time, self.facts_of_time()))
@@ -227,13 +244,14 @@ impl<'a> RunBudget<'a> {
     pub(in crate::engine) fn is_late_anyway(
         &self,
         retry: &RetryPolicy,
-        progress: Progress,
-        case: &Case,
+        progress: AttemptProgress,
+        case: &FailureContext,
     ) -> bool {
-        let case = Case { run_deadline: self.context.deadline, ..*case };
+        // Decided again with the host's deadline alone: if it ends the attempts anyway, the budget is not the reason.
+        let case = FailureContext { run_deadline: self.context.deadline, ..*case };
         let seed = || Seed::new(self.context.seed, "", "");
-        let verdict = retry::in_earnest(retry, progress, case, self.now, seed);
-        verdict == Verdict::Stop(StopReason::Deadline)
+        let verdict = retry::decide_unshadowed(retry, progress, case, self.now, seed);
+        verdict == RetryVerdict::Stop(StopReason::Deadline)
     }
 
     pub(in crate::engine) fn facts_of_time(&self) -> [String; 1] {
@@ -251,7 +269,7 @@ impl<'a> RunBudget<'a> {
         }
         let purses = self.purses(self.limits()?, target).ok()?;
         let windows = purses.into_iter().map(|purse| {
-            let request = Request { tokens: 0, rate: purse.rate, floor: FLOOR };
+            let request = RatedRequest { tokens: 0, rate: purse.rate, floor: FLOOR };
             (request.most_of_request(purse.left).saturating_add(FLOOR), purse.rule, purse.shown)
         });
         windows.min_by_key(|(tokens, ..)| *tokens)
@@ -266,14 +284,14 @@ impl<'a> RunBudget<'a> {
     ) -> Option<(u64, &'static str, Setting<String>)> {
         let purses = self.purses(self.limits()?, target).ok()?;
         let rooms = purses.into_iter().map(|purse| {
-            let request = Request { tokens: 0, rate: purse.most, floor: FLOOR };
+            let request = RatedRequest { tokens: 0, rate: purse.most, floor: FLOOR };
             (request.most_of_request(purse.left).saturating_sub(sent), purse.rule, purse.shown)
         });
         rooms.min_by_key(|(tokens, ..)| *tokens)
     }
 }
 
-impl Purse {
+impl RemainingBudget {
     /// What is left, for people.
     fn text(&self) -> String {
         if self.rule == "limits.run.cost" {

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::super::because::because;
-use super::super::directive::Note;
+use super::super::directive::{DecisionReason, Note};
 use super::super::metric::MetricName;
-use super::out::Out;
-use crate::policy::{ErrorClass, RetryPolicy, Setting, Trigger};
+use super::out::StepOutput;
+use crate::policy::{ErrorClass, Policy, RetryPolicy, Setting, Trigger};
 use crate::session::{FeedbackSource, ReducerError, RetryFeedback};
 use crate::time::Nanos;
 
 /// One failure that feedback is due for.
-pub(in crate::engine) struct Failed<'a> {
+pub(in crate::engine) struct FailedAttempt<'a> {
     pub(in crate::engine) source: FeedbackSource,
     pub(in crate::engine) tool: Option<&'a str>,
     pub(in crate::engine) attempt: u32,
@@ -20,15 +20,27 @@ pub(in crate::engine) struct Failed<'a> {
     pub(in crate::engine) next_delay: Nanos,
 }
 
-impl Out<'_> {
+impl StepOutput<'_> {
     /// Writes a retryable failure into the session, if the policy wants it there. Returns what a reducer had
     /// against it.
     pub(in crate::engine) fn feedback(
         &mut self,
         retry: &RetryPolicy,
-        failed: &Failed<'_>,
+        failed: &FailedAttempt<'_>,
     ) -> Option<ReducerError> {
-        if validation(failed.class) {
+        let why = |policy: &Policy| vec![because(policy, "retry.emit_feedback", &retry.emit_feedback, [])];
+        self.feedback_because(why, retry, failed)
+    }
+
+    /// The same, for that reason.
+    pub(in crate::engine) fn feedback_because(
+        &mut self,
+        why: impl FnOnce(&Policy) -> Vec<DecisionReason>,
+        retry: &RetryPolicy,
+        failed: &FailedAttempt<'_>,
+    ) -> Option<ReducerError> {
+        // Counted even where no feedback is wanted: the metric is about the model, the feedback for it.
+        if is_validation(failed.class) {
             self.count(MetricName::ValidationRetryTotal, subject(failed), 1);
         }
         if !retry.emit_feedback.value {
@@ -44,10 +56,11 @@ impl Out<'_> {
             retry_scheduled_at: self.now.saturating_add(failed.next_delay),
             next_delay: failed.next_delay,
         };
+        // The event is put together only if a reducer listens, as the message may be long.
         let listens = self.rules.policy.session().listens(Trigger::RetryFeedback);
         let event = listens.then(|| json!({ "tool": failed.tool, "feedback": feedback }));
-        let why = because(self.rules.policy, "retry.emit_feedback", &retry.emit_feedback, []);
-        self.note(Note::Feedback { feedback }, vec![why]);
+        let why = why(self.rules.policy);
+        self.note(Note::Feedback { feedback }, why);
         event.and_then(|event| self.reduce(Trigger::RetryFeedback, || event))
     }
 
@@ -64,13 +77,17 @@ impl Out<'_> {
         }
         let failed = self.slices.reduce(session, trigger, &event());
         let mut first = None;
+        // All reducers run, whatever one of them says: each keeps a part of the session's state, and a part that
+        // misses an event is wrong from then on.
         for (error, index) in failed {
             self.reducer_failed(&error, index);
             let event = json!({ "error": error });
-            // A reducer that cannot take the news of a failure is reported, and that is the end of it.
+            // A reducer that fails while it takes the news of a failure is reported. Passing that on to reducers as
+            // well might never end.
             for (error, index) in self.slices.reduce(session, Trigger::ReducerError, &event) {
                 self.reducer_failed(&error, index);
             }
+            // The first objection is the one that the model reads; all of them are noted for people.
             first.get_or_insert(error);
         }
         first
@@ -88,7 +105,8 @@ impl Out<'_> {
 }
 
 /// Whether the class is a failure of validation, as opposed to one of transport or execution.
-pub(crate) const fn validation(class: ErrorClass) -> bool {
+// No wildcard: a new class has to say whether the model can cure it.
+pub(in crate::engine) const fn is_validation(class: ErrorClass) -> bool {
     match class {
         ErrorClass::InvalidArgs
         | ErrorClass::MalformedToolCall
@@ -120,6 +138,6 @@ pub(crate) const fn validation(class: ErrorClass) -> bool {
     }
 }
 
-fn subject(failed: &Failed<'_>) -> String {
+fn subject(failed: &FailedAttempt<'_>) -> String {
     failed.tool.map_or_else(|| "output".to_owned(), |tool| format!("tool {tool}"))
 }

@@ -1,15 +1,16 @@
 //! What comes next: machines return it, and the step routes it.
 
-use super::super::directive::{Because, Outcome, Settlement};
-use super::super::event::{ModelReply, TurnMeasure};
+use super::super::directive::{DecisionReason, Outcome, ProposalResult};
+use super::super::event::ModelReply;
 use super::super::failure::Failure;
+use crate::engine::measure::TurnMeasure;
 use crate::session::{RetryExhausted, StopReason};
 
 /// Which machine comes next. A machine never asks another one to continue: so no call is nested in another, however long a
 /// series of repairs, reductions and attempts is.
 #[derive(Debug)]
 #[must_use]
-pub(in crate::engine) enum Then {
+pub(in crate::engine) enum NextMachine {
     /// None: the host has work to do, or the run is over.
     Host,
     /// The next turn.
@@ -31,7 +32,7 @@ pub(in crate::engine) enum Then {
     /// A report was accepted or refused that did not come as a call of a tool.
     AfterReport,
     /// Nothing more comes of the proposal.
-    Settled(Settlement),
+    Settled(ProposalResult),
     /// The run ends.
     End(Box<RunEnd>),
 }
@@ -42,24 +43,24 @@ pub(in crate::engine) enum RunEnd {
     /// With a report or an answer.
     Finished(Outcome),
     /// Because attempts at something are used up.
-    Failed(RetryExhausted, Vec<Because>),
+    Failed(RetryExhausted, Vec<DecisionReason>),
     /// Because it was asked to.
     Stopped(String),
 }
 
-impl Then {
+impl NextMachine {
     /// The run ends so.
     pub(in crate::engine) fn finished(outcome: Outcome) -> Self {
         Self::End(Box::new(RunEnd::Finished(outcome)))
     }
 
     /// The run ends because attempts at something are used up.
-    pub(in crate::engine) fn fail(exhausted: RetryExhausted, why: Vec<Because>) -> Self {
+    pub(in crate::engine) fn fail(exhausted: RetryExhausted, why: Vec<DecisionReason>) -> Self {
         Self::End(Box::new(RunEnd::Failed(exhausted, why)))
     }
 
     /// The run ends for a reason that is not the failure of one action.
-    pub(in crate::engine) fn run_failed(reason: StopReason, why: Vec<Because>) -> Self {
+    pub(in crate::engine) fn run_failed(reason: StopReason, why: Vec<DecisionReason>) -> Self {
         let action = "run".to_owned();
         Self::fail(RetryExhausted { action, reason, attempts: Vec::new(), retry_after: None }, why)
     }
@@ -71,7 +72,7 @@ impl Then {
 }
 
 /// What comes after a call of the batch has ended, or may run: the batch is settled, unless the run ends.
-impl From<Result<(), Then>> for Then {
+impl From<Result<(), NextMachine>> for NextMachine {
     fn from(settled: Result<(), Self>) -> Self {
         match settled {
             Ok(()) => Self::Settle,

@@ -7,38 +7,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::super::because::{because, threshold};
-use super::super::breaker::{Admission, Breaker, BreakerPhase};
-use super::super::directive::{Because, Note};
-use super::super::reason::Reason;
-use super::super::shared::is_shared;
-use super::super::state::Series;
-use super::call_queue::Place;
-use super::out::{Out, Rules};
-use super::tool_series::Refusal;
-use crate::policy::{Bound, BreakerPolicy, BreakerScope, Counting, ErrorClass, ToolPolicy};
+use super::super::breaker::{BreakerAdmission, BreakerPhase, CircuitBreaker};
+use super::super::directive::{DecisionReason, Note};
+use super::super::reason::StoredReason;
+use super::call_queue::CallPermit;
+use super::out::{StepOutput, StepRules};
+use crate::engine::attempt_series::AttemptSeries;
+use crate::engine::machine::call_refusal::CallRefusal;
+use crate::policy::{BreakerPolicy, BreakerScope, ErrorClass, FailureCounting, TimeBound, ToolPolicy};
 use crate::session::StopReason;
 use crate::time::Instant;
 
 /// Whether a call gets a place.
-pub(in crate::engine) enum Entry {
+pub(in crate::engine) enum CallAdmission {
     /// It gets this one.
-    Free(Place),
+    Free(CallPermit),
     /// When others of its tool are settled.
     Later,
     /// When others of any tool are settled.
     Full,
     /// It does not run.
-    Refused(Refusal),
+    Refused(CallRefusal),
 }
 
 /// Breakers and corrections of all tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct ToolHealth {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    breakers: BTreeMap<String, Breaker>,
+    breakers: BTreeMap<String, CircuitBreaker>,
     /// The attempts of the model at arguments that hold, by tool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    corrections: BTreeMap<String, Series>,
+    corrections: BTreeMap<String, AttemptSeries>,
     /// The tools that models are not shown for now, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     hidden: Vec<String>,
@@ -50,19 +49,22 @@ pub(in crate::engine) struct ToolHealth {
 impl ToolHealth {
     /// What the next run of the session begins with: the breakers that last longer than a run.
     pub(in crate::engine) fn next_run(&self) -> Self {
+        // A tool that broke stays suspect in the next run of the session only if the policy says so; supyagent and
+        // LocalCowork forget with each message.
         let stays = |scope| matches!(scope, BreakerScope::Session | BreakerScope::Shared);
         let breakers = self.breakers.iter().filter(|(_, breaker)| stays(breaker.scope()));
+        // Probes in flight belong to the run that ended, and nobody returns them any more.
         let breakers = breakers.map(|(tool, breaker)| (tool.clone(), breaker.without_probes()));
         Self { breakers: breakers.collect(), ..Self::default() }
     }
 
     /// The breaker of a tool, if it was ever run.
-    pub(in crate::engine) fn breaker(&self, tool: &str) -> Option<&Breaker> {
+    pub(in crate::engine) fn breaker(&self, tool: &str) -> Option<&CircuitBreaker> {
         self.breakers.get(tool)
     }
 
     /// All breakers, by tool.
-    pub(in crate::engine) const fn breakers(&self) -> &BTreeMap<String, Breaker> {
+    pub(in crate::engine) const fn breakers(&self) -> &BTreeMap<String, CircuitBreaker> {
         &self.breakers
     }
 
@@ -76,25 +78,75 @@ impl ToolHealth {
         self.phase(tool) == Some(BreakerPhase::Open)
     }
 
+    /// Whether a breaker knows of failures that are forgotten with the next turn.
+    pub(in crate::engine) fn knows_for_turn(&self) -> bool {
+        self.breakers.values().any(|breaker| breaker.scope() == BreakerScope::Turn && !breaker.is_quiet())
+    }
+
+    /// Whether nothing is known of a tool that a success would change.
+    pub(in crate::engine) fn is_quiet(&self, tool: &str) -> bool {
+        // A success ends corrections, too, so a tool with one of them is not quiet.
+        self.breakers.get(tool).is_none_or(CircuitBreaker::is_quiet) && !self.corrections.contains_key(tool)
+    }
+
     /// Whether the breaker of a tool is closed, and lets all calls run.
     pub(in crate::engine) fn is_closed(&self, tool: &str) -> bool {
         self.phase(tool).is_none_or(|phase| phase == BreakerPhase::Closed)
     }
 
+    /// Counts a failure, if the breaker is closed and stays so. `false`: it does not, and nothing has changed. Not for breakers that
+    /// look at the last results.
+    pub(in crate::engine) fn failed_within_bounds(
+        &mut self,
+        tool: &str,
+        policy: &BreakerPolicy,
+        now: Instant,
+    ) -> bool {
+        // The name is only copied for the first failure.
+        let breaker = match self.breakers.get_mut(tool) {
+            Some(breaker) => breaker,
+            None if CircuitBreaker::default().bears(policy) => {
+                self.breakers.entry(tool.to_owned()).or_default()
+            }
+            None => return false,
+        };
+        if !breaker.bears(policy) {
+            return false;
+        }
+        breaker.failed(policy, now);
+        true
+    }
+
+    /// Counts a success, if it takes no time to: the breaker is closed, is this host's own, and looks at no last results.
+    pub(in crate::engine) fn succeeded_within_bounds(&mut self, tool: &str, policy: &BreakerPolicy) -> bool {
+        if matches!(policy.count.value, FailureCounting::Window(_)) || CircuitBreaker::is_shared_by(policy) {
+            return false;
+        }
+        match self.breakers.get_mut(tool) {
+            None => true,
+            Some(breaker) if breaker.phase() == BreakerPhase::Closed => {
+                breaker.succeeded(policy, Instant::default());
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
     /// The attempts of the model at arguments that hold, which are its first if there were none. Whoever takes them keeps
     /// them, or they have ended.
-    pub(in crate::engine) fn take_corrections(&mut self, tool: &str, now: Instant) -> Series {
-        self.corrections.remove(tool).unwrap_or_else(|| Series::begin(now))
+    pub(in crate::engine) fn take_corrections(&mut self, tool: &str, now: Instant) -> AttemptSeries {
+        self.corrections.remove(tool).unwrap_or_else(|| AttemptSeries::begin(now))
     }
 
     /// Keeps the attempts at arguments that do not hold yet.
-    pub(in crate::engine) fn keep_corrections(&mut self, tool: &str, series: Series) {
+    pub(in crate::engine) fn keep_corrections(&mut self, tool: &str, series: AttemptSeries) {
         self.corrections.insert(tool.to_owned(), series);
     }
 
     /// Ends the corrections of a tool, whose call ran.
-    pub(in crate::engine) fn end_corrections(&mut self, tool: &str) -> Option<Series> {
-        self.corrections.remove(tool)
+    pub(in crate::engine) fn end_corrections(&mut self, tool: &str) -> Option<AttemptSeries> {
+        // Asked for every attempt of every call, and few models have something to correct.
+        if self.corrections.is_empty() { None } else { self.corrections.remove(tool) }
     }
 
     /// No further correction follows, as a reducer objected.
@@ -120,22 +172,26 @@ impl ToolHealth {
         tool: &str,
         policy: &ToolPolicy,
         places: u32,
-        out: &mut Out<'_>,
-    ) -> Entry {
+        out: &mut StepOutput<'_>,
+    ) -> CallAdmission {
         let admission = match self.breakers.get_mut(tool) {
-            Some(breaker) if breaker.is_full(&policy.breaker, places) => return Entry::Later,
+            // So many calls in flight could open the breaker together; the next one waits until they are settled.
+            Some(breaker) if breaker.is_full(&policy.breaker, places) => return CallAdmission::Later,
             Some(breaker) => breaker.ask(out.now),
-            None if Breaker::default().is_full(&policy.breaker, places) => return Entry::Later,
-            None => Admission::Run,
+            // A tool without a breaker has had no failure, but its limit holds for its first calls, too.
+            None if CircuitBreaker::default().is_full(&policy.breaker, places) => {
+                return CallAdmission::Later;
+            }
+            None => BreakerAdmission::Run,
         };
         match admission {
-            Admission::Run => Entry::Free(Place::Run),
-            Admission::Probe => {
+            BreakerAdmission::Run => CallAdmission::Free(CallPermit::Run),
+            BreakerAdmission::Probe => {
                 let state = BreakerPhase::HalfOpen;
                 out.note(Note::Breaker { tool: tool.to_owned(), state, until: None }, Vec::new());
-                Entry::Free(Place::Probe)
+                CallAdmission::Free(CallPermit::Probe)
             }
-            Admission::Refused => Entry::Refused(self.refusal(tool, policy, out)),
+            BreakerAdmission::Refused => CallAdmission::Refused(self.refusal(tool, policy, out)),
         }
     }
 
@@ -144,26 +200,29 @@ impl ToolHealth {
     pub(in crate::engine) fn admit_again(
         &mut self,
         tool: &str,
-        place: Option<Place>,
+        place: Option<CallPermit>,
         policy: &ToolPolicy,
-        out: &mut Out<'_>,
-    ) -> Result<Option<Place>, Refusal> {
+        out: &mut StepOutput<'_>,
+    ) -> Result<Option<CallPermit>, CallRefusal> {
+        // The breaker may have opened while a person was asked.
         match self.phase(tool) {
             None | Some(BreakerPhase::Closed) => return Ok(place),
-            Some(BreakerPhase::HalfOpen) if place == Some(Place::Probe) => return Ok(place),
+            // It holds the lease of a probe already; asking again would take a second one.
+            Some(BreakerPhase::HalfOpen) if place == Some(CallPermit::Probe) => return Ok(place),
             Some(BreakerPhase::HalfOpen | BreakerPhase::Open) => {}
         }
         match self.admit(tool, policy, 0, out) {
-            Entry::Free(place) => Ok(Some(place)),
-            Entry::Refused(refusal) => Err(refusal),
-            // It was asked about a call beside no others.
-            Entry::Later | Entry::Full => Ok(place),
+            CallAdmission::Free(place) => Ok(Some(place)),
+            CallAdmission::Refused(refusal) => Err(refusal),
+            // No other call is counted beside this one, so neither of these can come; the permit stays as it is.
+            CallAdmission::Later | CallAdmission::Full => Ok(place),
         }
     }
 
     /// Gives back a probe that shows nothing about the tool's health, so that the next call may try.
-    pub(in crate::engine) fn return_probe(&mut self, tool: &str, out: &mut Out<'_>) {
+    pub(in crate::engine) fn return_probe(&mut self, tool: &str, out: &mut StepOutput<'_>) {
         let Some(breaker) = self.breakers.get_mut(tool) else { return };
+        // Reported, since the breaker has moved: it was half-open and can be probed again.
         if breaker.phase() == BreakerPhase::HalfOpen {
             breaker.returned(out.now);
             let (state, until) = (breaker.phase(), breaker.open_until());
@@ -175,10 +234,11 @@ impl ToolHealth {
     pub(in crate::engine) fn would_open(
         &self,
         tool: &str,
-        place: Option<Place>,
+        place: Option<CallPermit>,
         policy: &ToolPolicy,
         now: Instant,
     ) -> bool {
+        // Tried on a copy, because the question must not count as a failure.
         let mut breaker = self.breakers.get(tool).cloned().unwrap_or_default();
         if !self.is_late(tool, place) {
             breaker.failed(&policy.breaker, now);
@@ -190,20 +250,30 @@ impl ToolHealth {
     pub(in crate::engine) fn failed(
         &mut self,
         tool: &str,
-        place: Option<Place>,
+        place: Option<CallPermit>,
         policy: &ToolPolicy,
-        out: &mut Out<'_>,
+        out: &mut StepOutput<'_>,
     ) {
+        // A run from before the trip: it says how the tool did then.
         if self.is_late(tool, place) {
             return;
         }
         let breaker = self.breakers.entry(tool.to_owned()).or_default();
+        let probed = breaker.phase() == BreakerPhase::HalfOpen;
         if !breaker.failed(&policy.breaker, out.now) {
             return;
         }
         let (until, failures) = (breaker.open_until(), breaker.failures());
-        let mut why = vec![why_open(out.rules, &policy.breaker, failures).told(out.rules.policy)];
-        why.extend(why_for_long(out.rules, &policy.breaker));
+        let mut why = Vec::new();
+        if probed {
+            // One failed probe opens it, whatever the limit of failures is, so the rule that is named is the time it
+            // stays open.
+            let fact = "a probe failed".to_owned();
+            why.push(because(out.rules.policy, "breaker.open_for", &policy.breaker.open_for, [fact]));
+        } else {
+            why.push(why_open(out.rules, &policy.breaker, failures).told(out.rules.policy));
+            why.extend(why_for_long(out.rules, &policy.breaker));
+        }
         out.note(Note::Breaker { tool: tool.to_owned(), state: BreakerPhase::Open, until }, why);
     }
 
@@ -211,14 +281,16 @@ impl ToolHealth {
     pub(in crate::engine) fn succeeded(
         &mut self,
         tool: &str,
-        place: Option<Place>,
+        place: Option<CallPermit>,
         policy: &ToolPolicy,
-        out: &mut Out<'_>,
+        out: &mut StepOutput<'_>,
     ) {
         if self.is_late(tool, place) {
             return;
         }
-        let closed = if matches!(policy.breaker.count.value, Counting::Window(_)) {
+        // A window records successes, so it exists from the first run; otherwise a tool that never fails needs no
+        // breaker in the state.
+        let closed = if matches!(policy.breaker.count.value, FailureCounting::Window(_)) {
             self.breakers.entry(tool.to_owned()).or_default().succeeded(&policy.breaker, out.now)
         } else {
             let breaker = self.breakers.get_mut(tool);
@@ -231,7 +303,7 @@ impl ToolHealth {
     }
 
     /// Begins a turn: what was counted for one turn only is forgotten.
-    pub(in crate::engine) fn begin_turn(&mut self, out: &mut Out<'_>) {
+    pub(in crate::engine) fn begin_turn(&mut self, out: &mut StepOutput<'_>) {
         let begun = self.forget(|_, breaker| breaker.scope() == BreakerScope::Turn);
         for tool in begun {
             let policy = out.rules.policy.tool(&tool);
@@ -242,8 +314,10 @@ impl ToolHealth {
     }
 
     /// There is another policy: breakers that do not fit it begin anew.
-    pub(in crate::engine) fn policy_changed(&mut self, out: &mut Out<'_>) {
+    pub(in crate::engine) fn policy_changed(&mut self, out: &mut StepOutput<'_>) {
         let policy = out.rules.policy;
+        // A count under other rules cannot be compared, so it begins anew; an open breaker that closes by it is
+        // reported.
         let begun = self.forget(|tool, breaker| !breaker.fits(&policy.tool(tool).breaker));
         for tool in begun {
             let fact = "the rules of the breaker have changed".to_owned();
@@ -255,12 +329,18 @@ impl ToolHealth {
 
     /// Takes a breaker that hosts share, and returns whether that changed when its tool runs. One that the policy does not
     /// share, or not by these rules, is of no use.
-    pub(in crate::engine) fn take_shared(&mut self, tool: &str, breaker: Breaker, rules: Rules<'_>) -> bool {
+    pub(in crate::engine) fn take_shared(
+        &mut self,
+        tool: &str,
+        breaker: CircuitBreaker,
+        rules: StepRules<'_>,
+    ) -> bool {
         let policy = rules.policy.tool(tool);
-        if !is_shared(&policy.breaker) || !breaker.fits(&policy.breaker) {
+        if !CircuitBreaker::is_shared_by(&policy.breaker) || !breaker.fits(&policy.breaker) {
             return false;
         }
         let before = self.breakers.remove(tool).unwrap_or_default();
+        // A count that others changed is no news to people. That calls run again, or no more, is.
         let moved = (before.phase(), before.open_until()) != (breaker.phase(), breaker.open_until());
         if !breaker.is_new() {
             self.breakers.insert(tool.to_owned(), breaker);
@@ -269,17 +349,21 @@ impl ToolHealth {
     }
 
     /// The tools that a model may be shown. Notes which are hidden, if that has changed.
-    pub(in crate::engine) fn shown_tools(&mut self, out: &mut Out<'_>) -> Vec<String> {
-        let Rules { policy, tools } = out.rules;
+    pub(in crate::engine) fn shown_tools(&mut self, out: &mut StepOutput<'_>) -> Vec<String> {
+        let StepRules { policy, tools } = out.rules;
         let mut hidden = Vec::new();
         let mut why = Vec::new();
         for (tool, breaker) in &self.breakers {
+            // An open breaker whose time is up is shown: the next call is its probe, and a hidden tool is never
+            // called.
             if !breaker.is_open(out.now) || tools.get(tool).is_none() {
                 continue;
             }
             let rules = policy.tool(tool);
             if rules.breaker.hide.value {
                 hidden.push(tool.clone());
+                // LocalCowork takes the tool out of the schema; supyagent leaves it and answers the call. Hiding
+                // saves the calls and the tokens.
                 let fact = format!("the breaker of {tool} is open");
                 why.push(because(policy, "breaker.hide", &rules.breaker.hide, [fact]));
             }
@@ -288,32 +372,34 @@ impl ToolHealth {
             self.hidden.clone_from(&hidden);
             out.note(Note::ToolsHidden { tools: hidden }, why);
         }
+        // Sorted, as it comes out of an ordered map.
         let is_hidden = |name: &str| self.hidden.binary_search_by(|one| (**one).cmp(name)).is_ok();
         tools.names().filter(|name| !is_hidden(name)).map(str::to_owned).collect()
     }
 
     /// Why a call does not run while the breaker is open.
-    fn refusal(&self, tool: &str, policy: &ToolPolicy, out: &mut Out<'_>) -> Refusal {
-        let failures = self.breakers.get(tool).map_or(0, Breaker::failures);
+    fn refusal(&self, tool: &str, policy: &ToolPolicy, out: &mut StepOutput<'_>) -> CallRefusal {
+        let failures = self.breakers.get(tool).map_or(0, CircuitBreaker::failures);
         let text = out.say(&policy.breaker.message, json!({ "tool": tool, "failures": failures }));
         let because = vec![why_open(out.rules, &policy.breaker, failures)];
-        Refusal { class: ErrorClass::CircuitOpen, text, because }
+        CallRefusal { class: ErrorClass::CircuitOpen, text, because }
     }
 
     /// Whether the breaker has opened since the run in that place began, so that its end changes nothing.
-    fn is_late(&self, tool: &str, place: Option<Place>) -> bool {
-        self.phase(tool) == Some(BreakerPhase::HalfOpen) && place != Some(Place::Probe)
+    fn is_late(&self, tool: &str, place: Option<CallPermit>) -> bool {
+        self.breakers.get(tool).is_some_and(|breaker| breaker.is_late(place == Some(CallPermit::Probe)))
     }
 
     fn phase(&self, tool: &str) -> Option<BreakerPhase> {
-        self.breakers.get(tool).map(Breaker::phase)
+        self.breakers.get(tool).map(CircuitBreaker::phase)
     }
 
     /// Forgets breakers, and returns the tools of those that were not closed.
-    fn forget(&mut self, is_over: impl Fn(&str, &Breaker) -> bool) -> Vec<String> {
+    fn forget(&mut self, is_over: impl Fn(&str, &CircuitBreaker) -> bool) -> Vec<String> {
         let mut begun = Vec::new();
         self.breakers.retain(|tool, breaker| {
             let over = is_over(tool, breaker);
+            // Closed ones are forgotten without a word: nothing changes for anybody.
             if over && breaker.phase() != BreakerPhase::Closed {
                 begun.push(tool.clone());
             }
@@ -323,20 +409,29 @@ impl ToolHealth {
     }
 }
 
+/// How the fact begins that says how long a breaker stays open that lets no probe through.
+pub(crate) const NO_PROBE_FOR: &str = "no probe is let through for ";
+
 /// Which rule keeps a breaker open that lets no probe through, if it is not the run's end.
-fn why_for_long(rules: Rules<'_>, breaker: &BreakerPolicy) -> Option<Because> {
-    let stays = breaker.open_for.value == Bound::Unlimited && breaker.scope.value != BreakerScope::Run;
-    let fact = || "no probe is let through".to_owned();
-    stays.then(|| because(rules.policy, "breaker.scope", &breaker.scope, [fact()]))
+fn why_for_long(rules: StepRules<'_>, breaker: &BreakerPolicy) -> Option<DecisionReason> {
+    let lifetime = match breaker.scope.value {
+        BreakerScope::Run => return None,
+        BreakerScope::Turn => "the rest of the turn",
+        BreakerScope::Session => "the rest of the session",
+        BreakerScope::Shared => "all runs that share it",
+    };
+    let fact = || format!("{NO_PROBE_FOR}{lifetime}");
+    let stays = breaker.open_for.value == TimeBound::Unlimited;
+    stays.then(|| because(rules.policy, "breaker.open_for", &breaker.open_for, [fact()]))
 }
 
-fn why_open(rules: Rules<'_>, breaker: &BreakerPolicy, failures: u32) -> Reason {
+fn why_open(rules: StepRules<'_>, breaker: &BreakerPolicy, failures: u32) -> StoredReason {
     let fact = match breaker.count.value {
-        Counting::Consecutive => format!("{failures} failures in a row"),
-        Counting::Cumulative => format!("{failures} failures in all"),
-        Counting::Window(window) => {
+        FailureCounting::Consecutive => format!("{failures} failures in a row"),
+        FailureCounting::Cumulative => format!("{failures} failures in all"),
+        FailureCounting::Window(window) => {
             format!("{failures} failures among the last {} results", window.calls)
         }
     };
-    Reason::new(rules.policy, "breaker.failures", &threshold(breaker), [fact])
+    StoredReason::new(rules.policy, "breaker.failures", &threshold(breaker), [fact])
 }

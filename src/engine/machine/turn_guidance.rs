@@ -1,44 +1,47 @@
-//! What the model is told about its own replies and calls: once for each kind of mistake, the worst first, and not for ever.
+//! What the model learns about its own replies and calls: once for each kind of mistake, the worst first, and not for ever.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::directive::Note;
-use super::out::Out;
+use super::out::StepOutput;
 use crate::policy::{ErrorClass, estimated_tokens};
 use crate::session::Message;
 
 /// What the model reads with the attempts of one turn only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(in crate::engine) struct TurnGuidance(Vec<Guidance>);
+pub(in crate::engine) struct TurnGuidance(Vec<ReplyGuidance>);
 
 /// What the model reads about a kind of mistake in its replies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine) struct Guidance {
+pub(in crate::engine) struct ReplyGuidance {
     pub(in crate::engine) class: ErrorClass,
     pub(in crate::engine) text: String,
 }
 
 impl TurnGuidance {
     /// Tells the model what is wrong with its reply: in the conversation, or with the attempts of this turn only.
-    pub(in crate::engine) fn guide(&mut self, class: ErrorClass, text: String, out: &mut Out<'_>) {
+    pub(in crate::engine) fn guide(&mut self, class: ErrorClass, text: String, out: &mut StepOutput<'_>) {
+        // The one choice of ai-agent's document (a notice for the attempts of one turn) and of its later code (a line
+        // that stays).
         if out.rules.policy.turn().guidance.keep.value {
             let guidance = Some(class.name().to_owned());
             return out.note(Note::Append { message: Message::User { text, guidance } }, Vec::new());
         }
+        // One text for each kind: with every attempt the same advice would be sent once more.
         match self.0.iter_mut().find(|known| known.class == class) {
             Some(known) => known.text = text,
-            None => self.0.push(Guidance { class, text }),
+            None => self.0.push(ReplyGuidance { class, text }),
         }
     }
 
-    /// Rejects the turn: the model is told why.
+    /// Rejects the turn: the model learns why.
     pub(in crate::engine) fn reject_turn(
         &mut self,
         error_type: ErrorClass,
         message: String,
-        why: Vec<super::super::directive::Because>,
-        out: &mut Out<'_>,
+        why: Vec<super::super::directive::DecisionReason>,
+        out: &mut StepOutput<'_>,
     ) {
         self.guide(error_type, message.clone(), out);
         out.note(Note::RejectTurn { error_type, message }, why);
@@ -46,7 +49,8 @@ impl TurnGuidance {
 
     /// What is sent with the next attempt: `most` texts, the worst first.
     pub(in crate::engine) fn worst(&self, most: u32) -> Vec<String> {
-        let mut due: Vec<&Guidance> = self.0.iter().collect();
+        let mut due: Vec<&ReplyGuidance> = self.0.iter().collect();
+        // Stable, so that texts of one weight keep their order; ai-agent sends the two most urgent, too.
         due.sort_by_key(|guidance| weight(guidance.class));
         due.into_iter().take(most as usize).map(|guidance| guidance.text.clone()).collect()
     }
@@ -67,10 +71,11 @@ impl TurnGuidance {
     }
 }
 
-/// The order in which kinds of guidance go before each other: the lower first.
+/// The order in which kinds of guidance take precedence over each other: the lower first.
 const fn weight(class: ErrorClass) -> u8 {
     match class {
-        // What may have been done already goes before what is to be done.
+        // What may have happened already comes first: the model must not act again before it has read that. Advice on
+        // its form can wait.
         ErrorClass::OrphanToolCall | ErrorClass::ReducerError | ErrorClass::InvalidOutput => 0,
         ErrorClass::TextOnly | ErrorClass::TruncatedOutput | ErrorClass::MalformedToolCall => 1,
         ErrorClass::EmptyResponse

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::super::because::because;
-use super::super::directive::{Note, ProposalId};
+use super::super::directive::Note;
 use super::super::results_room::RoomForResults;
-use super::out::Out;
-use super::turn_guidance::Guidance;
+use super::out::StepOutput;
+use super::turn_guidance::ReplyGuidance;
+use crate::engine::ids::ProposalId;
 use crate::policy::ErrorClass;
 use crate::session::Message;
 
@@ -48,13 +49,13 @@ pub(in crate::engine) struct TakenTurn {
     /// How many batches of its calls are open.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     open: u32,
-    round: Round,
+    round: RoundResult,
 }
 
 /// How the calls of a turn went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Round {
+enum RoundResult {
     /// There was none so far, or they are counted.
     #[default]
     Nothing,
@@ -71,31 +72,40 @@ impl TurnLoop {
     }
 
     /// All calls of a reply are settled; `ok`: one of them went well. Returns what the model reads after several rounds in
-    /// which none did. `is_near`: the last turn comes anyway.
+    /// which none did. `is_near`: the final turn comes anyway.
     pub(in crate::engine) fn round_ended(
         &mut self,
         ok: bool,
         is_near: bool,
-        out: &mut Out<'_>,
-    ) -> Option<Guidance> {
+        out: &mut StepOutput<'_>,
+    ) -> Option<ReplyGuidance> {
         if ok {
             self.failed_rounds = 0;
             return None;
         }
+        // A round, not a call: with several calls in a reply one failure says little, all of them failing says that
+        // the model is stuck (LocalCowork, after two rounds).
         self.failed_rounds = self.failed_rounds.saturating_add(1);
         let rounds = self.failed_rounds;
         let policy = out.rules.policy;
         let rules = &policy.turn().calls;
-        let limit = rules.failed_rounds.value?;
+        let limit = rules.nudge_after_failed_rounds.value?;
+        // The final turn has no tools, so advice on using them comes too late.
         if rounds < limit.get() || is_near {
             return None;
         }
+        // Said once for so many rounds; the count begins anew, as LocalCowork's does.
         self.failed_rounds = 0;
         let text = out.say(&rules.messages.all_failed, json!({ "rounds": rounds }));
         let fact = format!("{rounds} rounds without a call that went well");
-        let why = because(policy, "turn.calls.failed_rounds", &rules.failed_rounds.map(|_| limit), [fact]);
+        let why = because(
+            policy,
+            "turn.calls.nudge_after_failed_rounds",
+            &rules.nudge_after_failed_rounds.map(|_| limit),
+            [fact],
+        );
         out.note(Note::RoundsFailed { rounds, message: text.clone() }, vec![why]);
-        Some(Guidance { class: ErrorClass::ExecutionError, text })
+        Some(ReplyGuidance { class: ErrorClass::ExecutionError, text })
     }
 }
 
@@ -104,6 +114,7 @@ impl TurnLoop {
     /// The reply of a proposed turn was taken.
     pub(in crate::engine) fn taken(&mut self, turn: ProposalId, number: u32, room: Option<RoomForResults>) {
         self.taken.insert(turn, TakenTurn { number, room, ..TakenTurn::default() });
+        // A host may drop a turn without a word; the oldest goes, so the state stays bounded.
         if self.taken.len() > REMEMBERED {
             self.taken.pop_first();
         }
@@ -115,15 +126,21 @@ impl TurnLoop {
     }
 
     /// Another proposed turn begins: the rounds of those before it are over, as far as their calls are settled.
-    pub(in crate::engine) fn count_rounds(&mut self, is_near: bool, out: &mut Out<'_>) -> Option<Guidance> {
+    pub(in crate::engine) fn count_rounds(
+        &mut self,
+        is_near: bool,
+        out: &mut StepOutput<'_>,
+    ) -> Option<ReplyGuidance> {
+        // Calls of a turn may still be proposed one by one, so its round is over only when another turn begins.
         let over = self.taken.values_mut().filter(|turn| turn.open == 0);
-        let rounds: Vec<Round> = over.map(|turn| core::mem::take(&mut turn.round)).collect();
+        let rounds: Vec<RoundResult> = over.map(|turn| core::mem::take(&mut turn.round)).collect();
         let mut told = None;
         for round in rounds {
             match round {
-                Round::Nothing => {}
-                Round::Failed => told = self.round_ended(false, is_near, out).or(told),
-                Round::Ok => told = self.round_ended(true, is_near, out).or(told),
+                RoundResult::Nothing => {}
+                // The last warning counts: it is about the most rounds.
+                RoundResult::Failed => told = self.round_ended(false, is_near, out).or(told),
+                RoundResult::Ok => told = self.round_ended(true, is_near, out).or(told),
             }
         }
         told
@@ -140,9 +157,10 @@ impl TakenTurn {
     pub(in crate::engine) const fn batch_ended(&mut self, ok: bool) {
         self.open = self.open.saturating_sub(1);
         self.round = match self.round {
-            Round::Ok => Round::Ok,
-            Round::Nothing | Round::Failed if ok => Round::Ok,
-            Round::Nothing | Round::Failed => Round::Failed,
+            RoundResult::Ok => RoundResult::Ok,
+            // One call that went well is enough, in whichever batch of the turn it was.
+            RoundResult::Nothing | RoundResult::Failed if ok => RoundResult::Ok,
+            RoundResult::Nothing | RoundResult::Failed => RoundResult::Failed,
         };
     }
 

@@ -1,23 +1,24 @@
 //! A piece of a longer text, as the tool answers by which a model reads what is kept: `{text, from, to, of}`. Where it is
-//! too large it loses its end, and `to` says where what is shown ends. So nothing is passed over by who goes on there.
+//! too large it loses its end, and `to` says where what is shown ends. So nothing is passed over by who continues there.
 
 use serde_json::{Map, Value};
 
 use super::write::{escaped, json_text};
-use crate::policy::Size;
+use crate::policy::TextSize;
 
 /// Where the whole result (`form: full`) has what the tool answered.
 const DATA: &str = "data";
 
 /// As much of the beginning of a piece as is no larger than the size; none of it, if there is no room. `None`: the value
 /// is no such piece.
-pub(super) fn shortened(value: &Value, max: Size) -> Option<Value> {
+pub(super) fn shortened(value: &Value, max: TextSize) -> Option<Value> {
     let (text, from) = read(value)?;
     let limit = max.of_json();
-    // No end that is told later is longer than this one.
+    // Reserved with the longest numbers that can come, so that the text needs no second cut.
     let around = limit.unit.measure(&json_text(&with(value, "", text.len(), from)));
     let mut left = limit.count.saturating_sub(around);
     let mut end = 0_usize;
+    // Cut by the characters as JSON writes them: an escape takes six bytes of the room.
     for c in text.chars() {
         let cost = limit.unit.measure(&escaped(c));
         if cost > left {
@@ -36,6 +37,7 @@ fn read(value: &Value) -> Option<(&str, u64)> {
     let text = entries.get("text")?.as_str()?;
     let (from, to, of) = (number("from")?, number("to")?, number("of")?);
     let bytes = u64::try_from(text.len()).ok()?;
+    // The offsets must be true after the cut, because the model asks for the following part by them.
     (entries.len() == 4 && to <= of && to.checked_sub(from) == Some(bytes)).then_some((text, from))
 }
 
@@ -77,12 +79,12 @@ mod tests {
 
     use super::*;
     use crate::engine::show;
-    use crate::policy::{Cap, Policy, ResultPolicy, Unit};
+    use crate::policy::{Policy, ResultPolicy, SizeCap, SizeUnit};
 
-    fn rules(count: u64, unit: Unit) -> ResultPolicy {
+    fn rules(count: u64, unit: SizeUnit) -> ResultPolicy {
         let mut rules =
             Policy::from_yaml("p.yaml", "version: 1\n").unwrap().tool("read_result").result.clone();
-        rules.max.value = Cap::Most(Size { count, unit });
+        rules.max.value = SizeCap::Most(TextSize { count, unit });
         rules
     }
 
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn a_piece_that_is_too_large_ends_where_it_says() {
         let piece = json!({"text": "ab\ncd".repeat(100), "from": 1000, "to": 1500, "of": 2000});
-        let text = shown(&piece, &rules(60, Unit::Chars));
+        let text = shown(&piece, &rules(60, SizeUnit::Chars));
         assert_eq!(text, r#"{"text":"ab\ncdab\ncdab\nc","from":1000,"to":1014,"of":2000}"#);
     }
 
@@ -101,7 +103,7 @@ mod tests {
     fn a_piece_within_a_whole_result_does_so_too() {
         let piece = json!({"text": "x".repeat(100), "from": 0, "to": 100, "of": 200});
         let full = json!({"ok": true, "data": piece, "tool_name": "read_result"});
-        let text = shown(&full, &rules(100, Unit::Chars));
+        let text = shown(&full, &rules(100, SizeUnit::Chars));
         let read: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["data"]["to"], read["data"]["text"].as_str().unwrap().len());
         assert_eq!(read["tool_name"], "read_result");
@@ -110,14 +112,14 @@ mod tests {
     #[test]
     fn what_only_looks_like_a_piece_is_cut_like_all_else() {
         let other = json!({"text": "x".repeat(100), "from": 0, "to": 8, "of": 200});
-        assert_eq!(shortened(&other, Size { count: 60, unit: Unit::Chars }), None);
+        assert_eq!(shortened(&other, TextSize { count: 60, unit: SizeUnit::Chars }), None);
     }
 
     #[test]
     fn without_room_for_a_character_nothing_is_said_to_be_read() {
         let piece = json!({"text": "x".repeat(100), "from": 0, "to": 100, "of": 200});
         for count in 0..50 {
-            let text = shown(&piece, &rules(count, Unit::Chars));
+            let text = shown(&piece, &rules(count, SizeUnit::Chars));
             assert!(!text.contains("\"to\":100") && text.len() <= 50, "{text}");
         }
     }
@@ -127,9 +129,9 @@ mod tests {
         fn who_goes_on_where_a_piece_ends_reads_all(
             whole in "([a-z ]|[\"\\\\\n\u{1}]|\u{e4}|\u{20ac}|\u{1d11e}){0,400}", count in 0_u64..300, unit in 0..3, length in 4_usize..200,
         ) {
-            let unit = [Unit::Chars, Unit::Bytes, Unit::Tokens][usize::try_from(unit).unwrap()];
+            let unit = [SizeUnit::Chars, SizeUnit::Bytes, SizeUnit::Tokens][usize::try_from(unit).unwrap()];
             // Room for what stands around, and for any one character.
-            let least = if unit == Unit::Tokens { 32 } else { 64 };
+            let least = if unit == SizeUnit::Tokens { 32 } else { 64 };
             let rules = rules(count + least, unit);
             let (mut read, mut at) = (String::new(), 0);
             while at < whole.len() {

@@ -8,11 +8,13 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::write::{escaped, walk};
-use crate::policy::{Keep, Size, Unit};
+use crate::policy::{KeptPart, SizeUnit, TextSize};
 
-/// Lists and mappings within so many others are told of, not shown.
+/// Lists and mappings nested deeper than this are counted, not shown.
+// The cut calls itself, and a tool's answer may be nested without end.
 const DEPTH: u32 = 32;
 /// A value that gets less room than this is left out rather than cut.
+// A fragment of less says nothing; the room is of more use to the next value.
 const LEAST: u64 = 24;
 /// Mappings with so much room for each value show something of every one.
 const SMALL: u64 = 8;
@@ -24,9 +26,9 @@ const REST: &str = "…";
 /// As much of a list or a mapping as fits into the size and is JSON; `None`: nothing of it does.
 ///
 /// Lists lose elements, texts their ends, mappings their largest values first; `…` stands where something is missing.
-pub(super) fn cut_json(value: &Value, max: Size, keep: Keep) -> Option<String> {
-    let Size { count, unit } = max.of_json();
-    let cut = Cut { unit, keep };
+pub(super) fn cut_json(value: &Value, max: TextSize, keep: KeptPart) -> Option<String> {
+    let TextSize { count, unit } = max.of_json();
+    let cut = JsonCut { unit, keep };
     match value {
         Value::Array(items) => cut.list(items, count, 0),
         Value::Object(entries) => cut.mapping(entries, count, 0),
@@ -35,29 +37,30 @@ pub(super) fn cut_json(value: &Value, max: Size, keep: Keep) -> Option<String> {
 }
 
 #[derive(Clone, Copy)]
-struct Cut {
+struct JsonCut {
     /// Characters or bytes.
-    unit: Unit,
-    keep: Keep,
+    unit: SizeUnit,
+    keep: KeptPart,
 }
 
 /// What is written so far, and the room that is left.
-struct Room {
+struct JsonRoom {
     parts: Vec<String>,
     left: u64,
 }
 
-impl Room {
+impl JsonRoom {
     /// Takes a part and the comma after it.
-    fn take(&mut self, part: String, unit: Unit) {
+    fn take(&mut self, part: String, unit: SizeUnit) {
         self.left = self.left.saturating_sub(unit.measure(&part).saturating_add(1));
         self.parts.push(part);
     }
 }
 
-impl Cut {
+impl JsonCut {
     /// The value, or as much of it as fits.
     fn fit(self, value: &Value, room: u64, depth: u32) -> Option<String> {
+        // Whole values first: JSON that is complete is easier for a model than two halves.
         if let Some(whole) = self.whole(value, room) {
             return Some(whole);
         }
@@ -70,11 +73,13 @@ impl Cut {
             Value::Object(entries) if depth < DEPTH => self.mapping(entries, room, depth),
             Value::Array(items) => self.fits(format!("\"{REST} a list of {}\"", items.len()), room),
             Value::Object(entries) => self.fits(format!("\"{REST} a mapping of {}\"", entries.len()), room),
+            // A cut number is another number, and `fal` no word: these are whole or left out.
             Value::Null | Value::Bool(_) | Value::Number(_) => None,
         }
     }
 
     /// All of it, if it fits.
+    // Written until it does not fit, so that a value of megabytes costs no more than its room.
     fn whole(self, value: &Value, room: u64) -> Option<String> {
         let (mut text, mut left) = (String::new(), room);
         let fits = walk(value, DEPTH, &mut |part| {
@@ -95,6 +100,7 @@ impl Cut {
 
     /// The beginning of a text and how long it is.
     fn text(self, text: &str, room: u64) -> Option<String> {
+        // How long it was, so that the model can judge what is missing (both sizes, as in ai-agent and LocalCowork).
         let rest = format!("{REST} ({} chars)\"", text.chars().count());
         let mut left = room.checked_sub(self.unit.measure(&rest).saturating_add(1))?;
         let mut cut = String::from('"');
@@ -114,22 +120,24 @@ impl Cut {
     /// Elements from the beginning, the end or both, until one does not fit; of that one, a part.
     fn list(self, items: &[Value], room: u64, depth: u32) -> Option<String> {
         let rest = |left: usize| format!("\"{REST} {left} of {} left out\"", items.len());
-        // Two brackets, and the comma before the rest.
+        // The two brackets, and the comma before what says that elements are missing.
         let taken = self.unit.measure(&rest(items.len())).saturating_add(3);
         let Some(left) = room.checked_sub(taken) else { return self.fits(format!("[\"{REST}\"]"), room) };
-        let mut front = Room { parts: Vec::new(), left };
+        let mut front = JsonRoom { parts: Vec::new(), left };
         let mut back: Vec<String> = Vec::new();
         let mut between = items;
         loop {
             let from_front = match self.keep {
-                Keep::Head => true,
-                Keep::Tail => false,
-                Keep::Both => front.parts.len() <= back.len(),
+                KeptPart::Head => true,
+                KeptPart::Tail => false,
+                // In turns from both ends, so that each gets half of the room.
+                KeptPart::Both => front.parts.len() <= back.len(),
             };
             let next = if from_front { between.split_first() } else { between.split_last() };
             let Some((item, others)) = next else { break };
             let for_item = front.left.saturating_sub(1);
             let whole = self.whole(item, for_item);
+            // A cut element ends it, or a list of large elements would become a list of stumps.
             let stops = whole.is_none();
             let Some(part) = whole.or_else(|| self.fit(item, for_item, depth.saturating_add(1))) else {
                 break;
@@ -154,10 +162,11 @@ impl Cut {
     /// Small values whole, the others cut; where there are too many keys, the first of them.
     fn mapping(self, entries: &Map<String, Value>, room: u64, depth: u32) -> Option<String> {
         let rest = |left: usize| format!("\"{REST}\":\"{left} of {} keys left out\"", entries.len());
-        // Two braces, and the comma before the rest.
+        // The two braces, and the comma before what says that keys are missing.
         let for_rest = self.unit.measure(&rest(entries.len())).saturating_add(1);
         let within = room.checked_sub(2);
-        // Room for the rest is of no use where there is none. Each try costs as much again, so deep down there is one.
+        // First without reserving room for that: often all keys fit. Each try costs the whole again at every level,
+        // so deep down there is one.
         if depth < TRIES
             && let Some(within) = within
             && let (parts, 0) = self.entries(entries, within, depth)
@@ -176,8 +185,8 @@ impl Cut {
 
     /// The entries that fit, and how many do not.
     fn entries(self, entries: &Map<String, Value>, room: u64, depth: u32) -> (Vec<String>, usize) {
-        // The last one has no comma.
-        let mut room = Room { parts: Vec::new(), left: room.saturating_add(1) };
+        // The last entry has no comma, so one more character is there.
+        let mut room = JsonRoom { parts: Vec::new(), left: room.saturating_add(1) };
         let shares = self.shares(entries, room.left);
         let mut taken = 0_usize;
         for (key, value) in entries {
@@ -189,6 +198,7 @@ impl Cut {
             }
             let share = shares.map_or(for_value, |shares| shares.for_value(self, value)).min(for_value);
             let Some(value) = self.fit(value, share, depth.saturating_add(1)) else {
+                // A key without a value would say that there is none, so it is counted as left out.
                 continue;
             };
             // Writing into a string does not fail.
@@ -200,7 +210,7 @@ impl Cut {
     }
 
     /// How much room each value gets; `None`: there are too many keys for all of them to get some.
-    fn shares(self, entries: &Map<String, Value>, room: u64) -> Option<Shares> {
+    fn shares(self, entries: &Map<String, Value>, room: u64) -> Option<ValueShares> {
         let mut spare = room;
         for key in entries.keys() {
             // Two quotes, a colon, a comma, and the least that a value gets.
@@ -209,6 +219,8 @@ impl Cut {
         }
         let many = u64::try_from(entries.len()).unwrap_or(u64::MAX);
         let for_values = spare.saturating_add(SMALL.saturating_mul(many));
+        // Small values are shown whole and the large ones share the rest: names and numbers say more per token than
+        // long texts.
         let small = for_values.checked_div(many)?;
         let (mut left, mut large) = (for_values, 0_u64);
         for value in entries.values() {
@@ -217,7 +229,7 @@ impl Cut {
                 None => large = large.saturating_add(1),
             }
         }
-        Some(Shares { small, large: left.checked_div(large).unwrap_or(left) })
+        Some(ValueShares { small, large: left.checked_div(large).unwrap_or(left) })
     }
 
     /// The size of a value that is no larger than `most`.
@@ -225,6 +237,7 @@ impl Cut {
         let mut size = 0_u64;
         let fits = walk(value, DEPTH, &mut |part| {
             size = size.saturating_add(self.unit.measure(part));
+            // Measured only up to the limit, for the same reason as above.
             size <= most
         });
         fits.then_some(size)
@@ -233,15 +246,15 @@ impl Cut {
 
 /// How much room values get.
 #[derive(Clone, Copy)]
-struct Shares {
+struct ValueShares {
     /// One that needs no more than this gets what it needs.
     small: u64,
     /// Each other one gets this.
     large: u64,
 }
 
-impl Shares {
-    fn for_value(self, cut: Cut, value: &Value) -> u64 {
+impl ValueShares {
+    fn for_value(self, cut: JsonCut, value: &Value) -> u64 {
         cut.size(value, self.small).unwrap_or(self.large)
     }
 }
@@ -253,22 +266,22 @@ mod tests {
 
     use super::*;
 
-    fn cut(value: &Value, count: u64, keep: Keep) -> String {
-        cut_json(value, Size { count, unit: Unit::Chars }, keep).unwrap()
+    fn cut(value: &Value, count: u64, keep: KeptPart) -> String {
+        cut_json(value, TextSize { count, unit: SizeUnit::Chars }, keep).unwrap()
     }
 
     #[test]
     fn a_list_loses_elements_and_says_how_many() {
         let list: Value = (0..100).collect();
-        assert_eq!(cut(&list, 50, Keep::Head), r#"[0,1,2,3,4,5,6,7,8,9,10,"… 89 of 100 left out"]"#);
-        assert_eq!(cut(&list, 50, Keep::Tail), r#"["… 92 of 100 left out",92,93,94,95,96,97,98,99]"#);
-        assert_eq!(cut(&list, 50, Keep::Both), r#"[0,1,2,3,4,"… 91 of 100 left out",96,97,98,99]"#);
+        assert_eq!(cut(&list, 50, KeptPart::Head), r#"[0,1,2,3,4,5,6,7,8,9,10,"… 89 of 100 left out"]"#);
+        assert_eq!(cut(&list, 50, KeptPart::Tail), r#"["… 92 of 100 left out",92,93,94,95,96,97,98,99]"#);
+        assert_eq!(cut(&list, 50, KeptPart::Both), r#"[0,1,2,3,4,"… 91 of 100 left out",96,97,98,99]"#);
     }
 
     #[test]
     fn small_values_of_a_mapping_stay_whole() {
         let value = json!({"rows": (0..1000).collect::<Value>(), "total": 1000, "note": "x".repeat(500)});
-        let text = cut(&value, 160, Keep::Head);
+        let text = cut(&value, 160, KeptPart::Head);
         let read: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["total"], 1000);
         assert_eq!(read["rows"][0], 0);
@@ -279,7 +292,7 @@ mod tests {
     #[test]
     fn too_many_keys_are_counted() {
         let value: Value = (0..1000).map(|n| (format!("key{n}"), json!(n))).collect::<Map<_, _>>().into();
-        let text = cut(&value, 60, Keep::Head);
+        let text = cut(&value, 60, KeptPart::Head);
         assert_eq!(text, r#"{"key0":0,"key1":1,"…":"998 of 1000 keys left out"}"#);
     }
 
@@ -289,7 +302,7 @@ mod tests {
         for _ in 0..10_000 {
             value = Value::Array(vec![value]);
         }
-        let text = cut(&value, 1000, Keep::Head);
+        let text = cut(&value, 1000, KeptPart::Head);
         assert!(text.contains("… a list of 1"), "{text}");
         assert!(serde_json::from_str::<Value>(&text).is_ok());
         // Dropping it would go as deep.
@@ -298,8 +311,11 @@ mod tests {
 
     #[test]
     fn nothing_is_left_where_nothing_fits() {
-        assert_eq!(cut_json(&json!([1, 2, 3]), Size { count: 4, unit: Unit::Chars }, Keep::Head), None);
-        assert_eq!(cut(&json!([1, 2, 3]), 6, Keep::Head), r#"["…"]"#);
+        assert_eq!(
+            cut_json(&json!([1, 2, 3]), TextSize { count: 4, unit: SizeUnit::Chars }, KeptPart::Head),
+            None
+        );
+        assert_eq!(cut(&json!([1, 2, 3]), 6, KeptPart::Head), r#"["…"]"#);
     }
 
     fn values() -> impl Strategy<Value = Value> {
@@ -322,11 +338,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_left_is_json_and_fits(value in values(), count in 0_u64..400, bytes in any::<bool>(), keep in 0..3) {
-            let unit = if bytes { Unit::Bytes } else { Unit::Chars };
-            let keep = [Keep::Head, Keep::Tail, Keep::Both][usize::try_from(keep).unwrap()];
+            let unit = if bytes { SizeUnit::Bytes } else { SizeUnit::Chars };
+            let keep = [KeptPart::Head, KeptPart::Tail, KeptPart::Both][usize::try_from(keep).unwrap()];
             let whole = value.to_string();
             prop_assume!(unit.measure(&whole) > count && (value.is_array() || value.is_object()));
-            match cut_json(&value, Size { count, unit }, keep) {
+            match cut_json(&value, TextSize { count, unit }, keep) {
                 None => prop_assert!(count < 16, "{whole}"),
                 Some(text) => {
                     prop_assert!(unit.measure(&text) <= count, "{text}");

@@ -13,16 +13,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use cut::{CutRules, Piece, cut_text};
+pub use cut::{CutRules, KeptText, cut_text};
 pub(crate) use cut::{head_of, tail_of};
 pub use part::{ContentPart, content_text};
-pub(crate) use shown::{Shown, show};
+pub(crate) use shown::{ShownResult, show};
 #[cfg(feature = "host")]
 pub(crate) use write::{json_size, walk};
 
-use super::event::ToolOutcome;
-use crate::policy::{ErrorClass, Policy, Size};
-use crate::time::Nanos;
+use super::event::{RunFacts, ToolOutcome};
+use crate::policy::{ErrorClass, Policy, TextSize};
 
 /// What every tool's run comes to, in one form for all tools.
 ///
@@ -63,37 +62,14 @@ pub struct ToolResult {
     pub process_id: Option<String>,
 }
 
-/// What a host knows of one run of a tool besides how it ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RunFacts {
-    /// How long it took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Nanos>,
-    /// The process that ran it, or still does.
-    /// Example: `"4711"`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_id: Option<String>,
-    /// The handle under which the whole result is kept, if it is.
-    /// Example: `r1-0`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handle: Option<String>,
-}
-
 /// Keep the whole result of a tool if it is larger than this, and say so in [`RunFacts::handle`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Spill {
+pub struct ResultSpill {
     /// The handle by which it is asked for.
     /// Example: `r1-0`
     pub handle: String,
     /// What a model can be shown at once.
-    pub over: Size,
-}
-
-impl RunFacts {
-    /// Whether nothing is known.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
+    pub over: TextSize,
 }
 
 impl ToolResult {
@@ -133,6 +109,7 @@ impl ToolResult {
     /// What a model is shown: text as it is, other data as JSON, a failure as its message and its kind.
     pub fn model_text(&self) -> Cow<'_, str> {
         match (self.ok, &self.data) {
+            // A text as a text: in quotes and with escapes it costs more tokens and is harder to read for a model.
             (true, Some(Value::String(text))) => Cow::Borrowed(text),
             (true, None | Some(Value::Null)) => Cow::Borrowed(""),
             (true, Some(data)) => Cow::Owned(write::json_text(data)),
@@ -156,6 +133,7 @@ mod tests {
     use super::super::Failure;
     use super::super::failure::EffectState;
     use super::*;
+    use crate::time::Nanos;
 
     fn ok(data: Value) -> ToolResult {
         ToolResult::succeeded("look", data, &RunFacts::default())

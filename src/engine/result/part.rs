@@ -1,6 +1,6 @@
 //! Results of several parts of several kinds, such as MCP servers send: told as one text, which the cap holds for.
 
-use crate::policy::visible;
+use crate::text::visible;
 
 /// A part of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub enum ContentPart {
 pub fn content_text(parts: impl IntoIterator<Item = ContentPart>) -> String {
     let mut text = String::new();
     for part in parts {
-        // One text, as most results are, is not copied.
+        // Most results are one text, which is moved, not copied.
         if text.is_empty() {
             text = part.into_text();
         } else {
@@ -76,6 +76,7 @@ impl ContentPart {
                     named.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
                 let kept =
                     handle.map(|handle| format!(", kept under the handle \"{handle}\"")).unwrap_or_default();
+                // Bytes in base64 are of no use to a model that reads text, and cost a token for each few of them.
                 format!("[{}, {bytes} bytes: not shown{kept}]", named.join(", "))
             }
             Self::Resource { uri, text } => format!("[{}]\n{text}", short(&uri)),
@@ -91,6 +92,7 @@ impl ContentPart {
 
 /// A name or an address in one line, however long somebody made it.
 fn short(text: &str) -> String {
+    // Names come from the tool's server: long ones would go around the cap, and control characters reach terminals.
     const MOST: usize = 300;
     let text: String = text.chars().take(MOST).collect();
     visible(&text).into_owned()

@@ -4,17 +4,18 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::cut::{CutRules, Piece, cut_text};
+use super::cut::{CutRules, KeptText, cut_text};
 use super::excerpt::shortened;
 use super::json::cut_json;
 use super::write::{json_size, json_text};
-use crate::policy::{ResultPolicy, Size};
+use crate::policy::{ResultPolicy, TextSize};
 
 /// Texts up to this size are looked at whether they are JSON.
+// Larger texts are cut as text: reading them costs more memory than the cut saves tokens.
 const READ_BYTES: usize = 4 << 20;
 
 /// What a model is shown.
-pub(crate) struct Shown {
+pub(crate) struct ShownResult {
     pub(crate) text: String,
     /// How much of how much that is, if it is not all.
     pub(crate) of: Option<(u64, u64)>,
@@ -27,7 +28,7 @@ pub(crate) fn show(
     rules: &ResultPolicy,
     always: bool,
     notice: &mut dyn FnMut(u64, u64) -> String,
-) -> Shown {
+) -> ShownResult {
     let text: Cow<'_, str> = match value {
         Value::String(text) => Cow::Borrowed(text),
         Value::Array(_) | Value::Object(_) => return structure(value, rules, always, notice),
@@ -38,6 +39,7 @@ pub(crate) fn show(
         return whole(text.into_owned());
     }
     let total = max.unit.measure(&text);
+    // A text that is JSON is cut as JSON, or the model gets half of an object and guesses what is missing.
     if rules.json.value
         && let Some(read) = as_json(&text)
         && let Some(shown) = json(&read, max, total, rules, always, notice)
@@ -52,17 +54,19 @@ fn structure(
     rules: &ResultPolicy,
     always: bool,
     notice: &mut dyn FnMut(u64, u64) -> String,
-) -> Shown {
+) -> ShownResult {
     let Some(max) = rules.max.value.size() else { return whole(json_text(value)) };
+    // Measured without writing it: results of megabytes are common, and only their size is needed here.
     let total = json_size(value, max.unit);
     if total <= max.count {
         return whole(json_text(value));
     }
-    // Of a piece of a text the end is missing, and what it says of its end goes with it.
+    // An excerpt of a stored text is shortened at its end, and its `to` with it, so that the next request begins
+    // where it ends.
     let short = shortened(value, max);
     if let Some(text) = short.as_ref().map(json_text).filter(|text| max.holds(text)) {
         let shown = max.unit.measure(&text);
-        return Shown { text, of: Some((shown, total)) };
+        return ShownResult { text, of: Some((shown, total)) };
     }
     let value = short.as_ref().unwrap_or(value);
     if rules.json.value
@@ -76,45 +80,47 @@ fn structure(
 /// As JSON; `None`: too little of it fits.
 fn json(
     value: &Value,
-    max: Size,
+    max: TextSize,
     total: u64,
     rules: &ResultPolicy,
     always: bool,
     notice: &mut dyn FnMut(u64, u64) -> String,
-) -> Option<Shown> {
+) -> Option<ShownResult> {
     let limit = max.of_json();
+    // The notice with the largest numbers is reserved; the exact one may be shorter.
     let told = if always { format!("\n{}", notice(total, total)) } else { String::new() };
     let count = limit.count.checked_sub(limit.unit.measure(&told))?;
-    let mut text = cut_json(value, Size { count, unit: limit.unit }, rules.keep.value)?;
+    let mut text = cut_json(value, TextSize { count, unit: limit.unit }, rules.keep.value)?;
     let shown = max.unit.measure(&text);
     if always {
         let exact = format!("\n{}", notice(shown, total));
         let fits = limit.unit.measure(&exact) <= limit.unit.measure(&told);
         text.push_str(if fits { &exact } else { &told });
     }
-    Some(Shown { text, of: Some((shown, total)) })
+    Some(ShownResult { text, of: Some((shown, total)) })
 }
 
 fn cut(
     text: &str,
-    max: Size,
+    max: TextSize,
     total: u64,
     rules: &ResultPolicy,
     notice: &mut dyn FnMut(u64, u64) -> String,
-) -> Shown {
+) -> ShownResult {
     let rules = CutRules { max, keep: rules.keep.value, error_lines: rules.error_lines.value };
     match cut_text(text, &rules, &mut |shown| notice(shown, total)) {
-        Some(Piece { text, shown }) => Shown { text, of: Some((shown, total)) },
+        Some(KeptText { text, shown }) => ShownResult { text, of: Some((shown, total)) },
         None => whole(text.to_owned()),
     }
 }
 
-const fn whole(text: String) -> Shown {
-    Shown { text, of: None }
+const fn whole(text: String) -> ShownResult {
+    ShownResult { text, of: None }
 }
 
 /// A text that is a list or a mapping.
 fn as_json(text: &str) -> Option<Value> {
+    // The first character tells apart most texts before anything is parsed.
     if text.len() > READ_BYTES || !text.trim_start().starts_with(['{', '[']) {
         return None;
     }
@@ -128,11 +134,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::{Cap, Keep, Policy, Unit};
+    use crate::policy::{KeptPart, Policy, SizeCap, SizeUnit};
 
-    fn rules(count: u64, unit: Unit) -> ResultPolicy {
+    fn rules(count: u64, unit: SizeUnit) -> ResultPolicy {
         let mut rules = Policy::from_yaml("p.yaml", "version: 1\n").unwrap().tool("look").result.clone();
-        rules.max.value = Cap::Most(Size { count, unit });
+        rules.max.value = SizeCap::Most(TextSize { count, unit });
         rules
     }
 
@@ -143,14 +149,14 @@ mod tests {
     #[test]
     fn a_text_that_is_json_is_cut_to_json() {
         let list: Value = (0..1000).collect();
-        let text = of(&json!(list.to_string()), &rules(100, Unit::Chars), false);
+        let text = of(&json!(list.to_string()), &rules(100, SizeUnit::Chars), false);
         assert!(serde_json::from_str::<Value>(&text).unwrap().is_array(), "{text}");
     }
 
     #[test]
     fn where_json_need_not_stay_json_it_is_cut_as_text() {
-        let mut rules = rules(60, Unit::Chars);
-        (rules.json.value, rules.keep.value) = (false, Keep::Head);
+        let mut rules = rules(60, SizeUnit::Chars);
+        (rules.json.value, rules.keep.value) = (false, KeptPart::Head);
         let list: Value = (0..1000).collect();
         assert!(of(&list, &rules, false).ends_with(" of 3891]"));
     }
@@ -158,7 +164,7 @@ mod tests {
     #[test]
     fn the_notice_follows_json_where_it_is_needed() {
         let list: Value = (0..1000).collect();
-        let text = of(&list, &rules(100, Unit::Chars), true);
+        let text = of(&list, &rules(100, SizeUnit::Chars), true);
         let (json, notice) = text.split_once('\n').unwrap();
         assert!(serde_json::from_str::<Value>(json).is_ok() && notice.ends_with("of 3891]"), "{text}");
     }
@@ -169,7 +175,7 @@ mod tests {
             items in prop::collection::vec("[a-z\u{e4}{\\[\"]{0,30}", 0..20), count in 0_u64..200, unit in 0..3, form in 0..3,
             always in any::<bool>(),
         ) {
-            let unit = [Unit::Chars, Unit::Bytes, Unit::Tokens][usize::try_from(unit).unwrap()];
+            let unit = [SizeUnit::Chars, SizeUnit::Bytes, SizeUnit::Tokens][usize::try_from(unit).unwrap()];
             let value = match form {
                 0 => json!(items),
                 1 => json!({"items": items, "n": items.len()}),

@@ -4,12 +4,13 @@ use std::slice;
 
 use serde_json::{Value, map};
 
-use crate::policy::Unit;
+use crate::policy::SizeUnit;
 
 /// So many bytes of a text are escaped at once.
+// A text of megabytes is escaped piece by piece, so that a cut that stops early has not copied it all.
 const CHUNK: usize = 4096;
 
-enum Open<'v> {
+enum OpenContainer<'v> {
     List(slice::Iter<'v, Value>),
     Mapping(map::Iter<'v>),
 }
@@ -18,22 +19,24 @@ enum Open<'v> {
 /// taken. What is nested deeper than `depth` is not.
 pub(crate) fn walk(value: &Value, depth: u32, take: &mut dyn FnMut(&str) -> bool) -> bool {
     let most = usize::try_from(depth).unwrap_or(usize::MAX);
-    let mut open: Vec<(Open<'_>, bool)> = Vec::new();
+    // A stack of its own instead of recursion: values of tools are nested as deep as their server likes.
+    let mut open: Vec<(OpenContainer<'_>, bool)> = Vec::new();
     let mut next = Some(value);
     loop {
         if let Some(value) = next.take() {
             let goes_on = match value {
                 Value::String(text) => string(text, take),
                 Value::Array(items) => {
-                    open.push((Open::List(items.iter()), false));
+                    open.push((OpenContainer::List(items.iter()), false));
                     take("[")
                 }
                 Value::Object(entries) => {
-                    open.push((Open::Mapping(entries.iter()), false));
+                    open.push((OpenContainer::Mapping(entries.iter()), false));
                     take("{")
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) => take(&value.to_string()),
             };
+            // `take` has enough, or the value is deeper than is shown.
             if !goes_on || open.len() > most {
                 return false;
             }
@@ -41,14 +44,14 @@ pub(crate) fn walk(value: &Value, depth: u32, take: &mut dyn FnMut(&str) -> bool
         let Some((within, begun)) = open.last_mut() else { return true };
         let comma = core::mem::replace(begun, true);
         let goes_on = match within {
-            Open::List(items) => match items.next() {
+            OpenContainer::List(items) => match items.next() {
                 Some(item) => {
                     next = Some(item);
                     !comma || take(",")
                 }
                 None => open.pop().is_some() && take("]"),
             },
-            Open::Mapping(entries) => match entries.next() {
+            OpenContainer::Mapping(entries) => match entries.next() {
                 Some((key, value)) => {
                     next = Some(value);
                     (!comma || take(",")) && string(key, take) && take(":")
@@ -73,15 +76,16 @@ pub(super) fn json_text(value: &Value) -> String {
 }
 
 /// The size of the JSON text of a value.
-pub(crate) fn json_size(value: &Value, unit: Unit) -> u64 {
-    // All of it looks like JSON, so tokens are counted by the bytes.
-    let counted = if unit == Unit::Chars { Unit::Chars } else { Unit::Bytes };
+pub(crate) fn json_size(value: &Value, unit: SizeUnit) -> u64 {
+    // JSON throughout, so its tokens are counted by bytes.
+    let counted = if unit == SizeUnit::Chars { SizeUnit::Chars } else { SizeUnit::Bytes };
     let mut size = 0_u64;
     walk(value, u32::MAX, &mut |part| {
         size = size.saturating_add(counted.measure(part));
         true
     });
-    if unit == Unit::Tokens { size.saturating_mul(5).div_ceil(14) } else { size }
+    // 2.8 bytes of JSON are a token (LocalCowork, ADR-007): five fourteenths.
+    if unit == SizeUnit::Tokens { size.saturating_mul(5).div_ceil(14) } else { size }
 }
 
 fn string(text: &str, take: &mut dyn FnMut(&str) -> bool) -> bool {
@@ -90,6 +94,7 @@ fn string(text: &str, take: &mut dyn FnMut(&str) -> bool) -> bool {
     }
     let mut rest = text;
     while !rest.is_empty() {
+        // At the border of a character, or a chunk would not be text.
         let end = (CHUNK..=rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
         let (chunk, others) = rest.split_at_checked(end).unwrap_or((rest, ""));
         let quoted = serde_json::to_string(chunk).unwrap_or_default();
@@ -125,9 +130,9 @@ mod tests {
             "text": "a \"b\" \\ \n ü".repeat(1000), "list": [1, 2.5, null, true, [], {}], "nested": {"a": {"b": [[]]}},
         });
         assert_eq!(json_text(&value), value.to_string());
-        assert_eq!(json_size(&value, Unit::Bytes), value.to_string().len() as u64);
-        assert_eq!(json_size(&value, Unit::Chars), value.to_string().chars().count() as u64);
-        assert_eq!(json_size(&value, Unit::Tokens), Unit::Tokens.measure(&value.to_string()));
+        assert_eq!(json_size(&value, SizeUnit::Bytes), value.to_string().len() as u64);
+        assert_eq!(json_size(&value, SizeUnit::Chars), value.to_string().chars().count() as u64);
+        assert_eq!(json_size(&value, SizeUnit::Tokens), SizeUnit::Tokens.measure(&value.to_string()));
     }
 
     #[test]

@@ -1,26 +1,26 @@
 //! Everything the interpreter remembers between two events: plain data that can be written down and read back.
 
-mod series;
-mod tracked;
+mod plain;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use series::Series;
-pub(super) use tracked::{Part, Tracked, digest_of_json, digest_of_parts};
-
-use super::breaker::Breaker;
-use super::budget::Budgets;
-use super::directive::{Outcome, ProposalId};
-use super::event::Drive;
+use super::breaker::CircuitBreaker;
+use super::budget::RetryBudgets;
+use super::directive::Outcome;
+use super::event::DriveMode;
+use super::known_windows::KnownWindows;
 use super::machine::{
-    CallQueue, FinalTurn, LastSeen, ModelHealth, OpenProposal, ReportSeries, ToolHealth, TurnLoop, WorkTable,
+    CallQueue, FinalTurn, LastSeen, ModelHealth, OpenProposal, ReportSeries, RunContext, ToolHealth,
+    TurnLoop, WorkTable,
 };
 use super::repeats::LoopDetector;
-use super::spending::Spending;
-use crate::policy::Effect;
-use crate::session::{Slices, Usage};
+use super::scales::TokenCalibration;
+use super::spending::RunSpending;
+use super::tracked::{DigestedPart, TrackedPart, digest_of_json, digest_of_parts};
+use crate::engine::ids::ProposalId;
+use crate::session::{SessionSlices, Usage};
 use crate::time::Instant;
 
 /// The version of the form below.
@@ -28,7 +28,7 @@ pub const STATE_FORMAT: u32 = 2;
 
 /// The state of one run.
 ///
-/// It holds counters, slices and the tool calls under way, but no conversation: that is the host's. The same
+/// It holds counters, slices and the tool calls in flight, but no conversation: that is the host's. The same
 /// policy, tools and events always make the same state, byte for byte, in whatever order parallel tools end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -44,10 +44,10 @@ pub struct State {
     pub turn: u32,
     /// Tokens so far.
     pub usage: Usage,
-    pub(super) slices: Tracked<Slices>,
+    pub(super) slices: TrackedPart<SessionSlices>,
     /// How the run ended; `None` before that.
     pub outcome: Option<Outcome>,
-    pub(super) context: Tracked<RunContext>,
+    pub(super) context: TrackedPart<RunContext>,
     pub(super) work: WorkTable,
     #[serde(default, skip_serializing_if = "CallQueue::is_empty")]
     pub(super) queue: CallQueue,
@@ -56,41 +56,31 @@ pub struct State {
     pub(super) batches: u64,
     /// The turn that the interpreter drives, and the calls of its reply.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(super) own: Tracked<OpenProposal>,
+    pub(super) own: TrackedPart<OpenProposal>,
     /// What a host with its own loop has proposed, and is not settled.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) proposals: BTreeMap<ProposalId, Tracked<OpenProposal>>,
+    pub(super) proposals: BTreeMap<ProposalId, TrackedPart<OpenProposal>>,
     /// How the run ends as soon as every proposal is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) closing: Option<Outcome>,
-    pub(super) tools: Tracked<ToolHealth>,
-    pub(super) models: Tracked<ModelHealth>,
+    pub(super) tools: TrackedPart<ToolHealth>,
+    pub(super) models: TrackedPart<ModelHealth>,
     /// What is remembered to see that a model repeats itself.
     #[serde(default, skip_serializing_if = "LoopDetector::is_empty")]
-    pub(super) loops: Tracked<LoopDetector>,
+    pub(super) loops: TrackedPart<LoopDetector>,
     /// What has been drawn on budgets.
-    #[serde(default, skip_serializing_if = "Budgets::is_empty")]
-    pub(super) budgets: Tracked<Budgets>,
+    #[serde(default, skip_serializing_if = "RetryBudgets::is_empty")]
+    pub(super) budgets: TrackedPart<RetryBudgets>,
     /// What the run has spent.
-    #[serde(default, skip_serializing_if = "Spending::is_empty")]
-    pub(super) spending: Spending,
+    #[serde(default, skip_serializing_if = "RunSpending::is_empty")]
+    pub(super) spending: RunSpending,
     #[serde(default, skip_serializing_if = "ReportSeries::is_empty")]
-    pub(super) report: Tracked<ReportSeries>,
+    pub(super) report: TrackedPart<ReportSeries>,
     pub(super) ending: FinalTurn,
     #[serde(default, skip_serializing_if = "TurnLoop::is_empty")]
-    pub(super) turns: Tracked<TurnLoop>,
+    pub(super) turns: TrackedPart<TurnLoop>,
     #[serde(default, skip_serializing_if = "LastSeen::is_empty")]
     pub(super) last: LastSeen,
-}
-
-/// What a run was started with.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct RunContext {
-    pub(super) seed: u64,
-    pub(super) drive: Drive,
-    pub(super) targets: Vec<String>,
-    pub(super) deadline: Option<Instant>,
-    pub(super) effects: BTreeMap<String, Effect>,
 }
 
 impl State {
@@ -103,23 +93,23 @@ impl State {
             now: Instant::default(),
             turn: 0,
             usage: Usage::default(),
-            slices: Tracked::default(),
+            slices: TrackedPart::default(),
             outcome: None,
-            context: Tracked::default(),
+            context: TrackedPart::default(),
             work: WorkTable::default(),
             queue: CallQueue::default(),
             batches: 0,
-            own: Tracked::default(),
+            own: TrackedPart::default(),
             proposals: BTreeMap::new(),
             closing: None,
-            tools: Tracked::default(),
-            models: Tracked::default(),
-            loops: Tracked::default(),
-            budgets: Tracked::default(),
-            spending: Spending::default(),
-            report: Tracked::default(),
+            tools: TrackedPart::default(),
+            models: TrackedPart::default(),
+            loops: TrackedPart::default(),
+            budgets: TrackedPart::default(),
+            spending: RunSpending::default(),
+            report: TrackedPart::default(),
             ending: FinalTurn::default(),
-            turns: Tracked::default(),
+            turns: TrackedPart::default(),
             last: LastSeen::default(),
         }
     }
@@ -129,12 +119,17 @@ impl State {
     #[must_use]
     pub fn next_run(&self) -> Self {
         Self {
-            tools: Tracked::new(self.tools.next_run()),
-            models: Tracked::new(self.models.next_run()),
-            budgets: Tracked::new(self.budgets.next_run()),
+            // Only what is about tools, models and the session outlives a run; what is about its turns begins anew.
+            tools: TrackedPart::new(self.tools.next_run()),
+            models: TrackedPart::new(self.models.next_run()),
+            budgets: TrackedPart::new(self.budgets.next_run()),
             now: self.now,
+            // The log of a session is one sequence, so the number of its events continues, and with it the ids of
+            // proposals.
             seq: self.seq,
             work: self.work.next_run(),
+            // Keys of calls are made of the run's id and this number; it continues so that no log has two batches of
+            // one number.
             batches: self.batches,
             slices: self.slices.clone(),
             ..Self::new()
@@ -145,6 +140,7 @@ impl State {
     /// the same wherever the same events led. It costs what has changed since it was asked for last. Example:
     /// `2:5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`. In format 1 the digits stood alone.
     pub fn digest(&self) -> String {
+        // Taken apart without `..`, so that a new field cannot be left out of the digest without a word.
         let Self {
             format,
             run,
@@ -156,7 +152,8 @@ impl State {
             outcome,
             context,
             work,
-            // Which calls wait, and for what, is known from the calls.
+            // Which calls wait, and for what, follows from the calls themselves; a digest of the queue would say the
+            // same twice.
             queue: _,
             batches,
             own,
@@ -185,22 +182,25 @@ impl State {
             report.digest(),
             turns.digest(),
         ];
+        // With the format in front, so that a session of an older form is recognised as such and not reported as a
+        // divergence.
         format!("{STATE_FORMAT}:{:032x}", digest_of_json(&(run, work, parts)))
     }
 
     /// The state as JSON, the same bytes wherever the same events led.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Every map in the state is ordered, so the text is canonical.
+        // Every map in the state is ordered by its keys, so equal states have equal bytes.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// Whether this is the digest of a state in another format, which says nothing about one in this format.
     pub fn is_of_another_format(digest: &str) -> bool {
+        // Format 1 wrote the digits alone.
         digest.split_once(':').map_or("1", |(format, _)| format).parse() != Ok(STATE_FORMAT)
     }
 
     /// The slices.
-    pub fn slices(&self) -> &Slices {
+    pub fn slices(&self) -> &SessionSlices {
         &self.slices
     }
 
@@ -210,17 +210,27 @@ impl State {
     }
 
     /// Who runs the loop of turns.
-    pub fn drive(&self) -> Drive {
+    pub fn drive(&self) -> DriveMode {
         self.context.drive
     }
 
     /// What the run has spent.
-    pub const fn spending(&self) -> &Spending {
+    pub const fn spending(&self) -> &RunSpending {
         &self.spending
     }
 
+    /// How large the windows of the models are, as far as it was found out.
+    pub fn windows(&self) -> &KnownWindows {
+        self.models.known_windows()
+    }
+
+    /// What was learned of how providers count tokens.
+    pub fn scales(&self) -> &TokenCalibration {
+        self.models.scales()
+    }
+
     /// The breaker of a tool, if it was ever run.
-    pub fn breaker(&self, tool: &str) -> Option<&Breaker> {
+    pub fn breaker(&self, tool: &str) -> Option<&CircuitBreaker> {
         self.tools.breaker(tool)
     }
 }
@@ -231,11 +241,11 @@ impl Default for State {
     }
 }
 
-impl Part for Slices {}
-impl Part for RunContext {}
-impl Part for ToolHealth {}
-impl Part for ModelHealth {}
-impl Part for LoopDetector {}
-impl Part for Budgets {}
-impl Part for ReportSeries {}
-impl Part for TurnLoop {}
+impl DigestedPart for SessionSlices {}
+impl DigestedPart for RunContext {}
+impl DigestedPart for ToolHealth {}
+impl DigestedPart for ModelHealth {}
+impl DigestedPart for LoopDetector {}
+impl DigestedPart for RetryBudgets {}
+impl DigestedPart for ReportSeries {}
+impl DigestedPart for TurnLoop {}

@@ -2,22 +2,25 @@
 
 use serde_json::json;
 
-use super::super::ask::Answer;
-use super::super::because::{Shown, because};
-use super::super::directive::{Because, Note, Outcome, ProposalId, Settlement};
-use super::super::event::{Drive, FinishReason};
-use super::super::machine::{Pending, RunEnd, Then};
-use super::{Split, Step};
+use super::super::ask::ApprovalAnswer;
+use super::super::because::{ShownValue, because};
+use super::super::directive::{DecisionReason, Note, Outcome, ProposalResult};
+use super::super::event::{DriveMode, FinishReason};
+use super::super::machine::{NextMachine, RunEnd, WorkPurpose};
+use super::{RunStep, SplitState};
+use crate::engine::ids::ProposalId;
 use crate::policy::{ErrorClass, OnStop};
 use crate::session::{FailureReason, FailureReport, FinalReason, ReportSource, RetryExhausted, StopReason};
 
-impl Step<'_> {
+impl RunStep<'_> {
     /// Ends the run; that of a host with its own loop as soon as its other proposals are settled, if it ends well.
-    pub(super) fn end_of_run(&mut self, end: RunEnd) -> Option<Then> {
+    pub(super) fn end_of_run(&mut self, end: RunEnd) -> Option<NextMachine> {
         match end {
+            // Other proposals of a host with its own loop may still bring results that it waits for, so the run ends
+            // when they are settled.
             RunEnd::Finished(outcome) if self.current != ProposalId::NONE => {
                 self.state.closing = Some(outcome);
-                Some(Then::Settled(Settlement::Accepted))
+                Some(NextMachine::Settled(ProposalResult::Accepted))
             }
             end => {
                 self.end(end);
@@ -37,81 +40,91 @@ impl Step<'_> {
         }
     }
 
-    /// The run is asked to end: nothing more is waited for, and what is under way may end.
-    pub(super) fn stop_requested(&mut self, reason: String) -> Then {
+    /// The run is asked to end: nothing more is waited for, and what is in flight may end.
+    pub(super) fn stop_requested(&mut self, reason: String) -> NextMachine {
         let on_stop = &self.policy.turn().on_stop;
-        if on_stop.value == OnStop::End || self.state.context.drive == Drive::Calls {
-            return Then::stopped(reason);
+        // A host with its own loop has its own last word; the interpreter must not add a turn to it.
+        if on_stop.value == OnStop::End || self.state.context.drive == DriveMode::Calls {
+            return NextMachine::stopped(reason);
         }
-        let why = because(self.policy, "turn.on_stop", &on_stop.map(Shown), [reason.clone()]);
-        let Split { mut run, .. } = self.split();
+        let why = because(self.policy, "turn.on_stop", &on_stop.map(ShownValue), [reason.clone()]);
+        let SplitState { mut run, .. } = self.split();
+        // A final turn in flight may end by itself. Only if nothing is in flight but waits is there nothing left to
+        // come.
         if !run.force_last_turn(FinalReason::UserStop, vec![why])
             && !run.work.any(|_, pending| !pending.is_wait())
         {
-            // The last turn was waiting for another attempt.
-            return Then::stopped(reason);
+            // The final turn was waiting for another attempt. The end was asked for, so the wait ends and the run
+            // with it.
+            return NextMachine::stopped(reason);
         }
+        // Waits end at once (ai-agent's `sleepWithAbort`): a user who stops a run does not want to sit out a backoff.
         run.terms.delay.forget();
         run.ending.ask_to_stop(reason);
-        let mut then = Then::Host;
+        let mut then = NextMachine::Host;
         for (work, pending) in run.work.open(ProposalId::NONE).collect::<Vec<_>>() {
             match pending {
-                Pending::WaitTurn | Pending::WaitModel => {
-                    let Split { mut run, model, .. } = self.split();
+                WorkPurpose::WaitTurn | WorkPurpose::WaitModel => {
+                    let SplitState { mut run, model, .. } = self.split();
                     run.drop_work(work);
+                    // The final turn is a new request, with attempts of its own.
                     model.series.end();
-                    then = Then::Turn;
+                    then = NextMachine::Turn;
                 }
-                Pending::WaitTool(slot) => {
-                    let Split { mut run, model, report, batch } = self.split();
+                WorkPurpose::WaitTool(slot) => {
+                    let SplitState { mut run, model, report, batch } = self.split();
                     run.drop_work(work);
                     then = match batch.interrupt(slot, &mut run) {
                         Ok(()) => batch.settle(report, &mut model.guidance, &mut run),
                         Err(end) => end,
                     };
                 }
-                Pending::Approve(slot) => {
-                    let Split { mut run, batch, .. } = self.split();
+                WorkPurpose::Approve(slot) => {
+                    // Nobody is asked any more; the call is refused with the others that wait.
+                    let SplitState { mut run, batch, .. } = self.split();
                     run.drop_work(work);
                     batch.ask_later(slot, &mut run);
                 }
-                Pending::ApproveAgain(_) => self.split().run.drop_work(work),
-                Pending::Prepare
-                | Pending::Repair(_)
-                | Pending::Reduce(_)
-                | Pending::Summary(_)
-                | Pending::Model
-                | Pending::Tool(_)
-                | Pending::ConsultTool(_)
-                | Pending::ConsultModel
-                | Pending::Verify(_)
-                | Pending::ConsultOutput => {}
+                WorkPurpose::ApproveAgain(_) => self.split().run.drop_work(work),
+                // Work that is in flight may end: a tool that is cut off leaves an unknown effect.
+                WorkPurpose::Prepare
+                | WorkPurpose::Repair(_)
+                | WorkPurpose::Reduce(_)
+                | WorkPurpose::Summary(_)
+                | WorkPurpose::Model
+                | WorkPurpose::Tool(_)
+                | WorkPurpose::ConsultTool(_)
+                | WorkPurpose::ConsultModel
+                | WorkPurpose::Verify(_)
+                | WorkPurpose::ConsultOutput => {}
             }
         }
-        let Split { mut run, batch, .. } = self.split();
-        if batch.is_empty() || matches!(then, Then::End(_)) {
+        let SplitState { mut run, batch, .. } = self.split();
+        if batch.is_empty() || matches!(then, NextMachine::End(_)) {
             return then;
         }
-        // What waits is refused now, and nobody is asked any more.
+        // Calls that still wait are refused now, so that the batch ends without anybody being asked.
         if let Err(end) = batch.start_waiting(&mut run) {
             return end;
         }
         match batch.waits_for_a_person(&run) {
-            Some(slot) => batch.on_approved_again(slot, Answer::None, &mut run).into(),
-            None => Then::Settle,
+            // A question that is open counts as not answered.
+            Some(slot) => batch.on_approved_again(slot, ApprovalAnswer::None, &mut run).into(),
+            None => NextMachine::Settle,
         }
     }
 
     /// Ends the run for want of a report, unless a text was set aside that holds as one.
-    pub(super) fn failed_for_good(&mut self, exhausted: RetryExhausted, why: Vec<Because>) {
+    pub(super) fn failed_for_good(&mut self, exhausted: RetryExhausted, why: Vec<DecisionReason>) {
+        // A text that holds as the report is worth more than a failure.
         if let Some(output) = self.state.report.take_pending() {
             let turn = self.policy.turn();
-            let why = vec![because(self.policy, "turn.pending_report", &turn.pending_report, [])];
+            let why = vec![because(self.policy, "turn.report_from_text", &turn.report_from_text, [])];
             let source = ReportSource::Pending;
             self.split().run.out.note(Note::OutputAccepted { output: output.clone(), source }, why);
             return self.finish(Outcome::Reported { output }, Vec::new());
         }
-        // Reports that do not hold may have been attempts at the model.
+        // A refused report as an attempt of its turn ends as `model`, though it was the report that failed.
         let last = exhausted.attempts.last().map(|attempt| attempt.error_type);
         let action = match last {
             Some(ErrorClass::InvalidOutput) => "output",
@@ -120,6 +133,7 @@ impl Step<'_> {
         let past_deadline = self.split().run.is_past_deadline();
         let reason = match (action, exhausted.reason) {
             (_, StopReason::RunBudget) => FailureReason::BudgetExhausted,
+            // The budget had announced the final turn, so what ended in it ended by the budget.
             ("run" | "output", _) | (_, StopReason::Deadline)
                 if self.state.ending.reason() == Some(FinalReason::Budget) && !past_deadline =>
             {
@@ -142,7 +156,7 @@ impl Step<'_> {
         let (last_error_type, last_error) = self.state.last.error.clone().unzip();
         let max_turns = turn.max_turns.value.get();
         let why = match (reason, self.state.ending.reason()) {
-            // The turn that was the last was it for another reason.
+            // The final turn had another cause than the limit of turns, which is what people want to read.
             (FailureReason::MaxTurnsExhausted, Some(forced)) => forced.name(),
             _ => reason.name(),
         };

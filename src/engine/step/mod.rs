@@ -3,20 +3,27 @@
 mod changed;
 mod ending;
 mod malformed;
-mod proposed;
+mod plain;
+pub(super) mod proposed;
 mod reply;
 mod report_attempt;
 mod sharing;
 mod turn;
 
-use super::ask::Answer;
-use super::catalogue::Catalogue;
-use super::directive::{Decision, Directive, Directives, Of, ProposalId, Settlement, WorkId};
-use super::event::{Drive, Envelope, Event, ModelReply, RunStarted, ToolOutcome, TurnMeasure};
+use super::ask::ApprovalAnswer;
+use super::catalogue::ToolCatalogue;
+use super::directive::{Directive, Directives, ProposalRef, ProposalResult};
+use super::event::{DriveMode, Envelope, Event, ModelReply, RunStarted, ToolOutcome};
 use super::failure::Failure;
-use super::machine::{Batch, ModelTurn, OpenProposal, Out, Pending, ReportSeries, Rules, RunParts, Then};
-use super::result::RunFacts;
-use super::state::{State, Tracked};
+use super::machine::{
+    Batch, ModelTurn, NextMachine, OpenProposal, ReportSeries, RunParts, StepOutput, StepRules, WorkPurpose,
+};
+use super::state::State;
+use crate::engine::ask::PlannerDecision;
+use crate::engine::event::RunFacts;
+use crate::engine::ids::{ProposalId, WorkId};
+use crate::engine::measure::TurnMeasure;
+use crate::engine::tracked::TrackedPart;
 use crate::policy::Policy;
 use crate::session::Message;
 
@@ -26,12 +33,12 @@ use crate::session::Message;
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     policy: Policy,
-    tools: Catalogue,
+    tools: ToolCatalogue,
 }
 
 impl Interpreter {
     /// An interpreter of `policy` over `tools`.
-    pub const fn new(policy: Policy, tools: Catalogue) -> Self {
+    pub const fn new(policy: Policy, tools: ToolCatalogue) -> Self {
         Self { policy, tools }
     }
 
@@ -41,7 +48,7 @@ impl Interpreter {
     }
 
     /// The tools.
-    pub const fn tools(&self) -> &Catalogue {
+    pub const fn tools(&self) -> &ToolCatalogue {
         &self.tools
     }
 
@@ -50,7 +57,7 @@ impl Interpreter {
     /// A pure function of its arguments: no clock, no I/O, no random stream. An event that cannot be used (a gap
     /// in the numbers, an answer to work nobody asked for) changes nothing and is reported as a warning.
     pub fn step(&self, state: &mut State, envelope: Envelope) -> Directives {
-        let mut step = Step {
+        let mut step = RunStep {
             policy: &self.policy,
             tools: &self.tools,
             state,
@@ -65,18 +72,19 @@ impl Interpreter {
 /// So many directives are given at once, mostly; they are large.
 const USUAL: usize = 8;
 
-/// One step under way.
-struct Step<'a> {
+/// One step in flight.
+struct RunStep<'a> {
     policy: &'a Policy,
-    tools: &'a Catalogue,
+    tools: &'a ToolCatalogue,
     state: &'a mut State,
     directives: Vec<Directive>,
     /// The proposal that is decided about.
     current: ProposalId,
 }
 
-impl Step<'_> {
+impl RunStep<'_> {
     fn take(&mut self, Envelope { seq, now, event }: Envelope) {
+        // A gap means that the host lost an event: to decide on would make a state that its log cannot rebuild.
         if seq != self.state.seq.saturating_add(1) {
             let last = self.state.seq;
             return self
@@ -86,10 +94,14 @@ impl Step<'_> {
                 .warn(format!("event {seq} does not follow event {last}; it is not used"));
         }
         self.state.seq = seq;
+        // Hosts resume on other machines and clocks step back; an earlier time would lengthen waits and reopen
+        // windows.
         self.state.now = self.state.now.max(now);
+        // After the end nothing is decided, but proposals get an answer, or a host would wait for it for ever.
         if self.state.is_over() {
             match event {
-                // What this run has told the others, the next one need not tell again.
+                // What others know by now is kept even after the end, or the next run of the session would report it
+                // to them again.
                 Event::SharedChanged(known) => self.shared_changed(known),
                 Event::ToolsProposed { .. } | Event::TurnProposed(_) | Event::OutputProposed { .. } => {
                     self.refuse_after_end();
@@ -100,34 +112,36 @@ impl Step<'_> {
         }
         let then = self.decide(event);
         self.route(then);
+        // Permits and approval questions that became free are handed on once, after all machines have moved.
         self.admit_others();
     }
 
-    fn decide(&mut self, event: Event) -> Then {
+    fn decide(&mut self, event: Event) -> NextMachine {
         match event {
             Event::RunStarted(started) => self.run_started(started),
             Event::ToolsProposed { calls, turn } => self.tools_proposed(calls, turn),
             Event::TurnProposed(proposal) => self.turn_proposed(&proposal),
             Event::OutputProposed { output } => self.output_proposed(output),
+            // Before the start nothing is known of models, tools or time.
             _ if self.state.run.is_empty() => {
                 self.split().run.out.warn("the run has not started; the event is not used");
-                Then::Host
+                NextMachine::Host
             }
             Event::TurnPrepared { work, measure } => match self.claim(work) {
-                Some(Pending::Prepare) => self.turn_prepared(measure),
+                Some(WorkPurpose::Prepare) => self.turn_prepared(measure),
                 other => self.unasked(work, other),
             },
             Event::HistoryRepaired { work, repair } => match self.claim(work) {
-                Some(Pending::Repair(what)) => {
-                    let Split { mut run, model, .. } = self.split();
+                Some(WorkPurpose::Repair(what)) => {
+                    let SplitState { mut run, model, .. } = self.split();
                     let target = model.series.target(run.targets);
                     model.history.on_repaired(what, repair, target, &mut model.guidance, &mut run)
                 }
                 other => self.unasked(work, other),
             },
             Event::ContextReduced { work, reduction } => match self.claim(work) {
-                Some(Pending::Reduce(what)) => {
-                    let Split { mut run, model, .. } = self.split();
+                Some(WorkPurpose::Reduce(what)) => {
+                    let SplitState { mut run, model, .. } = self.split();
                     model.window.on_reduced(what, reduction, &model.guidance, &mut run)
                 }
                 other => self.unasked(work, other),
@@ -141,41 +155,44 @@ impl Step<'_> {
             Event::ProposalWithdrawn { proposal, call } => self.withdrawn(proposal, call),
             Event::PolicyChanged { policy: _ } => {
                 self.policy_changed();
-                Then::Host
+                NextMachine::Host
             }
             Event::ToolsChanged { tools } => {
                 self.take_effects(tools);
-                Then::Host
+                NextMachine::Host
             }
             Event::SharedChanged(known) => {
                 self.shared_changed(known);
-                Then::Host
+                NextMachine::Host
             }
             Event::StopRequested { reason } => self.stop_requested(reason),
-            Event::Cancelled { reason } => Then::stopped(reason),
+            Event::Cancelled { reason } => NextMachine::stopped(reason),
         }
     }
 
     /// Asks one machine after the other, until the host has work to do or the run is over.
-    fn route(&mut self, mut then: Then) {
+    fn route(&mut self, mut then: NextMachine) {
+        // A loop instead of calls: a series of repairs and attempts may be long, and the stack must not grow with it.
         loop {
-            let Split { mut run, model, report, batch } = self.split();
+            let SplitState { mut run, model, report, batch } = self.split();
             then = match then {
-                Then::Host => return,
-                Then::Begin(measure) => model.window.begin(measure, &mut run),
-                Then::Choose(measure) => model.choose(measure, &mut run),
-                Then::Call => model.call(&mut run),
-                Then::Failed(failure) => model.on_failure(&failure, &mut run),
-                Then::Replied(reply) => Split { run, model, report, batch }.on_reply(*reply),
-                Then::Turn | Then::TurnWhenDue if run.context.drive == Drive::Calls => {
-                    self.settled(Settlement::NoReply)
+                NextMachine::Host => return,
+                NextMachine::Begin(measure) => model.window.begin(measure, &mut run),
+                NextMachine::Choose(measure) => model.choose(measure, &mut run),
+                NextMachine::Call => model.call(&mut run),
+                NextMachine::Failed(failure) => model.on_failure(&failure, &mut run),
+                NextMachine::Replied(reply) => SplitState { run, model, report, batch }.on_reply(*reply),
+                // A host with its own loop begins turns itself; where the interpreter would begin one, the proposal
+                // has ended.
+                NextMachine::Turn | NextMachine::TurnWhenDue if run.context.drive == DriveMode::Calls => {
+                    self.settled(ProposalResult::NoReply)
                 }
-                Then::Turn => self.next_turn(),
-                Then::TurnWhenDue => self.next_turn_when_due(),
-                Then::Settled(settlement) => self.settled(settlement),
-                Then::Settle => batch.settle(report, &mut model.guidance, &mut run),
-                Then::AfterReport => self.after_report(),
-                Then::End(end) => match self.end_of_run(*end) {
+                NextMachine::Turn => self.next_turn(),
+                NextMachine::TurnWhenDue => self.next_turn_when_due(),
+                NextMachine::Settled(settlement) => self.settled(settlement),
+                NextMachine::Settle => batch.settle(report, &mut model.guidance, &mut run),
+                NextMachine::AfterReport => self.after_report(),
+                NextMachine::End(end) => match self.end_of_run(*end) {
                     Some(then) => then,
                     None => return,
                 },
@@ -183,76 +200,79 @@ impl Step<'_> {
         }
     }
 
-    fn tool_finished(&mut self, work: WorkId, outcome: ToolOutcome, ran: RunFacts) -> Then {
+    fn tool_finished(&mut self, work: WorkId, outcome: ToolOutcome, ran: RunFacts) -> NextMachine {
         let pending = self.claim(work);
-        let Split { mut run, batch, .. } = self.split();
+        let SplitState { mut run, batch, .. } = self.split();
         match pending {
-            Some(Pending::Tool(slot)) => {
+            Some(WorkPurpose::Tool(slot)) => {
                 batch.on_finished(slot, outcome, ran, &run);
-                Then::Settle
+                NextMachine::Settle
             }
-            Some(Pending::Verify(slot)) => batch.on_verified(slot, outcome, &mut run).into(),
+            Some(WorkPurpose::Verify(slot)) => batch.on_verified(slot, outcome, &mut run).into(),
             other => self.unasked(work, other),
         }
     }
 
-    fn timer_fired(&mut self, work: WorkId) -> Then {
+    fn timer_fired(&mut self, work: WorkId) -> NextMachine {
         let pending = self.claim(work);
-        let Split { mut run, batch, .. } = self.split();
+        let SplitState { mut run, batch, .. } = self.split();
         match pending {
-            Some(Pending::WaitModel) => Then::Call,
-            Some(Pending::WaitTool(slot)) => batch.run_tool(slot, Vec::new(), &mut run).into(),
-            Some(Pending::WaitTurn) => Then::Turn,
+            Some(WorkPurpose::WaitModel) => NextMachine::Call,
+            Some(WorkPurpose::WaitTool(slot)) => batch.run_tool(slot, Vec::new(), &mut run).into(),
+            Some(WorkPurpose::WaitTurn) => NextMachine::Turn,
             other => self.unasked(work, other),
         }
     }
 
-    fn planner_decided(&mut self, work: WorkId, decision: Decision) -> Then {
+    fn planner_decided(&mut self, work: WorkId, decision: PlannerDecision) -> NextMachine {
         let pending = self.claim(work);
-        let Split { mut run, model, report, batch } = self.split();
+        let SplitState { mut run, model, report, batch } = self.split();
         match pending {
-            Some(Pending::ConsultTool(slot)) => batch.on_decided(slot, decision, &mut run).into(),
-            Some(Pending::ConsultModel) => model.on_decided(decision, &mut run),
-            Some(Pending::ConsultOutput) => {
+            Some(WorkPurpose::ConsultTool(slot)) => batch.on_decided(slot, decision, &mut run).into(),
+            Some(WorkPurpose::ConsultModel) => model.on_decided(decision, &mut run),
+            Some(WorkPurpose::ConsultOutput) => {
                 if let Err(end) = report.on_decided(decision, &mut run) {
                     return end;
                 }
                 batch.on_report_decided();
-                if batch.is_empty() { Then::AfterReport } else { Then::Settle }
+                if batch.is_empty() { NextMachine::AfterReport } else { NextMachine::Settle }
             }
             other => self.unasked(work, other),
         }
     }
 
-    fn answered(&mut self, work: WorkId, answer: Answer) -> Then {
+    fn answered(&mut self, work: WorkId, answer: ApprovalAnswer) -> NextMachine {
         let pending = self.claim(work);
-        let Split { mut run, batch, .. } = self.split();
+        let SplitState { mut run, batch, .. } = self.split();
+        // Free, even if the answer does not fit: the next question must not wait for one that will not come.
         run.queue.free_person();
         match pending {
-            Some(Pending::Approve(slot)) => batch.on_approved(slot, answer, &mut run).into(),
-            Some(Pending::ApproveAgain(slot)) => batch.on_approved_again(slot, answer, &mut run).into(),
+            Some(WorkPurpose::Approve(slot)) => batch.on_approved(slot, answer, &mut run).into(),
+            Some(WorkPurpose::ApproveAgain(slot)) => batch.on_approved_again(slot, answer, &mut run).into(),
             other => self.unasked(work, other),
         }
     }
 
-    fn turn_prepared(&mut self, measure: TurnMeasure) -> Then {
-        let Split { mut run, model, .. } = self.split();
+    fn turn_prepared(&mut self, measure: TurnMeasure) -> NextMachine {
+        let SplitState { mut run, model, .. } = self.split();
+        // The host has measured the conversation, so what was added since then is in the measurement.
         run.terms.appended = 0;
         model.window.on_prepared();
         model.history.on_prepared(measure, &mut run)
     }
 
-    fn reply_came(&mut self, work: WorkId, reply: ModelReply) -> Then {
+    fn reply_came(&mut self, work: WorkId, reply: ModelReply) -> NextMachine {
         let pending = self.claim(work);
-        let Split { mut run, model, .. } = self.split();
+        let SplitState { mut run, model, .. } = self.split();
         match pending {
-            Some(Pending::Model) => {
+            Some(WorkPurpose::Model) => {
                 run.charge_reply(&reply);
-                Then::Replied(Box::new(reply))
+                NextMachine::Replied(Box::new(reply))
             }
-            Some(Pending::Summary(what)) => {
+            Some(WorkPurpose::Summary(what)) => {
                 run.charge_reply(&reply);
                 let then = model.window.on_summary(what, &reply, &mut run);
+                // Usage of a summary is usage of the run; a budget that left it out would be passed unseen.
                 if let Some(usage) = reply.usage {
                     *run.usage = run.usage.plus(usage);
                 }
@@ -262,15 +282,15 @@ impl Step<'_> {
         }
     }
 
-    fn failure_came(&mut self, work: WorkId, failure: Failure) -> Then {
+    fn failure_came(&mut self, work: WorkId, failure: Failure) -> NextMachine {
         let pending = self.claim(work);
-        let Split { mut run, model, .. } = self.split();
+        let SplitState { mut run, model, .. } = self.split();
         match pending {
-            Some(Pending::Model) => {
+            Some(WorkPurpose::Model) => {
                 run.charge_failure(&failure);
-                Then::Failed(Box::new(failure))
+                NextMachine::Failed(Box::new(failure))
             }
-            Some(Pending::Summary(what)) => {
+            Some(WorkPurpose::Summary(what)) => {
                 run.charge_failure(&failure);
                 model.window.on_no_summary(what, &failure, &mut run)
             }
@@ -278,10 +298,11 @@ impl Step<'_> {
         }
     }
 
-    fn run_started(&mut self, started: RunStarted) -> Then {
+    fn run_started(&mut self, started: RunStarted) -> NextMachine {
+        // Twice started would mix two runs in one state; the second is refused, not merged.
         if !self.state.run.is_empty() {
             self.split().run.out.warn("the run has already started; the event is not used");
-            return Then::Host;
+            return NextMachine::Host;
         }
         let RunStarted {
             run,
@@ -303,15 +324,16 @@ impl Step<'_> {
         self.state.context.drive = drive;
         self.state.context.targets = targets;
         self.state.context.deadline = deadline;
+        // The budget of time counts from here, not from the first turn.
         self.state.spending.started = self.state.now;
         self.state.spending.prices = prices;
-        let Split { mut run, .. } = self.split();
+        let SplitState { mut run, .. } = self.split();
         run.models.take_windows(windows, &mut run.out);
         run.models.take_overheads(overheads, !tools.is_empty(), run.targets);
         self.take_effects(tools);
-        // Those of runs of the session before this one go on.
+        // Slices of earlier runs of the session continue; only those that are new begin at their initial value.
         self.state.slices.complete(self.policy.session());
-        let Split { mut run, .. } = self.split();
+        let SplitState { mut run, .. } = self.split();
         if !system.is_empty() {
             run.append(Message::System { text: system });
         }
@@ -322,39 +344,40 @@ impl Step<'_> {
             run.append(Message::user(task));
         }
         match drive {
-            Drive::Turns => Then::Turn,
-            Drive::Calls => Then::Host,
+            DriveMode::Turns => NextMachine::Turn,
+            DriveMode::Calls => NextMachine::Host,
         }
     }
 
     /// Closes a piece of work: what follows is about its proposal.
-    fn claim(&mut self, work: WorkId) -> Option<Pending> {
+    fn claim(&mut self, work: WorkId) -> Option<WorkPurpose> {
         let (proposal, pending) = self.state.work.claim(work)?;
         self.current = proposal;
         Some(pending)
     }
 
     /// An answer that does not fit: the work stays as it was.
-    fn unasked(&mut self, work: WorkId, claimed: Option<Pending>) -> Then {
+    fn unasked(&mut self, work: WorkId, claimed: Option<WorkPurpose>) -> NextMachine {
+        // The answer does not fit its work, which is still in flight: it is as if the answer had not come.
         if let Some(pending) = claimed {
             self.state.work.put_back(work, (self.current, pending));
             self.current = ProposalId::NONE;
         }
         self.split().run.out.warn(format!("nobody asked for this answer (work {}); it is not used", work.0));
-        Then::Host
+        NextMachine::Host
     }
 }
 
 /// The state of a run, split: the machines of one turn, and what all of them share.
-struct Split<'s> {
+struct SplitState<'s> {
     run: RunParts<'s>,
     model: &'s mut ModelTurn,
-    report: &'s mut Tracked<ReportSeries>,
+    report: &'s mut TrackedPart<ReportSeries>,
     batch: &'s mut Batch,
 }
 
-impl Step<'_> {
-    fn split(&mut self) -> Split<'_> {
+impl RunStep<'_> {
+    fn split(&mut self) -> SplitState<'_> {
         let state = &mut *self.state;
         let open: &mut OpenProposal = match state.proposals.get_mut(&self.current) {
             Some(open) => open,
@@ -362,13 +385,13 @@ impl Step<'_> {
         };
         let OpenProposal { targets, terms, model, batch } = open;
         let is_proposed = self.current != ProposalId::NONE;
-        let rules = Rules { policy: self.policy, tools: self.tools };
-        let out = Out {
+        let rules = StepRules { policy: self.policy, tools: self.tools };
+        let out = StepOutput {
             rules,
             now: state.now,
             slices: &mut state.slices,
             directives: &mut self.directives,
-            of: is_proposed.then_some(Of { proposal: self.current, call: None }),
+            of: is_proposed.then_some(ProposalRef { proposal: self.current, call: None }),
         };
         let run = RunParts {
             out,
@@ -392,6 +415,6 @@ impl Step<'_> {
             last: &mut state.last,
             usage: &mut state.usage,
         };
-        Split { run, model, report: &mut state.report, batch }
+        SplitState { run, model, report: &mut state.report, batch }
     }
 }

@@ -4,22 +4,29 @@
 //! Inside a batch the order is the model's; between proposals it is that of the events. A proposal waits for another one
 //! only for a place, a probe, or a person.
 
-use super::super::directive::{Note, Outcome, ProposalFault, ProposalId, Settled, Settlement};
-use super::super::event::{Drive, Proposal, TurnProposal};
-use super::super::machine::{OpenProposal, ProposalKind, Then, repair_call};
-use super::super::state::Tracked;
-use super::{Split, Step};
+use super::super::directive::{Note, Outcome, ProposalFault, ProposalResult, SettledProposal};
+use super::super::event::{DriveMode, ProposedCall, TurnProposal};
+use super::super::machine::{NextMachine, OpenProposal, ProposalKind, repair_call};
+use super::{RunStep, SplitState};
+use crate::engine::ids::ProposalId;
+use crate::engine::tracked::TrackedPart;
 use crate::session::FinalReason;
 
 /// So many proposals may be open at once. A host that has more has lost count.
-const MOST_OPEN: usize = 1024;
+pub(crate) const MOST_OPEN: usize = 1024;
 /// So many calls may be in one proposal, and may wait in all.
 const MOST_CALLS: usize = 10_000;
 
-impl Step<'_> {
-    pub(super) fn tools_proposed(&mut self, mut calls: Vec<Proposal>, turn: Option<ProposalId>) -> Then {
+impl RunStep<'_> {
+    pub(super) fn tools_proposed(
+        &mut self,
+        mut calls: Vec<ProposedCall>,
+        turn: Option<ProposalId>,
+    ) -> NextMachine {
+        // What waits counts, too: many proposals of a few calls would fill the queue as one of many does.
         let waiting = self.state.queue.waiting().saturating_add(calls.len());
         let number = turn.map(|_| self.state.turns.turn_of(turn).map(|turn| turn.number));
+        // Each fault has its own reason, so that a host can tell a mistake of its own from a limit.
         let fault = self.fault().or(match (calls.len(), number) {
             (0, _) => Some((ProposalFault::NoCalls, "there is no call in it".into())),
             (_, Some(None)) => {
@@ -34,18 +41,23 @@ impl Step<'_> {
         if let Some(fault) = fault {
             return self.refuse(fault);
         }
-        // Whoever proposes no turns begins one with each reply, as far as that can be seen.
-        let begins_turn = self.state.turn == 0 && self.state.proposals.is_empty();
+        // A host that proposes no turns is taken to begin one with each reply. Calls that come while none is open are
+        // the only sign of it. Calls that the host has begun by itself have places.
+        let begins_turn =
+            self.state.turn == 0 && self.state.proposals.is_empty() && self.state.queue.is_idle();
         let mut open = OpenProposal::of(ProposalKind::Tools, number.flatten().unwrap_or(self.state.turn));
         open.terms.of_turn = turn;
         self.open(open);
-        let Split { mut run, batch, .. } = self.split();
+        let SplitState { mut run, batch, .. } = self.split();
         for proposal in &mut calls {
+            // Repaired before they are examined, as the calls of a reply are.
             repair_call(&mut proposal.call, &mut run.out);
         }
         if begins_turn {
             run.tools.begin_turn(&mut run.out);
         }
+        // Announced with the first calls after the budget ended, since such a host begins no turns at which it could
+        // be said.
         if !run.ending.is_near()
             && let Some(why) = run.run_budget().out_of_budget()
         {
@@ -54,8 +66,9 @@ impl Step<'_> {
         batch.begin(calls, &mut run).into()
     }
 
-    pub(super) fn turn_proposed(&mut self, proposal: &TurnProposal) -> Then {
+    pub(super) fn turn_proposed(&mut self, proposal: &TurnProposal) -> NextMachine {
         let known = &self.state.context.targets;
+        // A misspelt target would otherwise fall back in silence to the models of the run.
         let unknown = proposal.targets.iter().find(|target| !known.contains(target));
         let unknown = unknown.map(|target| {
             (
@@ -67,6 +80,8 @@ impl Step<'_> {
             return self.refuse(fault);
         }
         let again = self.state.ending.is_now();
+        // The final turn may be proposed again after a refused report; it stays the same turn, or the limit of turns
+        // would be passed.
         if !again {
             self.state.turn = self.state.turn.saturating_add(1);
         }
@@ -78,43 +93,46 @@ impl Step<'_> {
         } else if !again {
             self.begin_turn();
         }
-        let Split { mut run, model, .. } = self.split();
+        let SplitState { mut run, model, .. } = self.split();
         if let Some(told) = run.turns.count_rounds(run.ending.is_near(), &mut run.out) {
             model.guidance.guide(told.class, told.text, &mut run.out);
         }
+        // Zero where the host measures nothing: without a measurement nothing is reduced.
         self.turn_prepared(proposal.measure.unwrap_or_default())
     }
 
     /// The final turn was taken without a report: that is an attempt at it, and there may be another one.
-    fn final_turn_again(&mut self) -> Result<(), Then> {
-        let Split { mut run, report, .. } = self.split();
+    fn final_turn_again(&mut self) -> Result<(), NextMachine> {
+        let SplitState { mut run, report, .. } = self.split();
+        // Without a report the final turn had nothing to bring, so a second one is refused.
         if run.policy().output().is_none() {
             self.state.proposals.remove(&self.current);
             let message = "the final turn was taken, and no report is due".to_owned();
             return Err(self.refuse((ProposalFault::FinalTurnOver, message)));
         }
         match report.on_other_calls(&mut run) {
-            Then::AfterReport => Ok(()),
-            // A planner decides, or the run ends: either ends this proposal, too.
+            NextMachine::AfterReport => Ok(()),
+            // A planner decides, or the run ends; in both cases this proposal has its end.
             then => Err(then),
         }
     }
 
-    pub(super) fn output_proposed(&mut self, output: String) -> Then {
+    pub(super) fn output_proposed(&mut self, output: String) -> NextMachine {
         if let Some(fault) = self.fault() {
             return self.refuse(fault);
         }
         self.open(OpenProposal::of(ProposalKind::Report, self.state.turn));
-        let Split { mut run, model, report, .. } = self.split();
+        let SplitState { mut run, model, report, .. } = self.split();
         report.on_text(output, &mut model.guidance, &mut run)
     }
 
     /// The host needs a proposal, or one call of it, no more.
-    pub(super) fn withdrawn(&mut self, proposal: ProposalId, call: Option<u32>) -> Then {
+    pub(super) fn withdrawn(&mut self, proposal: ProposalId, call: Option<u32>) -> NextMachine {
         let call = call.map(|call| usize::try_from(call).unwrap_or(usize::MAX));
         let found = match (call, self.state.proposals.get_mut(&proposal)) {
             (Some(call), Some(open)) => open.batch.is_open(call),
             (None, Some(open)) => {
+                // Marked before anything else: whatever its calls answer now, the proposal ends as withdrawn.
                 open.terms.withdrawn = true;
                 true
             }
@@ -126,24 +144,26 @@ impl Step<'_> {
                 .run
                 .out
                 .warn(format!("proposal {proposal}: no such {what} is open; nothing is withdrawn"));
-            return Then::Host;
+            return NextMachine::Host;
         }
         self.current = proposal;
-        let Split { mut run, batch, .. } = self.split();
+        let SplitState { mut run, batch, .. } = self.split();
         match run.terms.kind() {
             ProposalKind::Tools => batch.withdraw(call, &mut run).into(),
             ProposalKind::Own | ProposalKind::Turn { .. } | ProposalKind::Report => {
+                // The call in flight is not answered any more, so what it may have cost is charged now.
                 run.charge_unanswered();
-                Then::Settled(Settlement::Withdrawn)
+                NextMachine::Settled(ProposalResult::Withdrawn)
             }
         }
     }
 
     /// Nothing more comes of the current proposal.
-    pub(super) fn settled(&mut self, result: Settlement) -> Then {
+    pub(super) fn settled(&mut self, result: ProposalResult) -> NextMachine {
         let proposal = self.current;
-        let Split { mut run, model, report, .. } = self.split();
+        let SplitState { mut run, model, report, .. } = self.split();
         run.out.about_all();
+        // Timers and questions of a settled proposal would be answered into nothing.
         let open: Vec<_> = run.work.open(proposal).collect();
         for (work, _) in open {
             run.drop_work(work);
@@ -151,14 +171,16 @@ impl Step<'_> {
         if let ProposalKind::Turn { .. } = run.terms.kind() {
             run.ending.turn_ended();
         }
+        // The host keeps its own loop, so it gets the length of the wait instead of a timer.
         let (delay, why) = match run.terms.delay.take(&run.out) {
             Some((delay, _, why)) => (Some(delay), why),
             None => (None, Vec::new()),
         };
-        let guidance = model.guidance.worst(run.policy().turn().guidance.most.value.get());
+        let guidance = model.guidance.worst(run.policy().turn().guidance.max.value.get());
         let final_turn = run.ending.is_near().then(|| run.ending.reason()).flatten();
-        run.out.note(Note::Settled(Settled { proposal, result, delay, guidance, final_turn }), why);
+        run.out.note(Note::Settled(SettledProposal { proposal, result, delay, guidance, final_turn }), why);
         report.forget(proposal);
+        // Accepted, but other proposals are still open: the run ends with the last of them.
         if let Some(output) = report.take_accepted() {
             self.state.closing = Some(Outcome::Reported { output });
         }
@@ -169,23 +191,26 @@ impl Step<'_> {
         {
             self.finish(outcome, Vec::new());
         }
-        Then::Host
+        NextMachine::Host
     }
 
     /// Calls that waited for a place or a person of another proposal than that of the event may have it now.
     pub(super) fn admit_others(&mut self) {
         let mut but = Some(self.current);
+        // Once more as long as something became free: a permit that is handed on may be refused and free again.
         while self.state.queue.take_freed() {
             let due = self.state.queue.due();
             for proposal in due.into_iter().filter(|due| but != Some(*due)) {
+                // A call that begins may end the run (a planner, a failure).
                 if self.state.is_over() {
                     return;
                 }
                 self.current = proposal;
-                let Split { mut run, batch, .. } = self.split();
+                let SplitState { mut run, batch, .. } = self.split();
                 let then = batch.start_waiting(&mut run).into();
                 self.route(then);
             }
+            // The proposal of the event itself has been looked at by its own machine; in later rounds it takes part.
             but = None;
         }
     }
@@ -197,7 +222,7 @@ impl Step<'_> {
             (ProposalFault::NotStarted, "the run has not started")
         } else if state.is_over() {
             (ProposalFault::RunOver, "the run is over")
-        } else if state.context.drive == Drive::Turns {
+        } else if state.context.drive == DriveMode::Turns {
             (
                 ProposalFault::InterpreterDrives,
                 "the interpreter runs the loop of turns; start the run with `drive: calls`",
@@ -217,11 +242,11 @@ impl Step<'_> {
     }
 
     /// The proposal of this event is not taken.
-    pub(super) fn refuse(&mut self, (reason, message): (ProposalFault, String)) -> Then {
+    pub(super) fn refuse(&mut self, (reason, message): (ProposalFault, String)) -> NextMachine {
         let proposal = ProposalId(self.state.seq);
         self.current = ProposalId::NONE;
         self.split().run.out.note(Note::ProposalRefused { proposal, reason, message }, Vec::new());
-        Then::Host
+        NextMachine::Host
     }
 
     /// Every proposal gets an answer, also after the end.
@@ -231,8 +256,8 @@ impl Step<'_> {
         }
     }
 
-    fn open(&mut self, open: OpenProposal) {
+    pub(super) fn open(&mut self, open: OpenProposal) {
         self.current = ProposalId(self.state.seq);
-        self.state.proposals.insert(self.current, Tracked::new(open));
+        self.state.proposals.insert(self.current, TrackedPart::new(open));
     }
 }

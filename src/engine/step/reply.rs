@@ -2,21 +2,25 @@
 
 use serde_json::json;
 
-use super::super::directive::{Outcome, Settlement};
-use super::super::event::{Drive, FinishReason, ModelReply};
+use super::super::directive::{Outcome, ProposalResult};
+use super::super::event::{DriveMode, FinishReason, ModelReply};
 use super::super::failure::Failure;
-use super::super::machine::{Guidance, Then, fault_of, repair_reply, reply_refused, take_leaked_calls};
+use super::super::machine::{
+    NextMachine, ReplyGuidance, fault_of, repair_reply, reply_refused, take_leaked_calls,
+};
 use super::super::metric::MetricName;
-use super::Split;
+use super::SplitState;
 use crate::policy::{ErrorClass, Policy, TextOnly, Trigger};
 use crate::session::Message;
 
-impl Split<'_> {
-    pub(super) fn on_reply(&mut self, mut reply: ModelReply) -> Then {
+impl SplitState<'_> {
+    pub(super) fn on_reply(&mut self, mut reply: ModelReply) -> NextMachine {
         if let Some(usage) = reply.usage {
+            // Counted even for a reply that is refused: it was paid for.
             *self.run.usage = self.run.usage.plus(usage);
         }
         let truncated = self.reply_measured(&mut reply);
+        // The host keeps text and calls to itself, so there is nothing to judge or repair.
         if reply.opaque {
             let Self { run, model, .. } = self;
             let target = model.series.target(run.targets).cloned().unwrap_or_default();
@@ -24,9 +28,10 @@ impl Split<'_> {
         }
         let output = self.run.policy().output().is_some();
         if let Some(failure) = fault_of(&reply, truncated, output) {
-            return Then::Failed(Box::new(failure));
+            return NextMachine::Failed(Box::new(failure));
         }
         let dropped = self.reply_repaired(&mut reply);
+        // With none of its calls readable the reply was nothing but an error, so it is an attempt of the turn.
         if reply.calls.is_empty()
             && let Some(text) = dropped
         {
@@ -39,6 +44,7 @@ impl Split<'_> {
         let policy = self.run.policy().model(&target);
         if output && reply.calls.is_empty() && refuses_text(self.run.policy(), truncated) {
             let class = if truncated { ErrorClass::TruncatedOutput } else { ErrorClass::TextOnly };
+            // Only if the policy retries such replies at this model; else the rules of the report decide.
             if policy.retry.retries(class) {
                 return self.text_failed(class, reply);
             }
@@ -52,6 +58,7 @@ impl Split<'_> {
     /// What the reply says of tokens and of its end. Returns whether it was cut.
     fn reply_measured(&mut self, reply: &mut ModelReply) -> bool {
         let Self { run, model, .. } = self;
+        // Before anything is decided: the real count is learned from refused replies, too.
         if let Some(usage) = reply.usage
             && let Some(target) = model.series.target(run.targets)
         {
@@ -61,8 +68,11 @@ impl Split<'_> {
             run.out.warn(note);
         }
         run.last.finish = Some(reply.finish.clone());
+        // A cut reply with calls is no answer yet: complete calls run, and the others are refused as they stand.
         let truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
         let answers = run.policy().output().is_none() && !reply.is_empty();
+        // The budget shortened the reply, and no other one follows in the final turn: half an answer is better than
+        // none.
         if truncated && answers && run.ending.is_now() && run.terms.lowered {
             run.out.warn("the answer is cut where the budget of the run ends; it is taken as it is");
             return false;
@@ -70,14 +80,16 @@ impl Split<'_> {
         truncated
     }
 
-    /// Repairs the calls of a reply. Returns what the model is told of those that were dropped.
+    /// Repairs the calls of a reply. Returns what the model learns of those that were dropped.
     fn reply_repaired(&mut self, reply: &mut ModelReply) -> Option<String> {
         let Self { run, .. } = self;
+        // The words of providers grow; an unknown one must be seen, never taken for `stop` without a word.
         if let FinishReason::Other(reason) = &reply.finish {
             run.out.warn(format!(
                 "the model stopped for a reason that is not known, `{reason}`; its reply is taken"
             ));
         }
+        // Leaked calls first, since they have to be repaired like any others.
         take_leaked_calls(reply, run.event, &mut run.out);
         repair_reply(reply, &mut run.out);
         self.drop_malformed(reply)
@@ -90,12 +102,14 @@ impl Split<'_> {
         target: &str,
         truncated: bool,
         dropped: Option<String>,
-    ) -> Then {
+    ) -> NextMachine {
         let Self { run, model, batch, .. } = self;
         let (policy, output) = (run.policy(), run.policy().output().is_some());
         let rules = policy.model(target);
         let attempts = model.series.attempt();
+        // The series ends with the reply, so that a failure of the next turn starts with a first attempt.
         let after = model.series.end();
+        // One answer shows that the provider works again.
         run.models.answered(target, &rules);
         run.earn(&format!("model {target}"), &rules.retry.budget.value, after);
         run.out.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
@@ -111,46 +125,52 @@ impl Split<'_> {
         let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
         let refused = output && reply.calls.is_empty() && refuses_text(policy, truncated);
         let mut room = None;
-        // A reply that was cut before it said anything leaves nothing in the history.
+        // A reply that was cut before its first word would be an empty assistant message, which some providers
+        // refuse.
         if !reply.is_empty() && (!refused || policy.turn().guidance.keep.value) {
             let message = Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra };
             if !reply.calls.is_empty() {
+                // The results share what the window has left after this very message.
                 room = model.window.room_for_results(target, &message, reply.calls.len(), run);
             }
             run.append(message);
         }
-        if run.context.drive == Drive::Calls {
+        if run.context.drive == DriveMode::Calls {
             let objection = objection.map(|text| (ErrorClass::ReducerError, text));
             let dropped = dropped.map(|text| (ErrorClass::MalformedToolCall, text));
+            // There is no batch of the interpreter's own to carry these, so the proposal's settlement does.
             for (class, text) in objection.into_iter().chain(dropped) {
                 model.guidance.reject_turn(class, text, Vec::new(), &mut run.out);
             }
             run.turns.taken(run.proposal, turn, room);
-            return Then::Settled(Settlement::Reply { target: target.to_owned(), attempts });
+            return NextMachine::Settled(ProposalResult::Reply { target: target.to_owned(), attempts });
         }
         if !reply.calls.is_empty() {
-            let objection = objection.map(|text| Guidance { class: ErrorClass::ReducerError, text });
-            let dropped = dropped.map(|text| Guidance { class: ErrorClass::MalformedToolCall, text });
+            let objection = objection.map(|text| ReplyGuidance { class: ErrorClass::ReducerError, text });
+            let dropped = dropped.map(|text| ReplyGuidance { class: ErrorClass::MalformedToolCall, text });
             batch.prepare(room, objection.into_iter().chain(dropped).collect());
+            // A reply was taken: advice about the ones before it must not follow the conversation further.
             model.guidance.clear();
             return batch.begin(reply.calls, run).into();
         }
         if let Some(text) = objection
+            // In the final turn no correction can follow, so the text is taken as the end.
             && !run.ending.is_now()
         {
             model.guidance.reject_turn(ErrorClass::ReducerError, text, Vec::new(), &mut run.out);
-            return Then::TurnWhenDue;
+            return NextMachine::TurnWhenDue;
         }
         self.text_taken(reply.text, truncated)
     }
 
     /// A reply without calls was taken: it is the answer, the report, or a text where a report was due.
-    fn text_taken(&mut self, text: String, truncated: bool) -> Then {
+    fn text_taken(&mut self, text: String, truncated: bool) -> NextMachine {
         let Self { run, model, report, .. } = self;
         let (guidance, policy) = (&mut model.guidance, run.policy());
         match policy.turn().text_only.value {
+            // Half a text is no report, even where text is accepted as one.
             _ if truncated => report.on_text_instead(ErrorClass::TruncatedOutput, &text, guidance, run),
-            _ if policy.output().is_none() => Then::finished(Outcome::Answered { text }),
+            _ if policy.output().is_none() => NextMachine::finished(Outcome::Answered { text }),
             TextOnly::Accept => report.on_text(text, guidance, run),
             TextOnly::Reject => report.on_text_instead(ErrorClass::TextOnly, &text, guidance, run),
         }
@@ -158,7 +178,7 @@ impl Split<'_> {
 
     /// A text came where a report was due, and the model's own rules say that such a reply is tried again: that is an
     /// attempt of the turn, and none of the report.
-    fn text_failed(&mut self, class: ErrorClass, reply: ModelReply) -> Then {
+    fn text_failed(&mut self, class: ErrorClass, reply: ModelReply) -> NextMachine {
         let Self { run, report, .. } = self;
         let message = match class {
             ErrorClass::TruncatedOutput => "the reply was cut at the token limit",
@@ -168,6 +188,7 @@ impl Split<'_> {
             run.out.count(MetricName::ValidationRetryTotal, "output".into(), 1);
             report.keep_text(&reply.text, run.policy());
         }
+        // ai-agent's later rule: what the model wrote stays, so that it sees what was wrong with it.
         if run.policy().turn().guidance.keep.value && !reply.text.trim().is_empty() {
             run.append(Message::Assistant { text: reply.text, calls: Vec::new(), extra: reply.extra });
         }
@@ -180,6 +201,6 @@ fn refuses_text(policy: &Policy, truncated: bool) -> bool {
     truncated || policy.turn().text_only.value == TextOnly::Reject
 }
 
-fn failed(class: ErrorClass, message: &str) -> Then {
-    Then::Failed(Box::new(Failure::of(class, message)))
+fn failed(class: ErrorClass, message: &str) -> NextMachine {
+    NextMachine::Failed(Box::new(Failure::of(class, message)))
 }

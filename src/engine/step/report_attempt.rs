@@ -4,19 +4,21 @@ use super::super::because::because;
 use super::super::directive::Note;
 use super::super::event::ModelReply;
 use super::super::failure::Failure;
-use super::super::machine::{Rules, RunParts, Then, parsed_report, say_problems};
+use super::super::machine::{NextMachine, RunParts, StepRules, parsed_report, say_problems};
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
-use super::Split;
-use crate::policy::{ErrorClass, ModelPolicy, OutputPolicy, Problem, TextOnly};
+use super::SplitState;
+use crate::policy::{ErrorClass, ModelPolicy, OutputPolicy, TextOnly};
 use crate::session::Message;
+use crate::text::SchemaProblem;
 
-impl Split<'_> {
+impl SplitState<'_> {
     /// A reply is a report that does not hold, and the rules of its model retry `invalid_output`: that is an attempt of the
     /// turn, and none of the report. The next attempt, at the model that is due, may call tools again. `None`: the reply
     /// is another one, or the report's own rules decide.
-    pub(super) fn report_failed(&mut self, policy: &ModelPolicy, reply: &ModelReply) -> Option<Then> {
+    pub(super) fn report_failed(&mut self, policy: &ModelPolicy, reply: &ModelReply) -> Option<NextMachine> {
         let class = ErrorClass::InvalidOutput;
+        // The rules of the report decide, unless the model's own say that such a reply is one more attempt.
         if !policy.retry.retries(class) {
             return None;
         }
@@ -31,20 +33,26 @@ impl Split<'_> {
         let retried = [class.name().to_owned()];
         let why = because(run.policy(), "retry.retry_on", &policy.retry.retry_on, retried);
         run.out.note(Note::OutputRefused { attempt, max_attempts, message: message.clone() }, vec![why]);
+        // A refused report may take the remaining turns away, whichever rule counts the attempt.
         report.on_delivered(run);
         let keep = run.policy().turn().guidance.keep.value;
         if keep {
             keep_report(reply, &text, run);
         }
+        // With a call kept, its result carries the text; otherwise it goes as guidance.
         if reply.calls.is_empty() || !keep {
             model.guidance.guide(class, text, &mut run.out);
         }
-        Some(Then::Failed(Box::new(Failure::of(class, message))))
+        Some(NextMachine::Failed(Box::new(Failure::of(class, message))))
     }
 }
 
 /// What is wrong with a reply that is a report and nothing else; `None`: nothing, or it is another reply.
-fn problems_of_report(output: &OutputPolicy, reply: &ModelReply, rules: Rules<'_>) -> Option<Vec<Problem>> {
+fn problems_of_report(
+    output: &OutputPolicy,
+    reply: &ModelReply,
+    rules: StepRules<'_>,
+) -> Option<Vec<SchemaProblem>> {
     let (tool, policy) = (&output.tool.value, rules.policy);
     if reply.calls.is_empty() {
         let is_report = policy.turn().text_only.value == TextOnly::Accept;
@@ -54,9 +62,11 @@ fn problems_of_report(output: &OutputPolicy, reply: &ModelReply, rules: Rules<'_
     }
     let mut first = None;
     for proposal in &reply.calls {
+        // Other calls run first; what is beside them is then judged as a call.
         if proposal.call.name != *tool {
             return None;
         }
+        // One report that holds is enough, and is accepted in the usual way.
         let problems = parsed_report(output, &proposal.call.arguments, policy).err()?;
         first.get_or_insert(problems);
     }

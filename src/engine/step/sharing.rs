@@ -1,12 +1,12 @@
 //! What other hosts have told of breakers and budgets that are shared.
 
 use super::super::because::because;
-use super::super::breaker::Breaker;
+use super::super::breaker::CircuitBreaker;
 use super::super::directive::Note;
-use super::super::shared::SharedKnown;
-use super::{Split, Step};
+use super::{RunStep, SplitState};
+use crate::engine::shared_known::SharedKnown;
 
-impl Step<'_> {
+impl RunStep<'_> {
     /// From now on this is known. What the policy does not share, or not by these rules, is of no use.
     pub(super) fn shared_changed(&mut self, known: SharedKnown) {
         for (account, ledger) in known.budgets {
@@ -17,12 +17,13 @@ impl Step<'_> {
         }
     }
 
-    fn take_breaker(&mut self, tool: String, breaker: Breaker) {
+    fn take_breaker(&mut self, tool: String, breaker: CircuitBreaker) {
+        // Asked before the state is split: notes after the end would be in no log.
         let is_over = self.state.is_over();
-        let Split { run, .. } = self.split();
+        let SplitState { run, .. } = self.split();
         let (tools, mut out) = (run.tools, run.out);
         let moved = tools.take_shared(&tool, breaker, out.rules);
-        // After the end of the run nobody reads notes.
+        // Notes after the end are read by nobody.
         if moved && !is_over {
             let breaker = tools.breaker(&tool).cloned().unwrap_or_default();
             let (state, until) = (breaker.phase(), breaker.open_until());

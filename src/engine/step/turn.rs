@@ -1,41 +1,47 @@
 //! The loop of turns: what follows a turn, a report or an answer.
 
-use super::super::directive::{Because, Note, Outcome, PrepareTurn, ProposalId, Settled, Settlement, Work};
-use super::super::event::Drive;
-use super::super::machine::{Pending, Then, out_of_turns};
-use super::{Split, Step};
+use super::super::directive::{
+    DecisionReason, Note, Outcome, PrepareTurn, ProposalResult, SettledProposal, Work,
+};
+use super::super::event::DriveMode;
+use super::super::machine::{NextMachine, WorkPurpose, out_of_turns};
+use super::{RunStep, SplitState};
+use crate::engine::ids::ProposalId;
 use crate::session::{FinalReason, StopReason};
 
-impl Step<'_> {
+impl RunStep<'_> {
     /// Begins the next turn, or ends the run if there is a report.
-    pub(super) fn next_turn(&mut self) -> Then {
-        let Split { run, report, .. } = self.split();
+    pub(super) fn next_turn(&mut self) -> NextMachine {
+        let SplitState { run, report, .. } = self.split();
         if let Some(output) = report.take_accepted() {
-            return Then::finished(Outcome::Reported { output });
+            return NextMachine::finished(Outcome::Reported { output });
         }
+        // Before a turn is prepared: preparing it costs the host a measurement, and it could not be called.
         if run.is_past_deadline() {
-            return Then::run_failed(StopReason::Deadline, Vec::new());
+            return NextMachine::run_failed(StopReason::Deadline, Vec::new());
         }
+        // A final turn that is made again is the same turn: it has been announced and counted.
         let why = if run.ending.is_now() {
             Vec::new()
         } else {
             self.state.turn = self.state.turn.saturating_add(1);
             self.begin_turn()
         };
-        let Split { mut run, .. } = self.split();
+        let SplitState { mut run, .. } = self.split();
         let (turn, last) = (run.turn, run.ending.is_now());
         let max_turns = run.policy().turn().max_turns.value.get();
         let prepare = |work| Work::PrepareTurn(PrepareTurn { work, turn, max_turns, last });
-        run.ask(Pending::Prepare, prepare, why);
-        Then::Host
+        run.ask(WorkPurpose::Prepare, prepare, why);
+        NextMachine::Host
     }
 
     /// Another turn begins. Returns why it is the last, if it is.
-    pub(super) fn begin_turn(&mut self) -> Vec<Because> {
-        let Split { mut run, .. } = self.split();
+    pub(super) fn begin_turn(&mut self) -> Vec<DecisionReason> {
+        let SplitState { mut run, .. } = self.split();
         run.tools.begin_turn(&mut run.out);
-        let mut why: Vec<Because> = out_of_turns(run.policy(), run.turn).into_iter().collect();
+        let mut why: Vec<DecisionReason> = out_of_turns(run.policy(), run.turn).into_iter().collect();
         let mut reason = FinalReason::MaxTurns;
+        // A final turn that is announced already has its reason; the budget adds none.
         if why.is_empty() && !run.ending.is_near() {
             reason = FinalReason::Budget;
             why.extend(run.run_budget().out_of_budget());
@@ -47,33 +53,36 @@ impl Step<'_> {
     }
 
     /// Waits until what was scheduled may start; then comes the next turn.
-    pub(super) fn next_turn_when_due(&mut self) -> Then {
-        let Split { mut run, report, .. } = self.split();
+    pub(super) fn next_turn_when_due(&mut self) -> NextMachine {
+        let SplitState { mut run, report, .. } = self.split();
         match run.terms.delay.take(&run.out) {
+            // With a report accepted, or the end asked for, nothing is left to wait for.
             Some((delay, subject, why)) if !report.is_accepted() && run.ending.stop().is_none() => {
-                run.wait(Pending::WaitTurn, delay, subject, why);
-                Then::Host
+                run.wait(WorkPurpose::WaitTurn, delay, subject, why);
+                NextMachine::Host
             }
-            _ => Then::Turn,
+            _ => NextMachine::Turn,
         }
     }
 
     /// Continues after a report or a text that did not come as a tool call.
-    pub(super) fn after_report(&mut self) -> Then {
+    pub(super) fn after_report(&mut self) -> NextMachine {
         match self.state.context.drive {
-            Drive::Turns => Then::TurnWhenDue,
-            Drive::Calls if self.state.report.is_accepted_of(self.current) => {
-                Then::Settled(Settlement::Accepted)
+            DriveMode::Turns => NextMachine::TurnWhenDue,
+            // Of this proposal: another one may have brought the report meanwhile.
+            DriveMode::Calls if self.state.report.is_accepted_of(self.current) => {
+                NextMachine::Settled(ProposalResult::Accepted)
             }
-            Drive::Calls => Then::Settled(Settlement::Refused),
+            DriveMode::Calls => NextMachine::Settled(ProposalResult::Refused),
         }
     }
 
     /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
-    /// stays it: the model has been told.
+    /// stays it: the model has been informed.
     pub(super) fn last_turn_by_new_rules(&mut self) {
-        let Split { mut run, .. } = self.split();
-        let prepared = run.work.any(|_, pending| matches!(pending, Pending::Prepare));
+        let SplitState { mut run, .. } = self.split();
+        let prepared = run.work.any(|_, pending| matches!(pending, WorkPurpose::Prepare));
+        // Only before the call: a turn in flight was sent with other tools, and cannot become the last.
         if prepared
             && !run.ending.is_now()
             && let Some(why) = out_of_turns(run.policy(), run.turn)
@@ -83,15 +92,18 @@ impl Step<'_> {
     }
 
     /// Ends the run. Calls without a result get one, so that the history stays valid.
-    pub(super) fn finish(&mut self, outcome: Outcome, because: Vec<Because>) {
+    pub(super) fn finish(&mut self, outcome: Outcome, because: Vec<DecisionReason>) {
+        // First the own calls, then those of proposals in the order of their ids, so that logs are the same for any
+        // timing.
         self.close(ProposalId::NONE);
         let open: Vec<ProposalId> = self.state.proposals.keys().copied().collect();
         for proposal in open {
             self.close(proposal);
-            let Split { mut run, .. } = self.split();
+            let SplitState { mut run, .. } = self.split();
             run.out.about_all();
-            let (result, guidance) = (Settlement::Closed, Vec::new());
-            let settled = Settled { proposal, result, delay: None, guidance, final_turn: None };
+            let (result, guidance) = (ProposalResult::Closed, Vec::new());
+            let settled = SettledProposal { proposal, result, delay: None, guidance, final_turn: None };
+            // The host waits for each proposal; none may be left without an answer.
             run.out.note(Note::Settled(settled), Vec::new());
         }
         self.current = ProposalId::NONE;
@@ -105,10 +117,12 @@ impl Step<'_> {
     /// The run ends: the calls of a proposal get their results, and its attempts are over.
     fn close(&mut self, proposal: ProposalId) {
         self.current = proposal;
-        let Split { mut run, model, batch, .. } = self.split();
+        let SplitState { mut run, model, batch, .. } = self.split();
         batch.close(&mut run);
-        // What calls answer that are no longer settled depends on who was quicker.
+        // Which calls had ended when the run did depends on timing, so their results must not change the measured
+        // size.
         run.terms.appended = 0;
+        // A call in flight at the end is charged for what it was sent, as nobody will report it.
         run.charge_unanswered();
         model.series.end();
     }

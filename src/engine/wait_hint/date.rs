@@ -8,6 +8,8 @@ const MONTHS: [&str; 12] =
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`.
 pub(super) fn http(text: &str) -> Option<Instant> {
+    // A recipient must accept all three forms (RFC 9110 5.6.7). They differ in the order of the words and in
+    // separators.
     let words: Vec<&str> = text.split([' ', ',', '-']).filter(|word| !word.is_empty()).take(7).collect();
     let ([_, day, month, year, time, "GMT"] | [_, month, day, time, year]) = words.as_slice() else {
         return None;
@@ -15,6 +17,7 @@ pub(super) fn http(text: &str) -> Option<Instant> {
     let month = MONTHS.iter().position(|name| month.eq_ignore_ascii_case(name))?;
     let year = match (year.len(), digits(year)?) {
         (4, year) => year,
+        // RFC 850 has two digits. No time before 1970 can be represented here, so the century changes there.
         (2, year @ 70..) => year.checked_add(1900)?,
         (2, year) => year.checked_add(2000)?,
         _ => return None,
@@ -25,6 +28,7 @@ pub(super) fn http(text: &str) -> Option<Instant> {
 
 /// `2026-11-21T23:40:19Z`, with decimals or not, and with another offset or not.
 pub(super) fn rfc3339(text: &str) -> Option<Instant> {
+    // RFC 3339 5.6 allows a small `t`, and a space for the reader's sake.
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
@@ -57,7 +61,7 @@ fn clock(text: &str) -> Option<u64> {
     let (hours, rest) = text.split_once(':')?;
     let (minutes, seconds) = rest.split_once(':')?;
     let of = |text: &str, most: u64| digits(text).filter(|value| text.len() == 2 && *value <= most);
-    // A leap second is the last one of its minute.
+    // A leap second (`60` in RFC 3339 5.6) does not exist in a count of seconds: it is taken as the one before it.
     let (hours, minutes, seconds) = (of(hours, 23)?, of(minutes, 59)?, of(seconds, 60)?.min(59));
     hours.checked_mul(3600)?.checked_add(minutes.checked_mul(60)?)?.checked_add(seconds)
 }
@@ -78,7 +82,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
         return None;
     }
     let last = year.checked_sub(1)?;
-    // Leap years until 1969 are left out of the count.
+    // 477 leap years lie before 1970 and are no part of the count.
     let leaps = (last / 4).checked_sub(last / 100)?.checked_add(last / 400)?.checked_sub(477)?;
     let years = year.checked_sub(1970)?.checked_mul(365)?.checked_add(leaps)?;
     let months = lengths.iter().take(before).sum::<u64>();
@@ -86,6 +90,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
 }
 
 fn digits(text: &str) -> Option<u64> {
+    // Four digits cannot overflow what follows, and no field of a date has more.
     let plain = !text.is_empty() && text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }

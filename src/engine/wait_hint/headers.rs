@@ -1,14 +1,15 @@
 //! The headers of an answer, whichever HTTP client it came through.
 
 /// The most headers that are kept, and the longest value.
+// Headers are kept with the failure: a hostile server must not fill the memory with them.
 const MOST: usize = 256;
 const LONGEST: usize = 1024;
 
 /// The headers of an answer. Names are in lower case.
 #[derive(Clone, Debug, Default)]
-pub struct Headers(Vec<(String, String)>);
+pub struct ReplyHeaders(Vec<(String, String)>);
 
-impl Headers {
+impl ReplyHeaders {
     /// Takes the headers of an answer. Of a value that is too long the beginning is kept.
     pub fn new<'h>(headers: impl IntoIterator<Item = (&'h str, &'h [u8])>) -> Self {
         let text = |value: &'h [u8]| {
@@ -36,6 +37,8 @@ impl Headers {
     /// Bedrock's class of an error: `ThrottlingException:http://...`.
     pub(super) fn error_type(&self) -> Option<String> {
         let told = self.get("x-amzn-errortype")?;
+        // The protocol (Smithy, `restJson1`) lets servers add `:` with an address behind the class, and `#` with a
+        // namespace before it.
         let kind = told.split(':').next().unwrap_or_default().trim();
         let kind = kind.rsplit_once('#').map_or(kind, |(_, kind)| kind);
         (!kind.is_empty()).then(|| kind.to_owned())

@@ -19,14 +19,18 @@ pub(super) fn decimal(text: &str, unit: u64) -> Option<Nanos> {
         None => (text, ""),
     };
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    // RFC 9110 10.2.3 has ASCII digits only. A sign makes the value invalid, not negative: `-3` was read as a year
+    // elsewhere (mastra#23779).
     if whole.is_empty() || !digits(whole) || !digits(fraction) {
         return None;
     }
     let unit = u128::from(unit);
     let whole = number(whole).saturating_mul(unit);
-    // Of a fraction more digits than a unit has nanoseconds make no difference but for rounding up.
+    // Twenty digits are finer than a nanosecond of every unit; more could only change how it is rounded, and might
+    // overflow.
     let kept = fraction.get(..fraction.len().min(20)).unwrap_or_default();
     let scale = 10_u128.saturating_pow(u32::try_from(kept.len()).unwrap_or(u32::MAX));
+    // Rounded up, as every wait: a nanosecond too early is refused again.
     let part = number(kept).saturating_mul(unit).div_ceil(scale);
     Some(Nanos(u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX)))
 }
@@ -43,6 +47,7 @@ pub(super) fn duration(text: &str) -> Option<Nanos> {
     let mut rest = text;
     let mut sum = None;
     while !rest.is_empty() {
+        // OpenAI and Groq write the resets of their limits as Go does: `6m0s`, `28ms`, `2m59.56s`.
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, after) = rest.split_at_checked(end)?;
         let end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());

@@ -28,48 +28,71 @@ use core::cell::LazyCell;
 
 use serde_json::Value;
 
-use super::failure::json::{Json, Node};
-use super::failure::{Failure, Hint, Partly, Waits};
+use super::failure::json::{JsonNode, LazyJson};
+use super::failure::{Failure, PartialHint, WaitHint, WaitHints};
 use crate::policy::WaitSource;
 use crate::time::{Instant, Nanos};
-pub use headers::Headers;
+pub use headers::ReplyHeaders;
 
 /// Headers that give milliseconds. They are finer than `retry-after`, and say the same.
+// openai-python reads `retry-after-ms` first; `x-ms-retry-after-ms` is what Azure sends.
 const MILLISECONDS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
 /// The status that says that a limit is reached, so that a limit that does not say what remains may be meant.
+// RFC 6585, section 4.
 const LIMITED: u16 = 429;
 
 impl Failure {
     /// The failure an answer with an error status stands for. `now` is asked for only where a time is given and the
     /// answer does not say when it was made.
-    pub fn from_answer(status: u16, headers: &Headers, body: &[u8], now: impl FnOnce() -> Instant) -> Self {
-        let json = Json::read(body);
+    pub fn from_answer(
+        status: u16,
+        headers: &ReplyHeaders,
+        body: &[u8],
+        now: impl FnOnce() -> Instant,
+    ) -> Self {
+        let json = LazyJson::read(body);
         let mut failure = Self::from_read(body, json.as_ref());
         failure.status = Some(status);
+        // Bedrock names the class of an error in a header, and only there.
         failure.kind = failure.kind.or_else(|| headers.error_type());
         failure.hinted(headers, json.as_ref(), now)
     }
 
     /// The failure with what the answer says about waiting. `body` is the answer as JSON, if it is some.
     #[must_use]
-    pub fn with_hint(self, headers: &Headers, body: Option<&Value>, now: impl FnOnce() -> Instant) -> Self {
+    pub fn with_hint(
+        self,
+        headers: &ReplyHeaders,
+        body: Option<&Value>,
+        now: impl FnOnce() -> Instant,
+    ) -> Self {
         self.hinted(headers, body, now)
     }
 
-    fn hinted(mut self, headers: &Headers, body: Option<&impl Node>, now: impl FnOnce() -> Instant) -> Self {
+    fn hinted(
+        mut self,
+        headers: &ReplyHeaders,
+        body: Option<&impl JsonNode>,
+        now: impl FnOnce() -> Instant,
+    ) -> Self {
+        // The server's clock may be minutes off. Its times agree with its own `Date` (RFC 9110 6.6.1), so they are
+        // held against that one.
         let sent = LazyCell::new(|| headers.get("date").and_then(date::http).unwrap_or_else(now));
         let limited = self.status == Some(LIMITED);
-        let mut said = Said::default();
+        let mut said = StatedHints::default();
         let mut advice = headers.get(SHOULD_RETRY).and_then(advised);
         retry_after(headers, &sent, &mut said);
         resets(headers, limited, &sent, &mut said);
         said.source = WaitSource::Body;
         if let Some(body) = body {
             let inside = body::waits(body, &mut said);
+            // A router speaks for itself in its own headers; what the provider told the router comes second.
             advice = advice.or_else(|| inside.get(SHOULD_RETRY).and_then(advised));
             retry_after(&inside, &sent, &mut said);
             resets(&inside, limited, &sent, &mut said);
         }
+        // OpenAI, Groq, Azure and Gemini say the wait in the message, some of them nowhere else ("Please try again in
+        // 4.77s").
         text::wait(&self.message, &mut said);
         self.should_retry = advice;
         self.waits = (said.waits.body.or(said.waits.reset).is_some()).then(|| Box::new(said.waits));
@@ -82,6 +105,7 @@ impl Failure {
 const SHOULD_RETRY: &str = "x-should-retry";
 
 fn advised(value: &str) -> Option<bool> {
+    // openai-python compares with these two words; anything else leaves the decision to the status.
     match value {
         "true" => Some(true),
         "false" => Some(false),
@@ -89,31 +113,33 @@ fn advised(value: &str) -> Option<bool> {
     }
 }
 
-/// What was said, as it is found.
-struct Said {
+/// What an answer says about waiting, as it is found.
+struct StatedHints {
     /// What is being read.
     source: WaitSource,
-    waits: Waits,
+    waits: WaitHints,
     unusable: Option<String>,
 }
 
-impl Default for Said {
+impl Default for StatedHints {
     fn default() -> Self {
-        Self { source: WaitSource::Header, waits: Waits::default(), unusable: None }
+        Self { source: WaitSource::Header, waits: WaitHints::default(), unusable: None }
     }
 }
 
-impl Said {
+impl StatedHints {
     fn wait(&mut self, wait: Nanos) {
         let longest = match self.source {
             WaitSource::Reset => &mut self.waits.reset,
             WaitSource::Body => &mut self.waits.body,
             WaitSource::Header | WaitSource::ShouldRetry | WaitSource::Row => &mut self.waits.header,
         };
+        // Waiting too long costs some time, asking too early costs an attempt: of several lengths the longest counts.
         *longest = (*longest).max(Some(wait));
     }
 
     fn unusable(&mut self, name: &str, value: &str, expected: &str) {
+        // The value comes from outside and is shown to people, so it is cut.
         let value: String = value.chars().take(60).collect();
         self.unusable.get_or_insert_with(|| format!("{name}: `{value}` is not {expected}"));
     }
@@ -126,22 +152,24 @@ impl Said {
         }
     }
 
-    /// As a policy that says nothing else takes it.
-    fn hint(self) -> Hint {
-        let Waits { header, body, reset } = self.waits;
+    /// The hint by the default order of the sources.
+    fn hint(self) -> WaitHint {
+        let WaitHints { header, body, reset } = self.waits;
+        // `Retry-After` is about this request. A reset says when the limit is whole again (Anthropic), long after a
+        // call may pass.
         match (header.or(body).or(reset), self.unusable) {
-            (Some(wait), None) => Hint::Wait(wait),
-            (Some(wait), Some(ignored)) => Hint::Partly(Box::new(Partly { wait, ignored })),
-            (None, Some(reason)) => Hint::Ignored(reason),
-            (None, None) => Hint::None,
+            (Some(wait), None) => WaitHint::Wait(wait),
+            (Some(wait), Some(ignored)) => WaitHint::Partly(Box::new(PartialHint { wait, ignored })),
+            (None, Some(reason)) => WaitHint::Ignored(reason),
+            (None, None) => WaitHint::None,
         }
     }
 }
 
 /// The time until `then`, since the answer was sent.
-type Sent<'a> = dyn core::ops::Deref<Target = Instant> + 'a;
+type SentDelay<'a> = dyn core::ops::Deref<Target = Instant> + 'a;
 
-fn retry_after(headers: &Headers, sent: &Sent<'_>, said: &mut Said) {
+fn retry_after(headers: &ReplyHeaders, sent: &SentDelay<'_>, said: &mut StatedHints) {
     let mut finer = false;
     for value in MILLISECONDS.iter().flat_map(|name| headers.all(name).map(move |value| (*name, value))) {
         let (name, value) = value;
@@ -149,10 +177,13 @@ fn retry_after(headers: &Headers, sent: &Sent<'_>, said: &mut Said) {
         finer |= read.is_some();
         said.take(name, value, read, "a number of milliseconds");
     }
+    // The seconds repeat the same wait, rounded.
     if finer {
         return;
     }
     for value in headers.all("retry-after") {
+        // RFC 9110 10.2.3 knows whole seconds and an HTTP date. Servers also send fractions and durations, and the
+        // intent is clear.
         let in_words =
             |value: &str| length::decimal(value, length::SECOND).or_else(|| length::duration(value));
         let read = longest(value, in_words).or_else(|| Some(date::http(value)?.since(**sent)));
@@ -169,11 +200,13 @@ fn longest(value: &str, read: impl Fn(&str) -> Option<Nanos>) -> Option<Nanos> {
 }
 
 /// The ends of limits that are reached.
-fn resets(headers: &Headers, limited: bool, sent: &Sent<'_>, said: &mut Said) {
+fn resets(headers: &ReplyHeaders, limited: bool, sent: &SentDelay<'_>, said: &mut StatedHints) {
     let source = core::mem::replace(&mut said.source, WaitSource::Reset);
     for (name, value) in headers.iter() {
         let (remaining, known) = if let Some((family, rest)) = family(name) {
             (headers.get(&format!("{family}-remaining{rest}")), limited)
+        // Anthropic says what remains of each of its limits; a reset that says nothing of it is not known to be the
+        // cause.
         } else if let Some(limit) = name.strip_suffix("-reset").filter(|name| name.starts_with("anthropic-"))
         {
             (headers.get(&format!("{limit}-remaining")), false)
@@ -185,6 +218,8 @@ fn resets(headers: &Headers, limited: bool, sent: &Sent<'_>, said: &mut Said) {
             }
             continue;
         };
+        // Answers list all limits, those that are not reached, too: Groq's requests are counted by the day, and its
+        // reset is hours away.
         if remaining.map_or(known, nothing_left) {
             said.take(name, value, reset(value, **sent), "a duration, a number or a time");
         }
@@ -209,10 +244,14 @@ fn nothing_left(remaining: &str) -> bool {
 
 /// When a limit ends: a number below a thousand million is seconds from now, one above it a time.
 fn reset(value: &str, sent: Instant) -> Option<Nanos> {
+    // So many seconds are 31 years, which no limit lasts. Some servers send the time as seconds since 1970 under the
+    // same name.
     const A_TIME: Nanos = Nanos::from_secs(1_000_000_000);
     if let Some(seconds) = length::decimal(value, length::SECOND) {
         let digits = value.bytes().take_while(u8::is_ascii_digit).count();
         return Some(match digits {
+            // Thirteen digits of seconds would be 30,000 years from now: these are milliseconds since 1970, as
+            // OpenRouter sends them.
             13.. => Instant(length::decimal(value, length::MILLISECOND)?.0).since(sent),
             _ if seconds >= A_TIME => Instant(seconds.0).since(sent),
             _ => seconds,

@@ -8,7 +8,8 @@ use crate::time::Nanos;
 /// The resets of the quotas of which nothing remains. `limited`: the answer says that one is used up, so a quota that
 /// does not say what remains may be meant.
 pub(super) fn resets(value: &str, limited: bool) -> impl Iterator<Item = (&str, Option<Nanos>)> {
-    // Earlier drafts have one quota, whose parts are apart by commas as later the quotas are.
+    // Earlier drafts of the field (draft-ietf-httpapi-ratelimit-headers) describe one quota: `limit=100, remaining=0,
+    // reset=5`. There, commas separate parameters; later they separate quotas, and semicolons the parameters.
     let earlier = !value.contains(';');
     let quotas = value.split(move |c| c == ',' && !earlier);
     quotas.filter_map(move |quota| {
@@ -19,6 +20,7 @@ pub(super) fn resets(value: &str, limited: bool) -> impl Iterator<Item = (&str, 
             })
         };
         let reset = part(["t", "reset"])?;
+        // A quota that is not used up did not cause the refusal, so its reset is no hint.
         let used_up = part(["r", "remaining"]).map_or(limited, nothing_left);
         used_up.then(|| (reset, decimal(reset, SECOND)))
     })

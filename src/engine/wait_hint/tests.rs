@@ -14,28 +14,28 @@ fn sent() -> Instant {
     date::http(SENT).unwrap()
 }
 
-fn read(status: u16, headers: &[(&str, &str)], body: &str) -> Hint {
-    let headers = Headers::new(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
+fn read(status: u16, headers: &[(&str, &str)], body: &str) -> WaitHint {
+    let headers = ReplyHeaders::new(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
     Failure::from_answer(status, &headers, body.as_bytes(), now).retry_after
 }
 
-fn wait(millis: u64) -> Hint {
-    Hint::Wait(Nanos::from_millis(millis))
+fn wait(millis: u64) -> WaitHint {
+    WaitHint::Wait(Nanos::from_millis(millis))
 }
 
 #[test]
 fn what_each_header_says() {
-    let table: &[(&[(&str, &str)], Hint)] = &[
-        (&[], Hint::None),
+    let table: &[(&[(&str, &str)], WaitHint)] = &[
+        (&[], WaitHint::None),
         (&[("retry-after", "1")], wait(1000)),
         (&[("Retry-After", " 20 ")], wait(20_000)),
         (&[("retry-after", "0")], wait(0)),
         (&[("retry-after", "1.5")], wait(1500)),
         (&[("retry-after", "86400")], wait(86_400_000)),
-        (&[("retry-after", "0.0000000001")], Hint::Wait(Nanos(1))),
-        (&[("retry-after", "99999999999999999999999999")], Hint::Wait(Nanos::MAX)),
+        (&[("retry-after", "0.0000000001")], WaitHint::Wait(Nanos(1))),
+        (&[("retry-after", "99999999999999999999999999")], WaitHint::Wait(Nanos::MAX)),
         (&[("retry-after-ms", "250")], wait(250)),
-        (&[("retry-after-ms", "0.5")], Hint::Wait(Nanos(500_000))),
+        (&[("retry-after-ms", "0.5")], WaitHint::Wait(Nanos(500_000))),
         (&[("x-ms-retry-after-ms", "70"), ("retry-after", "1")], wait(70)),
         (&[("x-ms-retry-after-ms", "70"), ("retry-after-ms", "90")], wait(90)),
         (&[("retry-after-ms", "1200"), ("retry-after", "2")], wait(1200)),
@@ -57,7 +57,7 @@ fn what_each_header_says() {
 
 #[test]
 fn a_header_that_comes_twice_asks_for_the_longest_of_its_waits() {
-    let table: &[(&[(&str, &str)], Hint)] = &[
+    let table: &[(&[(&str, &str)], WaitHint)] = &[
         (&[("retry-after", "2, 7")], wait(7000)),
         (&[("retry-after", "2"), ("retry-after", "7"), ("retry-after", "3")], wait(7000)),
         (&[("retry-after", "soon"), ("retry-after", "7")], wait(7000)),
@@ -71,7 +71,7 @@ fn a_header_that_comes_twice_asks_for_the_longest_of_its_waits() {
         assert_eq!(read(429, headers, "").wait(), expected.wait(), "{headers:?}");
     }
     let half = "retry-after: `2, soon` is not a number of seconds or an HTTP date";
-    assert_eq!(read(429, &[("retry-after", "2, soon")], ""), Hint::Ignored(half.into()));
+    assert_eq!(read(429, &[("retry-after", "2, soon")], ""), WaitHint::Ignored(half.into()));
 }
 
 #[test]
@@ -79,14 +79,14 @@ fn a_time_however_far_is_a_wait() {
     let year = |text: &str| read(429, &[("retry-after", text), ("date", SENT)], "");
     assert_eq!(year("Thu, 01 Jan 1970 00:00:00 GMT"), wait(0));
     assert_eq!(year("Sunday, 06-Nov-94 08:49:37 GMT"), wait(0), "two digits of a year that was");
-    let Hint::Wait(far) = year("Fri, 31 Dec 9999 23:59:59 GMT") else { panic!() };
+    let WaitHint::Wait(far) = year("Fri, 31 Dec 9999 23:59:59 GMT") else { panic!() };
     assert!(far > Nanos::from_secs(400 * 365 * 86_400), "{far}");
     for (value, expected) in [
         ("1", wait(1000)),
-        ("9999999999999999999999", Hint::Wait(Nanos(u64::MAX).saturating_sub(Nanos(sent().0)))),
+        ("9999999999999999999999", WaitHint::Wait(Nanos(u64::MAX).saturating_sub(Nanos(sent().0)))),
         (
             "0001-01-01T00:00:00Z",
-            Hint::Ignored(
+            WaitHint::Ignored(
                 "x-ratelimit-reset: `0001-01-01T00:00:00Z` is not a duration, a number or a time".into(),
             ),
         ),
@@ -109,10 +109,10 @@ fn without_a_date_of_the_answer_the_own_clock_counts() {
 
 #[test]
 fn only_limits_of_which_nothing_remains_are_waited_for() {
-    let table: &[(&[(&str, &str)], Hint)] = &[
+    let table: &[(&[(&str, &str)], WaitHint)] = &[
         (&[("x-ratelimit-reset-requests", "6m0s"), ("x-ratelimit-remaining-requests", "0")], wait(360_000)),
         (&[("x-ratelimit-reset-tokens", "28ms"), ("x-ratelimit-remaining-tokens", "0")], wait(28)),
-        (&[("x-ratelimit-reset-tokens", "28ms"), ("x-ratelimit-remaining-tokens", "7")], Hint::None),
+        (&[("x-ratelimit-reset-tokens", "28ms"), ("x-ratelimit-remaining-tokens", "7")], WaitHint::None),
         (
             &[
                 ("x-ratelimit-reset-requests", "6m0s"),
@@ -148,7 +148,7 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
             ],
             wait(120_000),
         ),
-        (&[("anthropic-ratelimit-tokens-reset", "2026-11-20T10:59:00Z"), ("date", SENT)], Hint::None),
+        (&[("anthropic-ratelimit-tokens-reset", "2026-11-20T10:59:00Z"), ("date", SENT)], WaitHint::None),
         (
             &[
                 ("anthropic-ratelimit-input-tokens-reset", "2026-11-20T10:00:20Z"),
@@ -164,18 +164,18 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
         (&[("x-ratelimit-reset-tokens", "1m26.4s"), ("x-ratelimit-remaining-tokens", "0")], wait(86_400)),
         // Overdrawn, and what nobody can read.
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "-40")], wait(2000)),
-        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "few")], Hint::None),
-        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "0.5")], Hint::None),
+        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "few")], WaitHint::None),
+        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "0.5")], WaitHint::None),
         // Each limit has a rest of its own.
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-requests", "0")], wait(2000)),
-        (&[("x-ratelimit-reset", "5"), ("x-ratelimit-remaining", "3")], Hint::None),
+        (&[("x-ratelimit-reset", "5"), ("x-ratelimit-remaining", "3")], WaitHint::None),
         (&[("ratelimit-reset", "5"), ("ratelimit-remaining", "0")], wait(5000)),
-        (&[("ratelimit-reset", "5"), ("ratelimit-remaining", "3")], Hint::None),
+        (&[("ratelimit-reset", "5"), ("ratelimit-remaining", "3")], WaitHint::None),
         (
             &[("ratelimit", "\"default\";r=0;t=30"), ("ratelimit-policy", "\"default\";q=100;w=60")],
             wait(30_000),
         ),
-        (&[("ratelimit", "\"default\";r=4;t=30")], Hint::None),
+        (&[("ratelimit", "\"default\";r=4;t=30")], WaitHint::None),
         // Azure writes bare seconds; Cerebras the unit into the name.
         (&[("x-ratelimit-reset-tokens", "59"), ("x-ratelimit-remaining-tokens", "0")], wait(59_000)),
         (
@@ -194,8 +194,8 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
     for (headers, expected) in table {
         assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
     }
-    assert_eq!(read(503, &[("ratelimit", "\"default\";t=30")], ""), Hint::None, "nor does it say so");
-    assert_eq!(read(500, &[("x-ratelimit-reset", "12")], ""), Hint::None, "no limit is reached");
+    assert_eq!(read(503, &[("ratelimit", "\"default\";t=30")], ""), WaitHint::None, "nor does it say so");
+    assert_eq!(read(500, &[("x-ratelimit-reset", "12")], ""), WaitHint::None, "no limit is reached");
 }
 
 #[test]
@@ -244,12 +244,12 @@ fn what_a_body_says() {
         (r#"{"error":{"message":"try again in 2s","details":[{"retryDelay":"9s"}]}}"#, 9000),
     ];
     for (body, millis) in table {
-        let Hint::Wait(found) = read(429, &[], body) else { panic!("no wait in {body}") };
+        let WaitHint::Wait(found) = read(429, &[], body) else { panic!("no wait in {body}") };
         assert_eq!(found.0.div_ceil(1_000_000), millis, "{body}");
     }
     for body in ["", "{}", r#"{"error":{"message":"try again in a few minutes"}}"#, r#"{"retryDelay":null}"#]
     {
-        assert_eq!(read(429, &[], body), Hint::None, "{body}");
+        assert_eq!(read(429, &[], body), WaitHint::None, "{body}");
     }
 }
 
@@ -278,11 +278,11 @@ fn an_explicit_wait_goes_before_the_end_of_a_limit() {
 fn each_source_is_kept_for_policies_that_take_another() {
     let all = [("retry-after", "2"), ("x-ratelimit-reset", "9"), ("x-should-retry", "false")];
     let headers = |headers: &[(&str, &str)]| {
-        Headers::new(headers.iter().map(|(name, value)| (*name, value.as_bytes())))
+        ReplyHeaders::new(headers.iter().map(|(name, value)| (*name, value.as_bytes())))
     };
     let failure = Failure::from_answer(429, &headers(&all), b"try again in 5s", now);
     let seconds = |secs| Some(Nanos::from_secs(secs));
-    assert_eq!(failure.waits(), Waits { header: seconds(2), body: seconds(5), reset: seconds(9) });
+    assert_eq!(failure.waits(), WaitHints { header: seconds(2), body: seconds(5), reset: seconds(9) });
     assert_eq!(failure.should_retry, Some(false));
     let failure = Failure::from_answer(429, &headers(&all[..1]), b"slow down", now);
     assert_eq!((failure.waits, failure.should_retry), (None, None), "one header is as it always was");
@@ -318,7 +318,7 @@ fn what_cannot_be_used_is_said_so() {
     ];
     for value in unusable {
         let reason = format!("retry-after: `{value}` is not a number of seconds or an HTTP date");
-        assert_eq!(read(429, &[("retry-after", value)], ""), Hint::Ignored(reason));
+        assert_eq!(read(429, &[("retry-after", value)], ""), WaitHint::Ignored(reason));
     }
     for (headers, body, says) in [
         (("retry-after-ms", "-5"), "", "retry-after-ms: `-5` is not a number of milliseconds"),
@@ -352,23 +352,23 @@ fn what_cannot_be_used_is_said_so() {
         ),
     ] {
         let empty = ("anthropic-ratelimit-tokens-remaining", "0");
-        assert_eq!(read(429, &[headers, empty], body), Hint::Ignored(says.into()));
+        assert_eq!(read(429, &[headers, empty], body), WaitHint::Ignored(says.into()));
     }
 }
 
 #[test]
 fn what_is_no_text_is_said_so_and_shown_cut() {
-    let bytes = Headers::new([("retry-after", &b"\xff\xfe"[..])]);
-    let ignored = |headers: &Headers| match Failure::from_answer(429, headers, b"", now).retry_after {
-        Hint::Ignored(reason) => reason,
+    let bytes = ReplyHeaders::new([("retry-after", &b"\xff\xfe"[..])]);
+    let ignored = |headers: &ReplyHeaders| match Failure::from_answer(429, headers, b"", now).retry_after {
+        WaitHint::Ignored(reason) => reason,
         other => panic!("{other:?}"),
     };
     assert!(ignored(&bytes).starts_with("retry-after: `\u{fffd}\u{fffd}` is not a number"));
     let long = "x".repeat(100_000);
-    let reason = ignored(&Headers::new([("retry-after", long.as_bytes())]));
+    let reason = ignored(&ReplyHeaders::new([("retry-after", long.as_bytes())]));
     assert!(reason.len() < 200, "{}", reason.len());
     let nines = "9".repeat(100_000);
-    assert_eq!(read(429, &[("retry-after", &nines)], ""), Hint::Wait(Nanos::MAX));
+    assert_eq!(read(429, &[("retry-after", &nines)], ""), WaitHint::Wait(Nanos::MAX));
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn one_wait_that_can_be_read_makes_up_for_others_that_cannot_and_those_are_told(
 #[test]
 fn the_type_of_bedrock_stands_in_a_header() {
     let kind = "com.amazon#ThrottlingException:http://internal.amazon.com/";
-    let headers = Headers::new([("x-amzn-ErrorType", kind.as_bytes())]);
+    let headers = ReplyHeaders::new([("x-amzn-ErrorType", kind.as_bytes())]);
     let failure = Failure::from_answer(429, &headers, br#"{"message":"slow"}"#, now);
     assert_eq!((failure.kind.as_deref(), failure.status), (Some("ThrottlingException"), Some(429)));
 }
@@ -406,8 +406,8 @@ proptest! {
     #[test]
     fn any_value_is_a_wait_or_is_ignored(value in "\\PC{0,30}", body in "\\PC{0,60}") {
         for name in ["retry-after", "retry-after-ms", "x-ratelimit-reset", "x-ratelimit-reset-tokens"] {
-            prop_assert_ne!(read(429, &[(name, value.trim())], ""), Hint::None);
-            prop_assert_ne!(read(429, &[(name, value.trim()), (name, "5, ")], ""), Hint::None);
+            prop_assert_ne!(read(429, &[(name, value.trim())], ""), WaitHint::None);
+            prop_assert_ne!(read(429, &[(name, value.trim()), (name, "5, ")], ""), WaitHint::None);
         }
         read(429, &[], &format!("try again in {body}"));
         read(429, &[], &format!(r#"{{"retryDelay": "{body}"}}"#));
@@ -415,7 +415,7 @@ proptest! {
 
     #[test]
     fn a_wait_is_never_shorter_than_what_is_written(whole in 0_u64..1_000_000, digits in "[0-9]{1,12}") {
-        let Hint::Wait(found) = read(429, &[("retry-after", &format!("{whole}.{digits}"))], "") else { panic!() };
+        let WaitHint::Wait(found) = read(429, &[("retry-after", &format!("{whole}.{digits}"))], "") else { panic!() };
         let least = u128::from(whole) * 1_000_000_000
             + digits.parse::<u128>().unwrap() * 1_000_000_000 / 10_u128.pow(digits.len().try_into().unwrap());
         prop_assert!(u128::from(found.0) >= least && u128::from(found.0) <= least + 1);

@@ -1,13 +1,15 @@
 //! What the sentences of a message say about waiting.
 
 use super::super::failure::sentence::with_number;
-use super::Said;
+use super::StatedHints;
 use super::length::{decimal, duration, long_unit};
 use crate::time::Nanos;
 
 /// How many bytes are looked at for a number at a time.
 const STRIDE: usize = 512;
 /// The words before the length, in lower case. A colon may follow them.
+// How providers put it: "Please try again in 4.77s" (OpenAI, Groq), "Please retry after 86400 seconds" (Azure),
+// "Please retry in 58.2s" (Gemini). A number without such words may be a count of tokens.
 const MARKERS: [&str; 15] = [
     "try again in",
     "retry in",
@@ -26,7 +28,7 @@ const MARKERS: [&str; 15] = [
     "refills in",
 ];
 
-pub(super) fn wait(message: &str, said: &mut Said) {
+pub(super) fn wait(message: &str, said: &mut StatedHints) {
     let Some(text) = with_number(message) else { return };
     let marked = numbers(&text).find(|(before, _)| MARKERS.iter().any(|marker| before.ends_with(marker)));
     let Some((_, rest)) = marked else { return };
@@ -39,10 +41,12 @@ pub(super) fn wait(message: &str, said: &mut Said) {
 fn numbers(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let bytes = text.as_bytes();
     let parts = (0..bytes.len()).step_by(STRIDE).filter_map(|from| {
+        // Parts overlap by three bytes, so that a number at a border is seen with the bytes before it.
         let end = from.saturating_add(STRIDE).saturating_add(3).min(bytes.len());
         Some((from, bytes.get(from..end)?))
     });
-    // Without a way out inside, the compiler looks at many bytes at once.
+    // Leaving early would keep the compiler from comparing many bytes at once; most messages have no number, and all
+    // of them have to be looked at.
     let parts = parts.filter(|(_, part)| fours(part).fold(false, |found, four| found | may_begin(four)));
     let ends = parts.flat_map(|(from, part)| {
         let ends = fours(part).enumerate().filter(|(_, four)| may_begin(*four));
@@ -84,8 +88,10 @@ fn length(text: &str) -> Option<Nanos> {
             last = words.next()?;
             decimal(bare(word), long_unit(bare(last))?)
         });
+        // A wrong length is worse than none: what cannot be read ends the length.
         let Some(part) = part else { break };
         sum = Some(sum.unwrap_or(Nanos::ZERO).saturating_add(part));
+        // The sentence is over, so the next number is about something else: a limit, or a count.
         ended = last.ends_with(['.', ';', ')', '!']);
     }
     sum
@@ -107,7 +113,7 @@ mod tests {
             for between in [" ", ": ", "  "] {
                 for before in [0, 1, 505, 509, 512, 1020] {
                     let text = format!("{}{marker}{between}7s, 3 of 5", "é".repeat(before));
-                    let mut said = Said { source: WaitSource::Body, ..Said::default() };
+                    let mut said = StatedHints { source: WaitSource::Body, ..StatedHints::default() };
                     wait(&text, &mut said);
                     let found = said.waits.at(WaitSource::Body);
                     assert_eq!(found, Some(Nanos::from_secs(7)), "{marker}{between}");

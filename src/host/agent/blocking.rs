@@ -1,13 +1,14 @@
-//! Decisions that take long are made off the threads of the runtime: other runs go on meanwhile.
+//! Decisions that take long are made off the threads of the runtime: other runs continue meanwhile.
 
-use super::{Run, UnderWayWork};
+use super::{AgentRun, UnderWayWork};
 use crate::engine::{Directives, Envelope, Event, ModelReply};
 use crate::host::observer::JournalError;
+use crate::host::off_thread;
 
 /// Answers of so many bytes are parsed, repaired and validated elsewhere, whatever is in them.
 const LONG: usize = 16 << 10;
 
-impl Run<'_> {
+impl AgentRun<'_> {
     /// As [`take`](Self::take); what takes long is decided on a thread for such work.
     pub(super) async fn take_aside(
         &mut self,
@@ -16,11 +17,15 @@ impl Run<'_> {
     ) -> Result<(), JournalError> {
         let directives = if self.takes_long(&event) {
             let envelope = self.write_down(event)?;
+            // A reply is paid for: nothing that happens while it is decided may lose it.
+            self.written().await?;
             self.telemetry.event(&envelope, self.interpreter.policy());
             let directives = self.decide_aside(envelope).await;
-            self.decided(directives)?
+            let directives = self.decided(directives)?;
+            self.written().await?;
+            directives
         } else {
-            self.step(event)?
+            self.step(event).await?
         };
         self.set_going(directives, work);
         Ok(())
@@ -29,21 +34,13 @@ impl Run<'_> {
     async fn decide_aside(&mut self, envelope: Envelope) -> Directives {
         let interpreter = self.interpreter.clone();
         let mut state = std::mem::take(&mut self.state);
-        let deciding = tokio::task::spawn_blocking(move || {
+        let (state, directives) = off_thread(move || {
             let directives = interpreter.step(&mut state, envelope);
             (state, directives)
-        });
-        match deciding.await {
-            Ok((state, directives)) => {
-                self.state = state;
-                directives
-            }
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime shuts down: this task ends, too.
-                Err(_) => std::future::pending().await,
-            },
-        }
+        })
+        .await;
+        self.state = state;
+        directives
     }
 
     /// Whether the answer of a model, or what a planner says of it, may take long to decide.

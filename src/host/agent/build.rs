@@ -1,23 +1,25 @@
 //! How an agent is put together.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Agent;
+use crate::ErrorCause;
 use crate::context::{TokenCounter, overhead};
-use crate::engine::{Catalogue, Interpreter, KnownWindow, Overhead, ToolSpec};
+use crate::engine::{Interpreter, KnownWindow, RequestOverhead, ToolCatalogue, ToolSpec};
 use crate::host::approver::Approver;
 use crate::host::clock::Clock;
 use crate::host::observer::Planner;
 use crate::host::port::{Model, ToolSource};
-use crate::host::results::{Results, with_readers};
+use crate::host::result_files::ResultFiles;
+use crate::host::results::with_readers;
 use crate::host::shared::SharedState;
 use crate::host::task::RunError;
 use crate::host::tool::Tools;
 use crate::host::{Metrics, ModelFacts, counter_by};
 use crate::policy::{Policy, Price, UnknownPrice};
-use crate::time::Nanos;
 
 impl Agent {
     /// Adds a model under the name the policy's selectors match. The first is preferred.
@@ -34,7 +36,7 @@ impl Agent {
         self
     }
 
-    /// Counts into these metrics, which others may read while runs go on. Without it each run has its own.
+    /// Counts into these metrics, which others may read while runs continue. Without it each run has its own.
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = Some(metrics);
@@ -48,7 +50,7 @@ impl Agent {
         self
     }
 
-    /// Adds tools that may change while a run goes on, after those that do not. They are looked at before every turn.
+    /// Adds tools that may change while a run continues, after those that do not. They are looked at before every turn.
     #[must_use]
     pub fn tool_source(mut self, source: impl ToolSource + 'static) -> Self {
         self.sources.push(Arc::new(source));
@@ -72,7 +74,7 @@ impl Agent {
     /// Tools that cannot be used together, or not under the policy.
     pub fn offered(&self) -> Result<Vec<ToolSpec>, RunError> {
         let (_, policy) = self.policy.numbered();
-        let results = Arc::new(Results::new(None));
+        let results = Arc::new(ResultFiles::new(None));
         let catalogue = with_readers(&self.all_tools(), &policy, &results).catalogue()?;
         catalogue.fits(&policy)?;
         Ok(super::offered(&Interpreter::new(policy, catalogue)).to_vec())
@@ -101,12 +103,17 @@ impl Agent {
         self
     }
 
-    /// Says how large the window of the model of that name is, and how that is known. The policy's `context_window` goes
-    /// before it.
+    /// Says how large the window of the model of that name is, and how that is known. The policy's `context_window` overrides
+    /// it.
     #[must_use]
     pub fn window(mut self, name: impl Into<String>, window: KnownWindow) -> Self {
         self.windows.insert(name.into(), window);
         self
+    }
+
+    /// The effective policy.
+    pub(in crate::host) fn policy(&self) -> Policy {
+        self.policy.current()
     }
 
     /// The prices of the models that are known by their facts.
@@ -121,9 +128,9 @@ impl Agent {
     }
 
     /// Whether a policy can be used with these tools and the models there are.
-    pub(super) fn fits(&self, policy: &Policy, tools: &Catalogue) -> Result<(), String> {
-        tools.fits(policy).map_err(|unfit| unfit.to_string())?;
-        self.prices_for(policy).map_err(|unknown| unknown.to_string())
+    pub(super) fn fits(&self, policy: &Policy, tools: &ToolCatalogue) -> Result<(), ErrorCause> {
+        tools.fits(policy)?;
+        Ok(self.prices_for(policy)?)
     }
 
     /// What telemetry says of the models: the price is the one that the policy says, if it says one.
@@ -150,7 +157,7 @@ impl Agent {
     }
 
     /// What is known that the models' providers add to each request. `system`: it has instructions.
-    pub(super) fn overheads(&self, system: bool) -> BTreeMap<String, Overhead> {
+    pub(super) fn overheads(&self, system: bool) -> BTreeMap<String, RequestOverhead> {
         let added = self.models.iter().filter_map(|(name, _)| {
             let served = self.facts.get(name).map_or(name, |facts| &facts.model);
             Some((name.clone(), overhead(served, system)?))
@@ -158,7 +165,7 @@ impl Agent {
         added.collect()
     }
 
-    /// Keeps results that are too large for the model in this folder, where the policy says so (`result.over: spill`);
+    /// Keeps results that are too large for the model in this folder, where the policy says so (`result.overflow: spill`);
     /// without it, in a private one that is gone after the run.
     #[must_use]
     pub fn results(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -167,7 +174,7 @@ impl Agent {
     }
 
     /// Shares breakers and budgets with all agents that have the same `shared`, where the policy says so (`scope: shared`).
-    /// Without it a run counts by itself, and its session goes on with it.
+    /// Without it a run counts by itself, and its session continues with it.
     #[must_use]
     pub fn shared(mut self, shared: Arc<dyn SharedState>) -> Self {
         self.shared = Some(shared);
@@ -181,10 +188,10 @@ impl Agent {
         self
     }
 
-    /// Sets how long work under way may take to end after its run has, before it is dropped; without it, 5 s. It should
+    /// Sets how long work in flight may take to end after its run has, before it is dropped; without it, 5 s. It should
     /// be longer than the grace of every tool.
     #[must_use]
-    pub const fn drain(mut self, longest: Nanos) -> Self {
+    pub const fn drain(mut self, longest: Duration) -> Self {
         self.drain = longest;
         self
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::Agent;
-use crate::host::model::Redactor;
+use crate::host::model::SecretRedactor;
 
 impl Agent {
     /// Takes these values out of everything that becomes an event: replies of models, outcomes of tools, the task.
     /// So they reach neither the session nor logs, observers or the model.
     #[must_use]
     pub fn redact(mut self, values: impl IntoIterator<Item = SecretString>) -> Self {
-        self.redactor = Arc::new(Redactor::new(values).with_forms(self.redactor.has_forms()));
+        self.redactor = Arc::new(SecretRedactor::new(values).with_forms(self.redactor.has_forms()));
         self
     }
 
@@ -21,7 +21,7 @@ impl Agent {
     /// private keys. It is, unless this says otherwise.
     #[must_use]
     pub fn redact_forms(mut self, forms: bool) -> Self {
-        self.redactor = Arc::new(Redactor::clone(&self.redactor).with_forms(forms));
+        self.redactor = Arc::new(SecretRedactor::clone(&self.redactor).with_forms(forms));
         self
     }
 }

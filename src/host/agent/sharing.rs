@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::Run;
-use crate::engine::{Event, SharedKnown, Sharing};
+use super::AgentRun;
+use crate::ErrorCause;
+use crate::engine::{Event, SharedKnown, SharedSubject};
 use crate::host::shared::bring_together;
-use crate::host::{SharedState, SharedStateError, Stop};
+use crate::host::{SharedState, SharedStateError, StopSwitch};
 
 /// The longest a run waits for it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -16,27 +17,32 @@ const REST: Duration = Duration::from_secs(10);
 
 /// How it went with what hosts share.
 #[derive(Debug, Default)]
-pub(super) struct Reach {
+pub(super) struct SharedReach {
     /// It was away; it is not asked again before then.
     rests_until: Option<Instant>,
 }
 
-impl Run<'_> {
+impl AgentRun<'_> {
     /// What all hosts know, before a turn.
-    pub(super) async fn look_at_shared(&mut self, outside: &Stop) -> Option<Event> {
+    pub(super) async fn look_at_shared(&mut self, outside: &StopSwitch) -> Option<Event> {
         let port = self.agent.shared.as_deref()?;
         let all = self.interpreter.sharing(&self.state);
         self.together(port, &all, outside).await
     }
 
     /// Tells the others what has happened, if anything has.
-    pub(super) async fn tell_others(&mut self, outside: &Stop) -> Option<Event> {
+    pub(super) async fn tell_others(&mut self, outside: &StopSwitch) -> Option<Event> {
         let port = self.agent.shared.as_deref()?;
-        let untold = self.interpreter.untold(&self.state);
+        let untold = self.interpreter.unshared(&self.state);
         self.together(port, &untold, outside).await
     }
 
-    async fn together(&mut self, port: &dyn SharedState, all: &[Sharing], outside: &Stop) -> Option<Event> {
+    async fn together(
+        &mut self,
+        port: &dyn SharedState,
+        all: &[SharedSubject],
+        outside: &StopSwitch,
+    ) -> Option<Event> {
         let now = Instant::now();
         if all.is_empty() || self.reach.rests_until.is_some_and(|until| now < until) {
             return None;
@@ -47,13 +53,13 @@ impl Run<'_> {
             biased;
             () = outside.kill.cancelled() => None,
             together = timeout(PATIENCE, together) => {
-                Some(together.unwrap_or_else(|_| Err(SharedStateError("it does not answer".to_owned()))))
+                Some(together.unwrap_or_else(|_| Err(SharedStateError(ErrorCause::new("it does not answer")))))
             }
         };
         match reached {
             Some(Err(error)) => {
                 if self.reach.rests_until.is_none() {
-                    tracing::warn!(%error, "what hosts share is out of reach; the run goes on with what it knows");
+                    tracing::warn!(%error, "what hosts share is out of reach; the run continues with what it knows");
                     self.observer.on_shared_error(&error);
                 }
                 self.reach.rests_until = Some(now + REST);
@@ -62,7 +68,7 @@ impl Run<'_> {
             // The run is over.
             None => {}
         }
-        // What was told by then was told, however it ended.
+        // What was reported by then was reported, however it ended.
         (!known.is_empty()).then_some(Event::SharedChanged(known))
     }
 }

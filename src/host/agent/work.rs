@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use super::Run;
+use super::AgentRun;
 use super::recordable::recordable;
 use crate::context::repair;
-use crate::engine::{CallModel, EffectState, Event, Failure, RunTool, Summarize, ToolOutcome, Wait, Work};
+use crate::engine::{
+    CallModel, EffectState, Event, Failure, RunTool, SummarizeMessages, ToolOutcome, WaitWork, Work,
+};
 use crate::host::approver::answered;
-use crate::host::aside::{Aside, Asides};
-use crate::host::port::{BoxFuture, ModelRequest, ToolInput, Traffic};
+use crate::host::aside::{ProgressChannel, ProgressReporter};
+use crate::host::port::{BoxFuture, ByteTraffic, ModelRequest, ToolInput};
 use crate::host::reduce::{reduced, summarized};
 use crate::host::results::kept;
 use crate::policy::{ErrorClass, MalformedCalls};
 use crate::session::Message;
 
-impl Run<'_> {
+impl AgentRun<'_> {
     /// Sets a piece of work going.
     pub(super) fn begin(&mut self, work: Work) -> BoxFuture<'static, Event> {
         let traffic = self.telemetry.traffic(work.id());
@@ -43,7 +45,7 @@ impl Run<'_> {
         }
     }
 
-    fn call_model(&self, call: CallModel, traffic: Traffic) -> BoxFuture<'static, Event> {
+    fn call_model(&self, call: CallModel, traffic: ByteTraffic) -> BoxFuture<'static, Event> {
         let named = self.agent.models.iter().find(|(name, _)| *name == call.target);
         let model = named.map(|(_, model)| Arc::clone(model));
         let offered = Arc::clone(&self.offered);
@@ -64,7 +66,7 @@ impl Run<'_> {
                 tools: offered.iter().filter(|spec| call.tools.contains(&spec.name)).collect(),
                 tool_choice: call.tool_choice.clone(),
                 max_output: call.max_output,
-                timeout: call.timeout,
+                timeout: call.timeout.map(Into::into),
                 timeouts: call.timeouts,
                 streamed,
                 traffic,
@@ -85,7 +87,7 @@ impl Run<'_> {
         })
     }
 
-    fn summarize(&self, work: Summarize, traffic: Traffic) -> BoxFuture<'static, Event> {
+    fn summarize(&self, work: SummarizeMessages, traffic: ByteTraffic) -> BoxFuture<'static, Event> {
         let named = self.agent.models.iter().find(|(name, _)| *name == work.target);
         let model = named.map(|(_, model)| Arc::clone(model));
         let (cancel, redactor) = (self.stop.clone(), Arc::clone(&self.agent.redactor));
@@ -98,8 +100,8 @@ impl Run<'_> {
         let redactor = Arc::clone(&self.agent.redactor);
         let most = self.journal.most_of_a_result();
         let handle = run.spill.as_ref().map(|spill| spill.handle.as_str());
-        let aside = |asides: &Asides| asides.of(&run.call, &run.tool, handle, &results);
-        let aside = self.asides.as_ref().map_or_else(Aside::default, aside);
+        let aside = |asides: &ProgressChannel| asides.of(&run.call, &run.tool, handle, &results);
+        let aside = self.asides.as_ref().map_or_else(ProgressReporter::default, aside);
         Box::pin(async move {
             let Some(tool) = tool else {
                 let failure =
@@ -111,7 +113,7 @@ impl Run<'_> {
                 arguments: &run.arguments,
                 attempt: run.attempt,
                 idempotency_key: &run.idempotency_key,
-                timeout: run.timeout,
+                timeout: run.timeout.map(Into::into),
                 cancel,
                 aside,
             };
@@ -128,7 +130,7 @@ impl Run<'_> {
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.
-fn sleep(wait: Wait) -> BoxFuture<'static, Event> {
+fn sleep(wait: WaitWork) -> BoxFuture<'static, Event> {
     Box::pin(async move {
         tokio::time::sleep(wait.delay.to_std()).await;
         wait.fired()

@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
-use indexmap::IndexMap;
-use schemars::{Schema, SchemaGenerator, json_schema};
 use secrecy::SecretString;
 
-use super::{AgentFile, KeySource, ModelEntry};
+use super::AgentFile;
 use crate::host::check_header;
-use crate::policy::decode::{Decode, Document, Reader, Spanned};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic};
+use crate::host::header_entry::HeaderEntry;
+use crate::policy::decode::DecodedDocument;
+use crate::text::{Code, Diagnostic};
 
 /// How the names of headers end that hold a secret.
 const SECRET: [&str; 8] =
@@ -18,60 +16,9 @@ const SECRET: [&str; 8] =
 /// How the values of such headers begin.
 const SCHEMES: [&str; 2] = ["bearer ", "basic "];
 
-/// The value of a header.
-#[derive(Clone, Debug)]
-pub enum HeaderEntry {
-    /// It stands in the file: no secret.
-    Text(Spanned<String>),
-    /// A secret, which is elsewhere.
-    From(KeySource),
-}
-
-impl Decode for HeaderEntry {
-    const NAME: Option<&'static str> = Some("HeaderEntry");
-
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        match node.data {
-            Data::Map(_) => KeySource::decode(node, reader).map(Self::From),
-            Data::Text(_) => Spanned::decode(node, reader).map(Self::Text),
-            _ => reader.wrong_type(node, "a string, `{env: NAME}` or `{file: PATH}`"),
-        }
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let source = generator.subschema_for::<crate::policy::decode::Described<KeySource>>();
-        json_schema!({"anyOf": [{"type": "string"}, source]})
-    }
-}
-
-impl ModelEntry {
-    /// Further headers of its requests.
-    pub fn headers(&self) -> impl Iterator<Item = (&str, &HeaderEntry)> {
-        let headers = match self {
-            Self::OpenAi { headers, .. } | Self::Anthropic { headers, .. } => Some(headers),
-            Self::Scripted { .. } => None,
-        };
-        headers.into_iter().flat_map(IndexMap::iter).map(|(name, entry)| (name.as_str(), entry))
-    }
-
-    /// Those that stand in the file.
-    pub fn plain_headers(&self) -> Vec<(String, String)> {
-        let plain = self.headers().filter_map(|(name, entry)| match entry {
-            HeaderEntry::Text(text) => Some((name.to_owned(), text.value.clone())),
-            HeaderEntry::From(_) => None,
-        });
-        plain.collect()
-    }
-}
-
-/// What is wrong with the headers of a model.
-pub(super) fn problems(document: &Document<AgentFile>, model: &str, entry: &ModelEntry) -> Vec<Diagnostic> {
-    problems_of(document, &["models", model, "headers"], entry.headers())
-}
-
 /// What is wrong with headers that stand under that key.
-pub(super) fn problems_of<'a>(
-    document: &Document<AgentFile>,
+pub(super) fn problems<'a>(
+    document: &DecodedDocument<AgentFile>,
     path: &[&str],
     headers: impl Iterator<Item = (&'a str, &'a HeaderEntry)>,
 ) -> Vec<Diagnostic> {

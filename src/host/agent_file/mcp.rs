@@ -2,9 +2,10 @@
 
 use indexmap::IndexMap;
 
-use super::{AgentFile, HeaderEntry, MOST_NAME, START, headers};
-use crate::policy::decode::{Document, Spanned, record};
-use crate::policy::{Code, Diagnostic, Span};
+use super::{AgentFile, MOST_NAME, START, headers};
+use crate::host::header_entry::HeaderEntry;
+use crate::policy::decode::{DecodedDocument, Spanned, record};
+use crate::text::{Code, Diagnostic, Span};
 use crate::time::Nanos;
 
 record! {
@@ -31,7 +32,7 @@ record! {
         /// `{file: PATH}`.
         /// Example: `{"authorization": {"env": "TOOLS_AUTHORIZATION"}}`
         pub headers: IndexMap<String, HeaderEntry> = IndexMap::new(),
-        /// What goes before the names of its tools. Left out: the server's name and `__`.
+        /// Prefix of the names of its tools. Left out: the server's name and `__`.
         /// Example: `fs_`
         pub prefix: Option<Spanned<String>>,
         /// The longest it may take to start, and to list its tools.
@@ -47,17 +48,27 @@ record! {
 }
 
 impl McpEntry {
-    /// What goes before the names of the tools of the server of that name.
+    /// Prefix of the names of the tools of the server of that name.
     pub fn prefix_for(&self, name: &str) -> String {
         self.prefix.as_ref().map_or_else(|| format!("{name}__"), |prefix| prefix.value.clone())
+    }
+
+    /// The variables that are set for the server, and the names of those that are passed on to it.
+    pub(super) fn environment(&self) -> (IndexMap<String, String>, Vec<String>) {
+        let env = self.env.as_ref().map(|env| env.value.clone()).unwrap_or_default();
+        (env, self.pass_env.as_ref().map(|names| names.value.clone()).unwrap_or_default())
     }
 }
 
 /// What is wrong with the server of that name.
-pub(super) fn problems(document: &Document<AgentFile>, name: &str, entry: &McpEntry) -> Vec<Diagnostic> {
+pub(super) fn problems(
+    document: &DecodedDocument<AgentFile>,
+    name: &str,
+    entry: &McpEntry,
+) -> Vec<Diagnostic> {
     let at = AgentFile::key(document, &["mcp", name]);
     let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
-    let mut problems = headers::problems_of(document, &["mcp", name, "headers"], headers_of(entry));
+    let mut problems = headers::problems(document, &["mcp", name, "headers"], headers_of(entry));
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let prefix = entry.prefix_for(name);
     if prefix.len() >= MOST_NAME || !prefix.chars().all(allowed) {
@@ -66,7 +77,7 @@ pub(super) fn problems(document: &Document<AgentFile>, name: &str, entry: &McpEn
         problems
             .push(problem.help("use letters, digits, `_` and `-`, less than 64 of them; or set `prefix`"));
     }
-    // What is there and cannot be read was told already.
+    // What is there and cannot be read was reported already.
     let unread = |field: &str| {
         document.lost().any(&[field]) && AgentFile::key(document, &["mcp", name, field]) != START
     };

@@ -3,15 +3,15 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{AgentFile, ToolEntry};
-use crate::host::{Argument, OnTimeout, OutputFormat, Stdin};
-use crate::policy::decode::{Decode, Document, Reader, Spanned, choice_of};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, Template};
+use crate::host::{CommandArgument, OnTimeout, OutputFormat, StdinMode};
+use crate::policy::decode::{Decode, DecodedDocument, NodeReader, Spanned, choice_of};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, Template};
 use crate::time::Nanos;
 
 choice_of! {
     /// What a program gets on standard input.
-    Stdin {
+    StdinMode {
         /// The arguments of the call as JSON.
         Json = "json",
         /// Nothing.
@@ -38,26 +38,26 @@ choice_of! {
         Kill = "kill",
         /// It is waited for as long as the policy allows; the log tells that it takes long.
         Wait = "wait",
-        /// It goes on, and the call is answered with its handle.
+        /// It continues, and the call is answered with its handle.
         Background = "background"
     }
 }
 
 /// A template of one argument, or a list of templates that are left out together.
 #[derive(Clone, Debug)]
-pub struct ArgumentEntry(pub Argument);
+pub struct ArgumentEntry(pub CommandArgument);
 
 impl Decode for ArgumentEntry {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let templates = match &node.data {
-            Data::List(nodes) => {
+            YamlData::List(nodes) => {
                 // All are read before any failure counts.
                 let read: Vec<_> = nodes.iter().map(|node| template(node, reader)).collect();
                 read.into_iter().collect::<Option<Vec<_>>>()?
             }
             _ => vec![template(node, reader)?],
         };
-        Some(Self(Argument(templates)))
+        Some(Self(CommandArgument(templates)))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -69,9 +69,9 @@ impl Decode for ArgumentEntry {
     }
 }
 
-fn template(node: &Node, reader: &mut Reader<'_>) -> Option<Template> {
+fn template(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Template> {
     let text = String::decode(node, reader)?;
-    match Argument::template(&text) {
+    match CommandArgument::template(&text) {
         Ok(template) => Some(template),
         Err(error) => {
             let span = reader.inside(node.span, &text, error.at);
@@ -103,7 +103,7 @@ pub(super) fn problems(
     if let Some(Spanned { value: true, span }) = keep
         && what != Some(OnTimeout::Background)
     {
-        let problem = wrong(*span, "only what goes on in the background can be kept");
+        let problem = wrong(*span, "only what continues in the background can be kept");
         problems.push(problem.help("add `on_timeout: background`, or remove the line"));
     }
     problems
@@ -111,7 +111,7 @@ pub(super) fn problems(
 
 /// A tool that has longer to end than the end of the run takes: it would be killed in the middle of its grace.
 pub(super) fn no_time_to_end(
-    document: &Document<AgentFile>,
+    document: &DecodedDocument<AgentFile>,
     name: &str,
     entry: &ToolEntry,
 ) -> Option<Diagnostic> {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_a_program_may_be_told_is_read() {
         let all = ", arguments: [-v, ['--city', '{{ args.city }}']], stdin: json, output: text, timeout: 5s, \
-                   on_timeout: background, keep: true, grace: 0s, linger: 10ms";
+                   on_timeout: background, keep_running: true, grace: 0s, linger: 10ms";
         assert_eq!(mistakes(all), "");
     }
 
@@ -170,9 +170,9 @@ mod tests {
         agent.yaml:4:77: error[P0106]: `0s` leaves no time at all
         agent.yaml:4:93: error[P0104]: unknown value `backgrond` (did you mean `background`?)
         ");
-        insta::assert_snapshot!(mistakes(", on_timeout: wait, keep: true"), @r"
+        insta::assert_snapshot!(mistakes(", on_timeout: wait, keep_running: true"), @r"
         agent.yaml:4:80: error[P0202]: it is not said after which time it is waited further
-        agent.yaml:4:92: error[P0202]: only what goes on in the background can be kept
+        agent.yaml:4:100: error[P0202]: only what continues in the background can be kept
         ");
     }
 }

@@ -5,35 +5,98 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::ProposalError;
-use crate::engine::{Directive, Envelope, Event, Interpreter, Note, Of, Order, ProposalId, Settled, State};
+use super::{InterruptedCall, ProposalError, interrupted};
+use crate::engine::{
+    Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, PlainNext,
+    ProposalId, ProposalRef, RunStarted, SettledProposal, State, ToolCatalogue, ToolFacts, ToolSpec,
+};
+use crate::host::checkpoint::SessionCheckpoint;
 use crate::host::clock::Clock;
 use crate::host::observer::Journal;
+use crate::host::telemetry::{ModelAttempt, Telemetry};
 use crate::host::trace;
+use crate::policy::Policy;
+use crate::session::ReducerError;
+use crate::time::{Instant, Nanos};
 
 /// A run that the host drives.
-pub(super) struct LockedRun {
-    inner: Mutex<Inner>,
+pub(in crate::host) struct LockedRun {
+    inner: Mutex<LockedParts>,
     clock: Clock,
+    /// Told whenever no proposal is open.
+    idle: Notify,
+    listener: Option<Listener>,
+    publish: Option<Publish>,
 }
 
-struct Inner {
+/// Looks at the state whenever it has changed, and is quick about it.
+pub(in crate::host) type Publish = Box<dyn Fn(&State) + Send + Sync>;
+
+/// Learns what a host wants to know of its run, while the run is not locked.
+pub(in crate::host) type Listener = Box<dyn Fn(News) + Send + Sync>;
+
+/// What a host wants to know of its run.
+pub(in crate::host) enum News {
+    /// A call of a model is over.
+    Attempt(Box<ModelAttempt>),
+    /// A reducer failed.
+    ReducerError(ReducerError),
+}
+
+/// What a run is made ready with for a proposal. If it has not begun, or is over, it begins, or the next run of the session does.
+pub(in crate::host) struct RunSetup<'a> {
+    /// Under this policy.
+    pub(in crate::host) policy: &'a Policy,
+    /// With this tool, if it has none of that name.
+    pub(in crate::host) tool: Option<&'a str>,
+    /// What it begins with.
+    pub(in crate::host) started: &'a RunStarted,
+}
+
+struct LockedParts {
     interpreter: Interpreter,
     state: State,
     journal: Box<dyn Journal>,
+    telemetry: Option<Telemetry>,
+    news: Vec<News>,
     /// Whoever waits for a proposal.
     waiting: BTreeMap<ProposalId, UnboundedSender<Directive>>,
     /// The session could not be written: nothing more is begun.
     lost: bool,
+    /// Somebody waits until no proposal is open.
+    is_awaited: bool,
+}
+
+/// What follows a failure of a call that was begun without the run.
+pub(in crate::host) enum AfterFailure<P> {
+    /// Another attempt, after this wait.
+    Retry(Nanos),
+    /// The run is to adopt the call.
+    Adopt,
+    /// It has: the call is this proposal.
+    Adopted(P),
+}
+
+/// Whether a run that has had its final turn could end.
+enum Ending {
+    /// It has ended, or another one has begun.
+    Ended,
+    /// Turns or reports are open.
+    Open,
+    /// Calls of tools are open.
+    CallsOpen,
 }
 
 /// A proposal that is open. Dropped before its end, it is withdrawn.
-pub(super) struct Open {
+pub(in crate::host) struct OpenTicket {
     locked: Arc<LockedRun>,
     proposal: ProposalId,
     directives: UnboundedReceiver<Directive>,
+    /// The next directive, until it is written down.
+    next: Option<Directive>,
     ended: bool,
 }
 
@@ -49,67 +112,291 @@ impl fmt::Debug for LockedRun {
 }
 
 impl LockedRun {
-    pub(super) fn new(
+    pub(in crate::host) fn new(
         interpreter: Interpreter,
         state: State,
         journal: Box<dyn Journal>,
         clock: Clock,
     ) -> Self {
-        let inner = Inner { interpreter, state, journal, waiting: BTreeMap::new(), lost: false };
-        Self { inner: Mutex::new(inner), clock }
+        let (telemetry, news, waiting) = (None, Vec::new(), BTreeMap::new());
+        let inner = LockedParts {
+            interpreter,
+            state,
+            journal,
+            telemetry,
+            news,
+            waiting,
+            lost: false,
+            is_awaited: false,
+        };
+        Self { inner: Mutex::new(inner), clock, idle: Notify::new(), listener: None, publish: None }
     }
 
-    /// Proposes something: what comes of it waits for whoever holds the proposal.
-    pub(super) fn propose(run: &Arc<Self>, event: Event) -> Result<Open, ProposalError> {
+    /// The same run, watched.
+    pub(in crate::host) fn watched(self, telemetry: Telemetry, listener: Listener, publish: Publish) -> Self {
+        self.lock().telemetry = Some(telemetry);
+        Self { listener: Some(listener), publish: Some(publish), ..self }
+    }
+
+    /// A call that was begun without the run has failed: only where nothing is written down.
+    pub(in crate::host) fn plain_failed(
+        run: &Arc<Self>,
+        setup: &RunSetup<'_>,
+        act: impl FnOnce(&Interpreter, &mut State, Instant) -> (PlainNext, Directives),
+    ) -> Result<AfterFailure<OpenTicket>, ProposalError> {
         let mut inner = run.lock();
-        let proposal = ProposalId(inner.state.seq.saturating_add(1));
-        let (sender, directives) = unbounded_channel();
-        inner.waiting.insert(proposal, sender);
-        let envelope = inner.next(run.clock, event);
-        inner.take(envelope)?;
-        drop(inner);
-        Ok(Open { locked: Arc::clone(run), proposal, directives, ended: false })
+        if !inner.interpreter.policy().is_same(setup.policy) {
+            inner.ready(setup, run.clock)?;
+        }
+        let now = run.clock.now();
+        let known = &mut *inner;
+        let (next, directives) = act(&known.interpreter, &mut known.state, now);
+        let next = match next {
+            PlainNext::Retry(delay) => AfterFailure::Retry(delay),
+            PlainNext::Adopt => AfterFailure::Adopt,
+            PlainNext::Adopted(proposal) => AfterFailure::Adopted(inner.open(proposal, run)),
+        };
+        if !directives.0.is_empty() {
+            inner.noted(&directives, now);
+            let cause = if let AfterFailure::Adopted(open) = &next { Some(open.proposal) } else { None };
+            inner.deliver(directives, cause);
+        }
+        run.leave(inner);
+        Ok(next)
+    }
+
+    /// Such a call has ended; `act` may be quick about it.
+    pub(in crate::host) fn plain_ended(
+        &self,
+        act: impl FnOnce(&Interpreter, &mut State, &Clock) -> Directives,
+    ) {
+        let mut inner = self.lock();
+        let known = &mut *inner;
+        let directives = act(&known.interpreter, &mut known.state, &self.clock);
+        if !directives.0.is_empty() {
+            inner.noted(&directives, self.clock.now());
+            inner.deliver(directives, None);
+        }
+        self.leave(inner);
+    }
+
+    /// Looks at the state, and publishes it.
+    pub(in crate::host) fn publish(&self) {
+        self.change(|_| ());
+    }
+
+    /// The run adopts such a call.
+    pub(in crate::host) fn adopt(
+        run: &Arc<Self>,
+        setup: &RunSetup<'_>,
+        act: impl FnOnce(&Interpreter, &mut State, Instant) -> (ProposalId, Directives),
+    ) -> Result<OpenTicket, ProposalError> {
+        run.change(|inner| {
+            inner.ready(setup, run.clock)?;
+            let now = run.clock.now();
+            let (proposal, directives) = act(&inner.interpreter, &mut inner.state, now);
+            let open = inner.open(proposal, run);
+            inner.noted(&directives, now);
+            inner.deliver(directives, Some(proposal));
+            Ok(open)
+        })
+    }
+
+    /// Makes the run ready for proposals.
+    pub(in crate::host) fn ready(&self, setup: &RunSetup<'_>) -> Result<(), ProposalError> {
+        self.change(|inner| inner.ready(setup, self.clock))
+    }
+
+    /// Continues a run whose process has ended: what was in flight is withdrawn, and the tools that were running are returned.
+    pub(in crate::host) fn catch_up(
+        &self,
+        past: SessionCheckpoint,
+    ) -> Result<Vec<InterruptedCall>, ProposalError> {
+        let SessionCheckpoint { state, open, untaken, policy, tools, .. } = past;
+        let interrupted = open.iter().filter_map(|work| interrupted(work, &state)).collect();
+        let open = self.change(|inner| {
+            if let Some(telemetry) = &mut inner.telemetry {
+                telemetry.goes_on(&state.run);
+            }
+            inner.state = state;
+            if let Some(envelope) = untaken {
+                inner.decide(envelope)?;
+            }
+            let now_policy = inner.interpreter.policy().digest().to_owned();
+            let now_tools = facts(inner.interpreter.tools());
+            if !policy.is_empty() && policy != now_policy {
+                inner.tell(self.clock, Event::PolicyChanged { policy: now_policy })?;
+            }
+            if !ToolFacts::same(&tools, &now_tools) {
+                inner.tell(self.clock, Event::ToolsChanged { tools: now_tools })?;
+            }
+            Ok::<Vec<_>, ProposalError>(inner.state.open_proposals().collect())
+        })?;
+        for proposal in open {
+            self.withdraw(proposal)?;
+        }
+        Ok(interrupted)
+    }
+
+    /// Proposes something: what comes of it waits for whoever holds the proposal. `setup`: the run is made ready first.
+    pub(in crate::host) fn propose(
+        run: &Arc<Self>,
+        setup: Option<&RunSetup<'_>>,
+        event: impl FnOnce(&mut State) -> Event,
+    ) -> Result<OpenTicket, ProposalError> {
+        run.change(|inner| {
+            if let Some(setup) = setup {
+                inner.ready(setup, run.clock)?;
+            }
+            let event = event(&mut inner.state);
+            let open = inner.open(ProposalId(inner.state.seq.saturating_add(1)), run);
+            match inner.tell(run.clock, event) {
+                Ok(()) => Ok(open),
+                Err(error) => {
+                    open.given_up();
+                    Err(error)
+                }
+            }
+        })
     }
 
     /// Takes an event that proposes nothing.
-    pub(super) fn tell(&self, event: Event) -> Result<(), ProposalError> {
-        let mut inner = self.lock();
-        let envelope = inner.next(self.clock, event);
-        inner.take(envelope)
+    pub(in crate::host) fn tell(&self, event: Event) -> Result<(), ProposalError> {
+        self.change(|inner| inner.tell(self.clock, event))
     }
 
-    /// Takes an event that is written down, and about which nothing was decided yet.
-    pub(super) fn take(&self, envelope: Envelope) -> Result<(), ProposalError> {
-        self.lock().decide(envelope)
+    /// Ends the run if it has had its final turn, as soon as no other proposal is open. `false`: calls of tools are, and one of
+    /// them may be what waits for this.
+    pub(in crate::host) async fn end_after_final_turn(&self) -> Result<bool, ProposalError> {
+        loop {
+            // Listens before it looks, so that it misses no end.
+            let idle = self.idle.notified();
+            match self.change(|inner| inner.end_after_final_turn(self.clock))? {
+                Ending::Ended => return Ok(true),
+                Ending::CallsOpen => return Ok(false),
+                Ending::Open => idle.await,
+            }
+        }
     }
 
     /// Withdraws a proposal, if it is still open.
-    pub(super) fn withdraw(&self, proposal: ProposalId) -> Result<(), ProposalError> {
-        let mut inner = self.lock();
-        inner.waiting.remove(&proposal);
-        if inner.state.is_over() || !inner.state.open_proposals().any(|open| open == proposal) {
-            return Ok(());
-        }
-        let envelope = inner.next(self.clock, Event::ProposalWithdrawn { proposal, call: None });
-        inner.take(envelope)
+    pub(in crate::host) fn withdraw(&self, proposal: ProposalId) -> Result<(), ProposalError> {
+        self.change(|inner| {
+            inner.waiting.remove(&proposal);
+            if inner.state.is_over() || !inner.state.open_proposals().any(|open| open == proposal) {
+                return Ok(());
+            }
+            inner.tell(self.clock, Event::ProposalWithdrawn { proposal, call: None })
+        })
     }
 
-    pub(super) fn open_proposals(&self) -> Vec<ProposalId> {
-        self.read(|state| state.open_proposals().collect())
+    /// Ends when all that happened is written down.
+    pub(in crate::host) async fn written(&self) -> Result<(), ProposalError> {
+        let writing = self.lock().journal.written();
+        let Some(writing) = writing else { return Ok(()) };
+        writing.await.map_err(|error| {
+            let mut inner = self.lock();
+            if inner.lost { ProposalError::Stopped } else { inner.lose(error.into()) }
+        })
     }
 
-    pub(super) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+    pub(in crate::host) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         read(&self.lock().state)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    /// Changes the run; listeners learn of it afterwards.
+    fn change<T>(&self, change: impl FnOnce(&mut LockedParts) -> T) -> T {
+        let mut inner = self.lock();
+        let changed = change(&mut inner);
+        if inner.is_awaited && inner.state.open_proposals().next().is_none() {
+            inner.is_awaited = false;
+            self.idle.notify_waiters();
+        }
+        if let Some(publish) = &self.publish {
+            publish(&inner.state);
+        }
+        self.leave(inner);
+        changed
+    }
+
+    /// Ends a change.
+    fn leave(&self, inner: MutexGuard<'_, LockedParts>) {
+        if !inner.news.is_empty() {
+            self.listen(inner);
+        }
+    }
+
+    #[cold]
+    fn listen(&self, mut inner: MutexGuard<'_, LockedParts>) {
+        let news = core::mem::take(&mut inner.news);
+        drop(inner);
+        if let Some(listener) = &self.listener {
+            news.into_iter().for_each(listener);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LockedParts> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
-    fn next(&self, clock: Clock, event: Event) -> Envelope {
-        Envelope { seq: self.state.seq.saturating_add(1), now: clock.now(), event }
+impl LockedParts {
+    fn tell(&mut self, clock: Clock, event: Event) -> Result<(), ProposalError> {
+        self.take(Envelope { seq: self.state.seq.saturating_add(1), now: clock.now(), event })
+    }
+
+    fn ready(&mut self, setup: &RunSetup<'_>, clock: Clock) -> Result<(), ProposalError> {
+        let changed = !self.interpreter.policy().is_same(setup.policy);
+        if changed {
+            self.interpreter = Interpreter::new(setup.policy.clone(), self.interpreter.tools().clone());
+        }
+        let added = setup.tool.is_some_and(|tool| self.declare(tool));
+        if self.state.is_over() {
+            self.state = self.state.next_run();
+        }
+        if self.state.run.is_empty() {
+            let (policy, tools) = (setup.policy.digest().to_owned(), facts(self.interpreter.tools()));
+            let started = RunStarted { drive: DriveMode::Calls, policy, tools, ..setup.started.clone() };
+            return self.tell(clock, Event::RunStarted(started));
+        }
+        if changed {
+            let policy = setup.policy.digest().to_owned();
+            self.tell(clock, Event::PolicyChanged { policy })?;
+        }
+        if added {
+            let tools = facts(self.interpreter.tools());
+            self.tell(clock, Event::ToolsChanged { tools })?;
+        }
+        Ok(())
+    }
+
+    fn end_after_final_turn(&mut self, clock: Clock) -> Result<Ending, ProposalError> {
+        if !self.state.has_had_final_turn() {
+            return Ok(Ending::Ended);
+        }
+        if self.state.open_calls().next().is_some() {
+            return Ok(Ending::CallsOpen);
+        }
+        if self.state.open_proposals().next().is_some() {
+            self.is_awaited = true;
+            return Ok(Ending::Open);
+        }
+        let reason = "the final turn is over".to_owned();
+        self.tell(clock, Event::Cancelled { reason }).map(|()| Ending::Ended)
+    }
+
+    /// Makes a tool of that name one of the run's, if it is not; any arguments will do for it. Returns whether it was made.
+    fn declare(&mut self, name: &str) -> bool {
+        let (policy, tools) = (self.interpreter.policy(), self.interpreter.tools());
+        let is_report = policy.output().is_some_and(|output| output.tool.value == name);
+        if is_report || tools.get(name).is_some() {
+            return false;
+        }
+        let (name, parameters) = (name.to_owned(), serde_json::json!({}));
+        let spec = ToolSpec { name, description: String::new(), parameters, effect: None };
+        let Ok(tools) = ToolCatalogue::new(tools.iter().cloned().chain([spec])) else { return false };
+        self.interpreter = Interpreter::new(policy.clone(), tools);
+        true
     }
 
     /// Writes an event down, takes it, and writes down what was decided.
@@ -124,16 +411,52 @@ impl Inner {
     }
 
     fn decide(&mut self, envelope: Envelope) -> Result<(), ProposalError> {
-        let cause = self.cause(&envelope);
+        let (cause, now) = (self.cause(&envelope), envelope.now);
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.event(&envelope, self.interpreter.policy());
+        }
         let directives = self.interpreter.step(&mut self.state, envelope);
+        self.noted(&directives, now);
         let policy = self.interpreter.policy().digest();
         if let Err(error) = self.journal.directives(policy, &directives, &self.state) {
             return Err(self.lose(error.into()));
         }
+        self.deliver(directives, cause);
+        Ok(())
+    }
+
+    /// Whoever holds the proposal is given what comes of it from now on.
+    fn open(&mut self, proposal: ProposalId, run: &Arc<LockedRun>) -> OpenTicket {
+        let (sender, directives) = unbounded_channel();
+        self.waiting.insert(proposal, sender);
+        OpenTicket { locked: Arc::clone(run), proposal, directives, next: None, ended: false }
+    }
+
+    /// Measures what was decided.
+    fn noted(&mut self, directives: &Directives, now: Instant) {
+        let Some(telemetry) = &mut self.telemetry else { return };
+        let (turn, policy) = (self.state.turn, self.interpreter.policy());
+        let attempts = telemetry.directives(directives, now, turn, policy);
+        attempts.iter().for_each(trace::attempt);
+        self.news.extend(attempts.into_iter().map(|attempt| News::Attempt(Box::new(attempt))));
+    }
+
+    /// Gives each directive to whoever waits for it; what is of no proposal, to whom it was caused by.
+    fn deliver(&mut self, directives: Directives, cause: Option<ProposalId>) {
+        if directives.0.is_empty() {
+            return;
+        }
+        let policy = self.interpreter.policy().digest();
+        let _span = tracing::info_span!("run", correlation_id = %self.state.run, policy).entered();
         for directive in directives.0 {
             trace::directive(&directive);
+            if let DirectiveKind::Note(Note::ReducerError { error }) = &directive.order
+                && self.telemetry.is_some()
+            {
+                self.news.push(News::ReducerError(error.clone()));
+            }
             let proposal = match &directive.order {
-                Order::Note(Note::ProposalRefused { proposal, .. }) => Some(*proposal),
+                DirectiveKind::Note(Note::ProposalRefused { proposal, .. }) => Some(*proposal),
                 _ => directive.of.map(|of| of.proposal).or(cause),
             };
             // Nobody listens to one that was withdrawn.
@@ -142,7 +465,6 @@ impl Inner {
                 let _ = waiting.send(directive);
             }
         }
-        Ok(())
     }
 
     /// The proposal that an event is about: what is of none goes there.
@@ -161,20 +483,35 @@ impl Inner {
     }
 }
 
-impl Open {
-    /// The next directive about the proposal.
-    pub(super) async fn next(&mut self) -> Result<Directive, ProposalError> {
-        let directive = self.directives.recv().await;
+fn facts(tools: &ToolCatalogue) -> Vec<ToolFacts> {
+    tools.iter().map(ToolFacts::from).collect()
+}
+
+impl OpenTicket {
+    /// The next directive about the proposal, once it is written down. Dropped before its end, it loses none.
+    pub(in crate::host) async fn next(&mut self) -> Result<Directive, ProposalError> {
+        if self.next.is_none() {
+            self.next = self.directives.recv().await;
+        }
+        if self.next.is_some()
+            && let Err(error) = self.locked.written().await
+        {
+            self.ended = true;
+            return Err(error);
+        }
         // The session was lost: there is nothing to withdraw.
-        self.ended = directive.is_none();
-        directive.ok_or(ProposalError::Stopped)
+        self.ended = self.next.is_none();
+        self.next.take().ok_or(ProposalError::Stopped)
     }
 
     /// What the directive ends the proposal with, if it does.
-    pub(super) fn end(&mut self, directive: &Directive) -> Option<Result<Settled, ProposalError>> {
+    pub(in crate::host) fn end(
+        &mut self,
+        directive: &Directive,
+    ) -> Option<Result<SettledProposal, ProposalError>> {
         let end = match &directive.order {
-            Order::Note(Note::Settled(settled)) => Ok(settled.clone()),
-            Order::Note(Note::ProposalRefused { reason, message, .. }) => {
+            DirectiveKind::Note(Note::Settled(settled)) => Ok(settled.clone()),
+            DirectiveKind::Note(Note::ProposalRefused { reason, message, .. }) => {
                 Err(ProposalError::Refused { reason: *reason, message: message.clone() })
             }
             _ => return None,
@@ -184,13 +521,18 @@ impl Open {
         Some(end)
     }
 
+    /// It was not made: there is nothing to withdraw.
+    fn given_up(mut self) {
+        self.ended = true;
+    }
+
     /// What is about the proposal as a whole.
-    pub(super) const fn of(&self) -> Of {
-        Of { proposal: self.proposal, call: None }
+    pub(in crate::host) const fn of(&self) -> ProposalRef {
+        ProposalRef { proposal: self.proposal, call: None }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenTicket {
     fn drop(&mut self) {
         if !self.ended
             && let Err(error) = self.locked.withdraw(self.proposal)

@@ -3,7 +3,7 @@
 //!
 //! Nothing is decided here. A future that is dropped withdraws its proposal; no lock is held while anything is awaited.
 
-mod locked;
+pub(in crate::host) mod locked;
 mod work;
 
 use std::sync::Arc;
@@ -18,18 +18,18 @@ pub use self::work::RunHost;
 use self::locked::LockedRun;
 use super::clock::Clock;
 use super::observer::{Journal, JournalError};
-use super::task::Past;
 use crate::engine::{
-    Drive, Event, Interpreter, Note, Order, Outcome, Proposal, ProposalFault, ProposalId, RunStarted,
-    Settled, State, ToolFacts, TurnProposal, Work, WorkId,
+    DirectiveKind, DriveMode, Event, Interpreter, Note, Outcome, ProposalFault, ProposalId, ProposedCall,
+    RunStarted, SettledProposal, State, ToolFacts, TurnProposal, Work, WorkId,
 };
+use crate::host::checkpoint::SessionCheckpoint;
 
 /// A run that the host drives. Clones are of the same run.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// use serde_json::json;
-/// use unfazed::engine::{Catalogue, Interpreter, Of, RunFacts, RunStarted, RunTool, ToolOutcome, ToolSpec};
+/// use unfazed::engine::{ToolCatalogue, Interpreter, ProposalRef, RunFacts, RunStarted, RunTool, ToolOutcome, ToolSpec};
 /// use unfazed::host::{BoxFuture, DrivenRun, RunHost};
 /// use unfazed::policy::Policy;
 /// use unfazed::session::ToolCall;
@@ -37,14 +37,14 @@ use crate::engine::{
 /// struct Prices;
 ///
 /// impl RunHost for Prices {
-///     fn run_tool<'a>(&'a self, _of: Of, run: &'a RunTool) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
+///     fn run_tool<'a>(&'a self, _of: ProposalRef, run: &'a RunTool) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
 ///         Box::pin(async move { (ToolOutcome::Ok { data: json!({"item": run.arguments["item"]}) }, RunFacts::default()) })
 ///     }
 /// }
 ///
 /// let parameters = json!({"type": "object", "properties": {"item": {"type": "integer"}}});
 /// let price = ToolSpec { name: "price".into(), description: String::new(), parameters, effect: None };
-/// let interpreter = Interpreter::new(Policy::builtin(), Catalogue::new(vec![price])?);
+/// let interpreter = Interpreter::new(Policy::builtin(), ToolCatalogue::new(vec![price])?);
 /// let run = DrivenRun::start(interpreter, RunStarted { run: "demo".into(), ..RunStarted::default() })?;
 ///
 /// let call = |item: u32| ToolCall { id: "call_1".into(), name: "price".into(), arguments: json!({ "item": item }).to_string() };
@@ -59,10 +59,10 @@ use crate::engine::{
 #[derive(Clone, Debug)]
 pub struct DrivenRun(Arc<LockedRun>);
 
-/// A tool that was running when the process of a run ended: nobody knows what it did, and it is not run again.
+/// A tool that was running when the process of a run ended: it is unknown what it did, and it is not run again.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Interrupted {
+pub struct InterruptedCall {
     /// The proposal.
     pub proposal: ProposalId,
     /// The model's id of the call.
@@ -101,14 +101,14 @@ impl DrivenRun {
     /// # Errors
     /// None, as nothing is written.
     pub fn start(interpreter: Interpreter, started: RunStarted) -> Result<Self, ProposalError> {
-        Self::start_with(interpreter, started, super::observer::Silent, Clock::system())
+        Self::start_with(interpreter, started, super::observer::NoopObserver, Clock::system())
     }
 
     /// Begins a run that `journal` writes down: what may act is written before it begins. `started.drive`, `policy` and
     /// `tools` are set here.
     ///
     /// # Errors
-    /// The session cannot be written.
+    /// The session cannot be written; where that shows later, the first proposal says so.
     pub fn start_with(
         interpreter: Interpreter,
         started: RunStarted,
@@ -117,41 +117,26 @@ impl DrivenRun {
     ) -> Result<Self, ProposalError> {
         let policy = interpreter.policy().digest().to_owned();
         let tools = interpreter.tools().iter().map(ToolFacts::from).collect();
-        let started = RunStarted { drive: Drive::Calls, policy, tools, ..started };
+        let started = RunStarted { drive: DriveMode::Calls, policy, tools, ..started };
         let run = LockedRun::new(interpreter, State::new(), Box::new(journal), clock);
         run.tell(Event::RunStarted(started))?;
         Ok(Self(Arc::new(run)))
     }
 
     /// Continues a run whose process has ended: `past` is what [`store::resume`](crate::store::resume) has made of its log,
-    /// and `journal` writes into that. What was under way is withdrawn, as nobody is left to do it; the tools that were
+    /// and `journal` writes into that. What was in flight is withdrawn, as nobody is left to do it; the tools that were
     /// running are returned.
     ///
     /// # Errors
     /// The session cannot be written.
     pub fn resume(
         interpreter: Interpreter,
-        past: Past,
+        past: SessionCheckpoint,
         journal: impl Journal + 'static,
         clock: Clock,
-    ) -> Result<(Self, Vec<Interrupted>), ProposalError> {
-        let Past { state, open, untaken, policy, tools, .. } = past;
-        let interrupted = open.iter().filter_map(|work| interrupted(work, &state)).collect();
-        let now_tools: Vec<ToolFacts> = interpreter.tools().iter().map(ToolFacts::from).collect();
-        let digest = interpreter.policy().digest().to_owned();
-        let run = LockedRun::new(interpreter, state, Box::new(journal), clock);
-        if let Some(envelope) = untaken {
-            run.take(envelope)?;
-        }
-        if !policy.is_empty() && policy != digest {
-            run.tell(Event::PolicyChanged { policy: digest })?;
-        }
-        if !ToolFacts::same(&tools, &now_tools) {
-            run.tell(Event::ToolsChanged { tools: now_tools })?;
-        }
-        for proposal in run.open_proposals() {
-            run.withdraw(proposal)?;
-        }
+    ) -> Result<(Self, Vec<InterruptedCall>), ProposalError> {
+        let run = LockedRun::new(interpreter, State::new(), Box::new(journal), clock);
+        let interrupted = run.catch_up(past)?;
         Ok((Self(Arc::new(run)), interrupted))
     }
 
@@ -162,10 +147,10 @@ impl DrivenRun {
     /// The proposal is not taken, or the session cannot be written.
     pub async fn tools(
         &self,
-        calls: Vec<Proposal>,
+        calls: Vec<ProposedCall>,
         turn: Option<ProposalId>,
         host: &dyn RunHost,
-    ) -> Result<Settled, ProposalError> {
+    ) -> Result<SettledProposal, ProposalError> {
         self.drive(Event::ToolsProposed { calls, turn }, host).await
     }
 
@@ -173,7 +158,11 @@ impl DrivenRun {
     ///
     /// # Errors
     /// The proposal is not taken, or the session cannot be written.
-    pub async fn turn(&self, turn: TurnProposal, host: &dyn RunHost) -> Result<Settled, ProposalError> {
+    pub async fn turn(
+        &self,
+        turn: TurnProposal,
+        host: &dyn RunHost,
+    ) -> Result<SettledProposal, ProposalError> {
         self.drive(Event::TurnProposed(turn), host).await
     }
 
@@ -181,7 +170,7 @@ impl DrivenRun {
     ///
     /// # Errors
     /// The proposal is not taken, or the session cannot be written.
-    pub async fn output(&self, output: String, host: &dyn RunHost) -> Result<Settled, ProposalError> {
+    pub async fn output(&self, output: String, host: &dyn RunHost) -> Result<SettledProposal, ProposalError> {
         self.drive(Event::OutputProposed { output }, host).await
     }
 
@@ -191,6 +180,14 @@ impl DrivenRun {
     /// The session cannot be written.
     pub fn cancel(&self, reason: &str) -> Result<(), ProposalError> {
         self.0.tell(Event::Cancelled { reason: reason.to_owned() })
+    }
+
+    /// Ends when all that happened is written down. What may act waits for that in any case; this is for the end of a process.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub async fn written(&self) -> Result<(), ProposalError> {
+        self.0.written().await
     }
 
     /// How the run ended; `None` before that.
@@ -203,8 +200,8 @@ impl DrivenRun {
         self.0.read(read)
     }
 
-    async fn drive(&self, event: Event, host: &dyn RunHost) -> Result<Settled, ProposalError> {
-        let mut open = LockedRun::propose(&self.0, event)?;
+    async fn drive(&self, event: Event, host: &dyn RunHost) -> Result<SettledProposal, ProposalError> {
+        let mut open = LockedRun::propose(&self.0, None, |_| event)?;
         let mut under_way = FuturesUnordered::new();
         let mut handles: Vec<(WorkId, AbortHandle)> = Vec::new();
         loop {
@@ -225,13 +222,13 @@ impl DrivenRun {
             }
             let of = directive.of.unwrap_or(open.of());
             match directive.order {
-                Order::Note(Note::Dropped { work }) => {
+                DirectiveKind::Note(Note::Dropped { work }) => {
                     if let Some(at) = handles.iter().position(|(known, _)| *known == work) {
                         handles.swap_remove(at).1.abort();
                     }
                 }
-                Order::Note(_) => host.noted(&directive),
-                Order::Work(work) => {
+                DirectiveKind::Note(_) => host.noted(&directive),
+                DirectiveKind::Work(work) => {
                     let id = work.id();
                     let (future, handle) = abortable(work::carry_out(work, of, host));
                     handles.push((id, handle));
@@ -243,9 +240,9 @@ impl DrivenRun {
 }
 
 /// What was running of a tool when the log ended.
-fn interrupted(work: &Work, state: &State) -> Option<Interrupted> {
+fn interrupted(work: &Work, state: &State) -> Option<InterruptedCall> {
     let Work::RunTool(run) = work else { return None };
-    Some(Interrupted {
+    Some(InterruptedCall {
         proposal: state.proposal_of(work.id())?,
         call: run.call.clone(),
         tool: run.tool.clone(),

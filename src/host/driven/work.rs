@@ -3,19 +3,20 @@
 use tokio::time::{sleep, timeout};
 
 use crate::engine::{
-    Answer, Ask, CallModel, Consult, Decision, Directive, EffectState, Event, Failure, ModelReply, Of,
-    ReduceContext, RepairHistory, RunFacts, RunTool, Summarize, ToolOutcome, TurnMeasure, Work,
+    ApprovalAnswer, AskPerson, CallModel, ConsultPlanner, Directive, EffectState, Event, Failure, ModelReply,
+    PlannerDecision, ProposalRef, ReduceContext, RepairHistory, RunFacts, RunTool, SummarizeMessages,
+    ToolOutcome, TurnMeasure, Work,
 };
 use crate::host::port::BoxFuture;
 use crate::policy::ErrorClass;
-use crate::session::{HistoryRepair, Reduction};
+use crate::session::{ContextReduction, HistoryRepair};
 use crate::time::Nanos;
 
 /// What a host with its own loop does for its proposals. Most hosts do some of it only; what they cannot do they do not
 /// propose, and do not say in [`TurnProposal::can`](crate::engine::TurnProposal::can).
 pub trait RunHost: Send + Sync {
     /// Runs a tool once. It is dropped when its time is over, or when nobody needs it any more.
-    fn run_tool<'a>(&'a self, of: Of, run: &'a RunTool) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
+    fn run_tool<'a>(&'a self, of: ProposalRef, run: &'a RunTool) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
         let message = format!("no tool `{}` can be run here (proposal {})", run.tool, of.proposal);
         let failure = Failure::of(ErrorClass::ToolUnavailable, message);
         let outcome = ToolOutcome::Failed { failure, effect: EffectState::NotStarted };
@@ -23,36 +24,40 @@ pub trait RunHost: Send + Sync {
     }
 
     /// Calls a model once.
-    fn call_model<'a>(&'a self, of: Of, call: &'a CallModel) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+    fn call_model<'a>(
+        &'a self,
+        of: ProposalRef,
+        call: &'a CallModel,
+    ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
         let message = format!("no model `{}` can be called here (proposal {})", call.target, of.proposal);
         Box::pin(std::future::ready(Err(Failure::of(ErrorClass::NotFound, message))))
     }
 
     /// Asks a person. Nobody is there to be asked, unless the host says otherwise.
-    fn answer<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Answer> {
-        Box::pin(std::future::ready(Answer::None))
+    fn answer<'a>(&'a self, _ask: &'a AskPerson) -> BoxFuture<'a, ApprovalAnswer> {
+        Box::pin(std::future::ready(ApprovalAnswer::None))
     }
 
     /// Decides what is done when attempts are used up and the policy says `ask_planner`.
-    fn decide(&self, _consult: &Consult) -> Decision {
-        Decision::TellModel
+    fn decide(&self, _consult: &ConsultPlanner) -> PlannerDecision {
+        PlannerDecision::TellModel
     }
 
     /// Finds what it takes to make the history of a turn's request one that providers accept.
-    fn repair_history(&self, _of: Of, _repair: &RepairHistory) -> HistoryRepair {
+    fn repair_history(&self, _of: ProposalRef, _repair: &RepairHistory) -> HistoryRepair {
         HistoryRepair::default()
     }
 
     /// Finds what one step of a reduction of a turn's request comes to.
-    fn reduce_context(&self, _of: Of, _reduce: &ReduceContext) -> Reduction {
-        Reduction::default()
+    fn reduce_context(&self, _of: ProposalRef, _reduce: &ReduceContext) -> ContextReduction {
+        ContextReduction::default()
     }
 
     /// Asks a model for a summary.
     fn summarize<'a>(
         &'a self,
-        _of: Of,
-        summarize: &'a Summarize,
+        _of: ProposalRef,
+        summarize: &'a SummarizeMessages,
     ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
         let message = format!("no model `{}` can be called here", summarize.target);
         Box::pin(std::future::ready(Err(Failure::of(ErrorClass::NotFound, message))))
@@ -63,7 +68,7 @@ pub trait RunHost: Send + Sync {
 }
 
 /// Does a piece of work, and makes the event that answers it.
-pub(super) async fn carry_out(work: Work, of: Of, host: &dyn RunHost) -> Event {
+pub(super) async fn carry_out(work: Work, of: ProposalRef, host: &dyn RunHost) -> Event {
     match work {
         Work::RunTool(run) => {
             let (outcome, facts) = match within(run.timeout, host.run_tool(of, &run)).await {
@@ -91,7 +96,7 @@ pub(super) async fn carry_out(work: Work, of: Of, host: &dyn RunHost) -> Event {
             wait.fired()
         }
         Work::Ask(ask) => {
-            let answer = within(ask.timeout, host.answer(&ask)).await.unwrap_or(Answer::None);
+            let answer = within(ask.timeout, host.answer(&ask)).await.unwrap_or(ApprovalAnswer::None);
             ask.answered(answer)
         }
         Work::Consult(consult) => {

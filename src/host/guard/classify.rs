@@ -1,63 +1,43 @@
 //! What a guard wants to know about arguments and errors.
 
+use core::time::Duration;
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::engine::{EffectState, Failure, Waits};
-use crate::policy::{Classified, ErrorClass, Policy};
+use crate::engine::{EffectState, Failure, WaitHint};
+use crate::host::ProposalError;
+use crate::policy::{ErrorClass, Policy};
 use crate::session::RetryExhausted;
-use crate::time::Nanos;
 
 /// Arguments of a tool call.
-pub trait Arguments {
+pub trait CallArguments {
     /// As JSON, to be held against the tool's schema; `None`: there is nothing to validate.
     fn as_json(&self) -> Option<&Value>;
 }
 
 /// An error of a guarded call.
-pub trait Classify {
+pub trait ClassifyError {
     /// Its class. `policy` has the tables that turn a provider's words into one.
     fn class(&self, policy: &Policy) -> ErrorClass;
-
-    /// Its class, and whether the request itself is at fault: then the same bytes are not sent to the same target
-    /// again.
-    fn classified(&self, policy: &Policy) -> Classified {
-        Classified::certain(self.class(policy))
-    }
 
     /// What went wrong, for records and for the model.
     fn message(&self) -> String;
 
-    /// The wait the other side asked for.
-    fn retry_after(&self) -> Option<Nanos> {
+    /// The wait the server asked for.
+    fn retry_after(&self) -> Option<Duration> {
         None
     }
 
-    /// The waits that the other side asked for, by the place where it did.
-    fn waits(&self) -> Waits {
-        Waits { header: self.retry_after(), ..Waits::default() }
-    }
-
-    /// Whether the other side says that a retry can help.
-    fn should_retry(&self) -> Option<bool> {
-        None
-    }
-
-    /// The HTTP status of the other side, for records.
-    fn status(&self) -> Option<u16> {
-        None
-    }
-
-    /// How large the model's window is, in tokens, if the other side said so.
-    fn window(&self) -> Option<u64> {
-        None
-    }
-
-    /// How many characters of a streamed answer had come before a model call failed.
-    fn received(&self) -> u64 {
-        0
+    /// All that is known of it, as the interpreter takes it: whoever knows more than the above says so here, as of the answer of a
+    /// server that [`Failure::from_answer`] has read.
+    fn failure(&self, policy: &Policy) -> Failure {
+        let mut failure = Failure::of(self.class(policy), self.message());
+        if let Some(wait) = self.retry_after() {
+            failure.retry_after = WaitHint::Wait(wait.into());
+        }
+        failure
     }
 
     /// How far the call got before it failed.
@@ -70,11 +50,19 @@ pub trait Classify {
 /// value. As an [`Error`](std::error::Error) its source is the last error of the call.
 #[derive(Debug)]
 pub enum CallError<E> {
-    /// It did not run. Of a tool: tell the model why and let it try again. Of a turn: the request is too large for every
-    /// model.
-    Refused(Box<Refusal>),
+    /// It did not run. Of a tool: tell the model why and let it try again. Of a turn: the run has ended before it.
+    Refused(Box<CallRefused>),
     /// No further attempt is made; the planner decides what is done instead.
     Exhausted(Box<GivenUp<E>>),
+    /// The run takes no call: its session cannot be [written](super::GuardBuilder::record), or its report was accepted while other
+    /// calls are in flight.
+    Run(Box<ProposalError>),
+}
+
+impl<E> From<ProposalError> for CallError<E> {
+    fn from(error: ProposalError) -> Self {
+        Self::Run(Box::new(error))
+    }
 }
 
 /// A call after which no further attempt is made.
@@ -82,7 +70,7 @@ pub enum CallError<E> {
 pub struct GivenUp<E> {
     /// Every attempt and its failure.
     pub exhausted: RetryExhausted,
-    /// What the model is told.
+    /// The message to the model.
     pub message: String,
     /// The last error itself; `None` if the last attempt timed out or did not run.
     pub last: Option<E>,
@@ -91,13 +79,13 @@ pub struct GivenUp<E> {
 /// A call that did not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct CallRefused {
     /// Why.
     pub class: ErrorClass,
-    /// What the model is told.
+    /// The message to the model.
     pub message: String,
     /// How long to wait before the model is asked again; usually zero.
-    pub delay: Nanos,
+    pub delay: Duration,
     /// The next turn should be the last: the model has repeated itself too often.
     pub last_turn: bool,
 }
@@ -107,6 +95,7 @@ impl<E> fmt::Display for CallError<E> {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Exhausted(given_up) => given_up.exhausted.fmt(f),
+            Self::Run(error) => error.fmt(f),
         }
     }
 }
@@ -116,67 +105,48 @@ impl<E: std::error::Error + 'static> std::error::Error for CallError<E> {
         match self {
             Self::Refused(_) => None,
             Self::Exhausted(given_up) => given_up.last.as_ref().map(|last| last as _),
+            Self::Run(error) => error.source(),
         }
     }
 }
 
-impl Arguments for &Value {
+impl CallArguments for &Value {
     fn as_json(&self) -> Option<&Value> {
         Some(self)
     }
 }
 
-impl Arguments for Arc<Value> {
+impl CallArguments for Arc<Value> {
     fn as_json(&self) -> Option<&Value> {
         Some(self)
     }
 }
 
-impl Arguments for () {
+impl CallArguments for () {
     fn as_json(&self) -> Option<&Value> {
         None
     }
 }
 
-impl Classify for Failure {
+impl ClassifyError for Failure {
     fn class(&self, policy: &Policy) -> ErrorClass {
         Self::classified(self, policy).class
     }
 
-    fn classified(&self, policy: &Policy) -> Classified {
-        Self::classified(self, policy)
+    fn failure(&self, _policy: &Policy) -> Failure {
+        self.clone()
     }
 
     fn message(&self) -> String {
         self.message.clone()
     }
 
-    fn retry_after(&self) -> Option<Nanos> {
-        self.retry_after.wait()
-    }
-
-    fn waits(&self) -> Waits {
-        Self::waits(self)
-    }
-
-    fn should_retry(&self) -> Option<bool> {
-        self.should_retry
-    }
-
-    fn status(&self) -> Option<u16> {
-        self.status
-    }
-
-    fn window(&self) -> Option<u64> {
-        self.limit()
-    }
-
-    fn received(&self) -> u64 {
-        self.received
+    fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.wait().map(Into::into)
     }
 }
 
-impl Classify for ErrorClass {
+impl ClassifyError for ErrorClass {
     fn class(&self, _policy: &Policy) -> ErrorClass {
         *self
     }
@@ -186,7 +156,7 @@ impl Classify for ErrorClass {
     }
 }
 
-impl<M: fmt::Display> Classify for (ErrorClass, M) {
+impl<M: fmt::Display> ClassifyError for (ErrorClass, M) {
     fn class(&self, _policy: &Policy) -> ErrorClass {
         self.0
     }

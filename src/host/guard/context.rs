@@ -1,16 +1,16 @@
 //! Conversations that are too large for a window, for a host that keeps them itself.
 
-use super::Guard;
+use super::{Guard, in_span};
 use crate::context::{TokenCounter, message_tokens, reduce};
-use crate::engine::{ContextReduced, ReducePlan, Room, TurnMeasure, WindowSource};
+use crate::engine::{ContextBudget, ContextReduced, Note, ReducePlan, TurnMeasure, WindowSource};
 use crate::host::trace;
 use crate::policy::{ContextWindow, Policy, ReduceStep};
 use crate::session::{Message, splice};
 
 impl Guard {
     /// Whether a conversation is to be reduced before it goes into a request: in the window of the first target there is
-    /// less room left than `context.evict_at` in the policy says. `tool_tokens` are those of the definitions of the tools
-    /// ([`tool_tokens`](crate::context::tool_tokens)). Of a target whose window nobody knows nothing is said; what its
+    /// less room left than `context.compact_at_free` in the policy says. `tool_tokens` are those of the definitions of the tools
+    /// ([`tool_tokens`](crate::context::tool_tokens)). Of a target whose window is unknown nothing is said; what its
     /// provider has told of its window and of the tokens it counts holds here, too.
     pub fn is_short_of_room(
         &self,
@@ -30,19 +30,19 @@ impl Guard {
     /// Returns what was done.
     ///
     /// ```
-    /// use unfazed::context::Estimate;
+    /// use unfazed::context::ByteEstimate;
     /// use unfazed::host::Guard;
     /// use unfazed::policy::Policy;
     /// use unfazed::session::Message;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), unfazed::policy::Report> {
+    /// # async fn main() -> Result<(), unfazed::text::Report> {
     /// let text = "version: 1\nmodels: {main: {context_window: 2000, output_reserve: 500}}\n";
     /// let guard = Guard::builder(Policy::from_yaml("policy.yaml", text)?).targets(["main"]).build();
     /// let mut messages: Vec<Message> = (0..50).map(|n| Message::user(format!("{n}: {}", "x".repeat(200)))).collect();
-    /// let done = guard.reduce_context(&mut messages, 0, &Estimate);
+    /// let done = guard.reduce_context(&mut messages, 0, &ByteEstimate);
     /// assert_eq!(done[0].step, "digest");
-    /// assert!(!guard.is_short_of_room(&messages, 0, &Estimate));
+    /// assert!(!guard.is_short_of_room(&messages, 0, &ByteEstimate));
     /// # Ok(())
     /// # }
     /// ```
@@ -66,7 +66,8 @@ impl Guard {
             let weights: Vec<u64> = messages.iter().map(|message| message_tokens(counter, message)).collect();
             let tokens_before = weights.iter().copied().fold(0, u64::saturating_add);
             let asks = matches!(step, ReduceStep::Summary { .. });
-            let plan = self.inner.session.learned(|_, scales| {
+            let plan = self.inner.run.read(|state| {
+                let scales = state.scales();
                 let tokens = scales.part(target, tokens_before);
                 let plan = room.plan(context, number, step, tokens, false)?;
                 let [aim, most] = [plan.aim, plan.most].map(|tokens| scales.counted(target, tokens));
@@ -87,23 +88,24 @@ impl Guard {
                 left_out: reduction.dropped,
             };
             let because = format!("context.reduce ({})", rules.place(context.reduce.origin));
-            self.inner.in_span(&rules, || trace::reduced(&told, &because));
+            let note = Note::ContextReduced(told.clone());
+            in_span(&self.inner.id, &rules, || trace::note(note, Some(because)));
             done.push(told);
         }
         done
     }
 
     /// The room in the window of the first target.
-    fn room(&self, rules: &Policy, measure: TurnMeasure) -> Option<Room> {
+    fn room(&self, rules: &Policy, measure: TurnMeasure) -> Option<ContextBudget> {
         let target = self.inner.targets.first()?;
         let model = rules.model(target);
         let measure = self.inner.overhead(target).on(measure);
         let (known, measure) = self
             .inner
-            .session
-            .learned(|windows, scales| (windows.of(target, &model), scales.measured(target, measure)));
+            .run
+            .read(|state| (state.windows().of(target, &model), state.scales().measured(target, measure)));
         let ContextWindow::Tokens(window) = known.window else { return None };
-        let room = Room::of(rules.context(), &model, window.get(), measure);
+        let room = ContextBudget::of(rules.context(), &model, window.get(), measure);
         let fitted = known.source == Some(WindowSource::Policy);
         Some(if fitted { room } else { room.with_half_for_the_reply() })
     }

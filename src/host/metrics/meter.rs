@@ -55,7 +55,7 @@ const TURNS: &[u64] = &[1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100];
 /// What a metric's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum MetricUnit {
     /// Things that are counted.
     Number,
     /// Nanoseconds; shown in seconds or milliseconds, as the metric's name says.
@@ -66,7 +66,7 @@ pub enum Unit {
 
 /// How a metric's values are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     /// With the upper bounds of its buckets.
@@ -74,10 +74,10 @@ pub(super) enum Kind {
 }
 
 /// Everything about one metric.
-pub(super) struct Definition {
+pub(super) struct MetricDefinition {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) unit: Unit,
+    pub(super) kind: MetricKind,
+    pub(super) unit: MetricUnit,
     /// How many decimals a value has when it is shown.
     pub(super) decimals: u32,
     pub(super) labels: &'static [&'static str],
@@ -88,18 +88,18 @@ macro_rules! meters {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal $kind:expr, $unit:ident / $decimals:literal, [$($label:literal),*];)+) => {
         /// The metrics there are.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Meter { $($(#[doc = $doc])+ $variant,)+ }
+        pub enum MetricId { $($(#[doc = $doc])+ $variant,)+ }
 
-        impl Meter {
+        impl MetricId {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            pub(super) const fn definition(self) -> Definition {
+            pub(super) const fn definition(self) -> MetricDefinition {
                 match self {
-                    $(Self::$variant => Definition {
+                    $(Self::$variant => MetricDefinition {
                         name: $name,
                         kind: $kind,
-                        unit: Unit::$unit,
+                        unit: MetricUnit::$unit,
                         decimals: $decimals,
                         labels: &[$($label),*],
                         help: concat!($($doc),+).trim_ascii(),
@@ -112,77 +112,77 @@ macro_rules! meters {
 
 meters! {
     /// Retryable failures of validation.
-    ValidationRetries = "validation_retry_total" Kind::Counter, Number/0, ["subject"];
+    ValidationRetries = "validation_retry_total" MetricKind::Counter, Number/0, ["subject"];
     /// Reducers that failed.
-    ReducerErrors = "reducer_error_total" Kind::Counter, Number/0, ["subject"];
+    ReducerErrors = "reducer_error_total" MetricKind::Counter, Number/0, ["subject"];
     /// Ends of attempts because the retry budget was used up.
-    BudgetsExhausted = "budget_exhausted_total" Kind::Counter, Number/0, ["subject"];
+    BudgetsExhausted = "budget_exhausted_total" MetricKind::Counter, Number/0, ["subject"];
     /// What was done about models that repeat themselves.
-    LoopGuards = "loop_guard_total" Kind::Counter, Number/0, ["subject"];
+    LoopGuards = "loop_guard_total" MetricKind::Counter, Number/0, ["subject"];
     /// Reductions of the conversation.
-    ContextReductions = "context_reduction_total" Kind::Counter, Number/0, ["subject"];
+    ContextReductions = "context_reduction_total" MetricKind::Counter, Number/0, ["subject"];
     /// Delays before a next attempt.
-    RetryDelays = "retry_delay_seconds" Kind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
+    RetryDelays = "retry_delay_seconds" MetricKind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
     /// Attempts that a call, turn or report took in the end.
-    RetryAttempts = "retry_attempts" Kind::Histogram(ATTEMPTS), Number/0, ["subject"];
+    RetryAttempts = "retry_attempts" MetricKind::Histogram(ATTEMPTS), Number/0, ["subject"];
 
     /// Calls of a model.
-    LlmRequests = "ai_agent_llm_requests_total" Kind::Counter, Number/0, ["target", "provider", "model", "status"];
+    LlmRequests = "ai_agent_llm_requests_total" MetricKind::Counter, Number/0, ["target", "provider", "model", "status"];
     /// How long calls of a model took.
-    LlmLatency = "ai_agent_llm_latency_ms" Kind::Histogram(LATENCIES), Nanoseconds/6, ["target", "provider", "model", "status"];
+    LlmLatency = "ai_agent_llm_latency_ms" MetricKind::Histogram(LATENCIES), Nanoseconds/6, ["target", "provider", "model", "status"];
     /// Tokens of requests, those of a cache among them.
-    LlmPromptTokens = "ai_agent_llm_prompt_tokens_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    LlmPromptTokens = "ai_agent_llm_prompt_tokens_total" MetricKind::Counter, Number/0, ["target", "provider", "model"];
     /// Tokens of replies.
-    LlmCompletionTokens = "ai_agent_llm_completion_tokens_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    LlmCompletionTokens = "ai_agent_llm_completion_tokens_total" MetricKind::Counter, Number/0, ["target", "provider", "model"];
     /// Tokens of requests that were read from a cache.
-    LlmCacheReadTokens = "ai_agent_llm_cache_read_tokens_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    LlmCacheReadTokens = "ai_agent_llm_cache_read_tokens_total" MetricKind::Counter, Number/0, ["target", "provider", "model"];
     /// Tokens of requests that were written into a cache.
-    LlmCacheWriteTokens = "ai_agent_llm_cache_write_tokens_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    LlmCacheWriteTokens = "ai_agent_llm_cache_write_tokens_total" MetricKind::Counter, Number/0, ["target", "provider", "model"];
     /// Bytes of requests to models.
-    LlmBytesIn = "ai_agent_llm_bytes_in_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    LlmBytesIn = "ai_agent_llm_bytes_in_total" MetricKind::Counter, Number/0, ["target", "provider", "model"];
     /// Bytes of answers of models.
-    LlmBytesOut = "ai_agent_llm_bytes_out_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    LlmBytesOut = "ai_agent_llm_bytes_out_total" MetricKind::Counter, Number/0, ["target", "provider", "model"];
     /// Calls of a model that failed.
-    LlmErrors = "ai_agent_llm_errors_total" Kind::Counter, Number/0, ["target", "provider", "model", "error_type"];
+    LlmErrors = "ai_agent_llm_errors_total" MetricKind::Counter, Number/0, ["target", "provider", "model", "error_type"];
     /// Further attempts because a call of this model failed, at this model or another.
-    LlmRetries = "ai_agent_llm_retries_total" Kind::Counter, Number/0, ["target", "provider", "model", "error_type"];
+    LlmRetries = "ai_agent_llm_retries_total" MetricKind::Counter, Number/0, ["target", "provider", "model", "error_type"];
     /// What calls of models with known prices cost, in US dollars.
-    LlmCost = "ai_agent_llm_cost_usd_total" Kind::Counter, Picodollars/12, ["target", "provider", "model"];
+    LlmCost = "ai_agent_llm_cost_usd_total" MetricKind::Counter, Picodollars/12, ["target", "provider", "model"];
 
     /// Runs of a tool.
-    ToolInvocations = "ai_agent_tool_invocations_total" Kind::Counter, Number/0, ["tool_name", "status"];
+    ToolInvocations = "ai_agent_tool_invocations_total" MetricKind::Counter, Number/0, ["tool_name", "status"];
     /// How long runs of a tool took.
-    ToolLatency = "ai_agent_tool_latency_ms" Kind::Histogram(LATENCIES), Nanoseconds/6, ["tool_name", "status"];
+    ToolLatency = "ai_agent_tool_latency_ms" MetricKind::Histogram(LATENCIES), Nanoseconds/6, ["tool_name", "status"];
     /// Bytes of arguments, as JSON.
-    ToolBytesIn = "ai_agent_tool_bytes_in_total" Kind::Counter, Number/0, ["tool_name"];
+    ToolBytesIn = "ai_agent_tool_bytes_in_total" MetricKind::Counter, Number/0, ["tool_name"];
     /// Bytes of results: of text as it is, of anything else as JSON.
-    ToolBytesOut = "ai_agent_tool_bytes_out_total" Kind::Counter, Number/0, ["tool_name"];
+    ToolBytesOut = "ai_agent_tool_bytes_out_total" MetricKind::Counter, Number/0, ["tool_name"];
     /// Runs of a tool that failed.
-    ToolErrors = "ai_agent_tool_errors_total" Kind::Counter, Number/0, ["tool_name", "error_type"];
+    ToolErrors = "ai_agent_tool_errors_total" MetricKind::Counter, Number/0, ["tool_name", "error_type"];
 
-    /// Models passed over, and last turns forced, because the conversation is too large.
-    ContextGuardEvents = "ai_agent_context_guard_events_total" Kind::Counter, Number/0, ["target", "provider", "model", "trigger", "outcome"];
+    /// Models passed over, and final turns forced, because the conversation is too large.
+    ContextGuardEvents = "ai_agent_context_guard_events_total" MetricKind::Counter, Number/0, ["target", "provider", "model", "trigger", "outcome"];
     /// Tokens that were left in the window when a model was last called.
-    ContextRemaining = "ai_agent_context_guard_remaining_tokens" Kind::Gauge, Number/0, ["target", "provider", "model"];
+    ContextRemaining = "ai_agent_context_guard_remaining_tokens" MetricKind::Gauge, Number/0, ["target", "provider", "model"];
 
     /// Final reports, those that stand in for a missing one among them.
-    FinalReports = "ai_agent_final_report_total" Kind::Counter, Number/0, ["source", "status", "forced_final_reason"];
-    /// Attempts at the report: those accepted, those refused, and last turns that brought something else.
-    FinalReportAttempts = "ai_agent_final_report_attempts_total" Kind::Counter, Number/0, [];
+    FinalReports = "ai_agent_final_report_total" MetricKind::Counter, Number/0, ["source", "status", "forced_final_reason"];
+    /// Attempts at the report: those accepted, those refused, and final turns that brought something else.
+    FinalReportAttempts = "ai_agent_final_report_attempts_total" MetricKind::Counter, Number/0, [];
     /// The turn that ended with the final report.
-    FinalReportTurns = "ai_agent_final_report_turns" Kind::Histogram(TURNS), Number/0, [];
+    FinalReportTurns = "ai_agent_final_report_turns" MetricKind::Histogram(TURNS), Number/0, [];
     /// How often the turns that were left were taken away.
-    RetryCollapses = "ai_agent_retry_collapse_total" Kind::Counter, Number/0, ["reason"];
+    RetryCollapses = "ai_agent_retry_collapse_total" MetricKind::Counter, Number/0, ["reason"];
 
     /// Duration of calls of a model, as OpenTelemetry names it.
-    GenAiOperationDuration = "gen_ai_client_operation_duration_seconds" Kind::Histogram(DURATIONS), Nanoseconds/9, ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type"];
+    GenAiOperationDuration = "gen_ai_client_operation_duration_seconds" MetricKind::Histogram(DURATIONS), Nanoseconds/9, ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type"];
     /// Tokens of one call of a model, as OpenTelemetry names it.
-    GenAiTokenUsage = "gen_ai_client_token_usage" Kind::Histogram(TOKENS), Number/0, ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"];
+    GenAiTokenUsage = "gen_ai_client_token_usage" MetricKind::Histogram(TOKENS), Number/0, ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"];
     /// Duration of runs of a tool, as OpenTelemetry names it.
-    GenAiToolDuration = "gen_ai_execute_tool_duration_seconds" Kind::Histogram(DURATIONS), Nanoseconds/9, ["gen_ai_tool_name", "error_type"];
+    GenAiToolDuration = "gen_ai_execute_tool_duration_seconds" MetricKind::Histogram(DURATIONS), Nanoseconds/9, ["gen_ai_tool_name", "error_type"];
 }
 
-impl Meter {
+impl MetricId {
     /// The name it is exported by.
     pub const fn name(self) -> &'static str {
         self.definition().name
@@ -194,12 +194,12 @@ impl Meter {
     }
 
     /// What its values are.
-    pub const fn unit(self) -> Unit {
+    pub const fn unit(self) -> MetricUnit {
         self.definition().unit
     }
 }
 
-impl From<MetricName> for Meter {
+impl From<MetricName> for MetricId {
     fn from(name: MetricName) -> Self {
         match name {
             MetricName::ValidationRetryTotal => Self::ValidationRetries,
@@ -213,7 +213,7 @@ impl From<MetricName> for Meter {
     }
 }
 
-impl Serialize for Meter {
+impl Serialize for MetricId {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.name())
     }
@@ -234,28 +234,28 @@ mod tests {
             MetricName::RetryDelaySeconds,
             MetricName::RetryAttempts,
         ] {
-            let meter = Meter::from(name);
+            let meter = MetricId::from(name);
             assert_eq!((meter.name(), meter.labels()), (name.name(), &["subject"][..]));
         }
     }
 
     #[test]
     fn names_follow_the_rules_of_the_format() {
-        for meter in Meter::ALL {
+        for meter in MetricId::ALL {
             let legal = |name: &str| {
                 !name.is_empty()
                     && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
             };
             assert!(legal(meter.name()) && meter.labels().iter().all(|label| legal(label)), "{meter:?}");
-            let counter = meter.definition().kind == Kind::Counter;
+            let counter = meter.definition().kind == MetricKind::Counter;
             assert_eq!(counter, meter.name().ends_with("_total"), "{meter:?}");
         }
     }
 
     #[test]
     fn bounds_grow() {
-        for meter in Meter::ALL {
-            if let Kind::Histogram(bounds) = meter.definition().kind {
+        for meter in MetricId::ALL {
+            if let MetricKind::Histogram(bounds) = meter.definition().kind {
                 assert!(bounds.is_sorted_by(|a, b| a < b), "{meter:?}");
             }
         }

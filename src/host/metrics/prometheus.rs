@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use super::meter::Kind;
-use super::{CounterSnapshot, GaugeSnapshot, HistogramSnapshot, Labels, Meter, MetricsSnapshot};
+use super::meter::MetricKind;
+use super::{CounterSnapshot, GaugeSnapshot, HistogramSnapshot, LabelSet, MetricId, MetricsSnapshot};
 
 /// The exposition of `snapshot`.
 pub(super) fn render(snapshot: &MetricsSnapshot) -> String {
@@ -17,11 +17,11 @@ fn write(text: &mut String, snapshot: &MetricsSnapshot) -> fmt::Result {
     let mut last = None;
     for CounterSnapshot { name, labels, value, .. } in &snapshot.counters {
         header(text, &mut last, *name)?;
-        writeln!(text, "{}{} {}", name.name(), Braced(labels, None), Shown(*name, *value))?;
+        writeln!(text, "{}{} {}", name.name(), BracedLabels(labels, None), ShownNumber(*name, *value))?;
     }
     for GaugeSnapshot { name, labels, value, .. } in &snapshot.gauges {
         header(text, &mut last, *name)?;
-        writeln!(text, "{}{} {}", name.name(), Braced(labels, None), Shown(*name, *value))?;
+        writeln!(text, "{}{} {}", name.name(), BracedLabels(labels, None), ShownNumber(*name, *value))?;
     }
     for histogram in &snapshot.histograms {
         header(text, &mut last, histogram.name)?;
@@ -34,33 +34,33 @@ fn write_histogram(text: &mut String, histogram: &HistogramSnapshot) -> fmt::Res
     let HistogramSnapshot { name: meter, labels, count, sum, .. } = histogram;
     let name = meter.name();
     for bucket in &histogram.buckets {
-        let le = Shown(*meter, bucket.le).to_string();
-        writeln!(text, "{name}_bucket{} {}", Braced(labels, Some(&le)), bucket.count)?;
+        let le = ShownNumber(*meter, bucket.le).to_string();
+        writeln!(text, "{name}_bucket{} {}", BracedLabels(labels, Some(&le)), bucket.count)?;
     }
-    writeln!(text, "{name}_bucket{} {count}", Braced(labels, Some("+Inf")))?;
-    writeln!(text, "{name}_sum{} {}", Braced(labels, None), Shown(*meter, *sum))?;
-    writeln!(text, "{name}_count{} {count}", Braced(labels, None))
+    writeln!(text, "{name}_bucket{} {count}", BracedLabels(labels, Some("+Inf")))?;
+    writeln!(text, "{name}_sum{} {}", BracedLabels(labels, None), ShownNumber(*meter, *sum))?;
+    writeln!(text, "{name}_count{} {count}", BracedLabels(labels, None))
 }
 
 /// Before the first line of each metric.
-fn header(text: &mut String, last: &mut Option<Meter>, meter: Meter) -> fmt::Result {
+fn header(text: &mut String, last: &mut Option<MetricId>, meter: MetricId) -> fmt::Result {
     if last.replace(meter) == Some(meter) {
         return Ok(());
     }
     let definition = meter.definition();
     let (name, help) = (definition.name, definition.help);
     let kind = match definition.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram(_) => "histogram",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram(_) => "histogram",
     };
     writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
 /// A value of a metric, in the unit it is shown in. Exact: no float comes near it.
-struct Shown(Meter, u64);
+struct ShownNumber(MetricId, u64);
 
-impl fmt::Display for Shown {
+impl fmt::Display for ShownNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(meter, value) = self;
         let decimals = meter.definition().decimals;
@@ -76,15 +76,15 @@ impl fmt::Display for Shown {
 }
 
 /// Labels, and the upper bound of a bucket after them.
-struct Braced<'a>(&'a Labels, Option<&'a str>);
+struct BracedLabels<'a>(&'a LabelSet, Option<&'a str>);
 
-impl fmt::Display for Braced<'_> {
+impl fmt::Display for BracedLabels<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(labels, le) = self;
         let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
         for (number, (name, value)) in labels.chain(le.map(|le| ("le", le))).enumerate() {
             let before = if number == 0 { '{' } else { ',' };
-            write!(f, "{before}{name}=\"{}\"", Escaped(value))?;
+            write!(f, "{before}{name}=\"{}\"", EscapedLabel(value))?;
         }
         let any = le.is_some() || !self.0.is_empty();
         if any { f.write_str("}") } else { Ok(()) }
@@ -92,9 +92,9 @@ impl fmt::Display for Braced<'_> {
 }
 
 /// The value of a label.
-struct Escaped<'a>(&'a str);
+struct EscapedLabel<'a>(&'a str);
 
-impl fmt::Display for Escaped<'_> {
+impl fmt::Display for EscapedLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             match c {
@@ -126,10 +126,10 @@ mod tests {
         ] {
             metrics.record(&Metric { name, subject: subject.to_owned(), value });
         }
-        metrics.add(Meter::LlmCost, &["main", "openai", "gpt-5"], 1_250_000_000_007);
-        metrics.add(Meter::LlmLatency, &["main", "openai", "gpt-5", "success"], 12_500_000);
-        metrics.add(Meter::ContextRemaining, &["main", "openai", "gpt-5"], 1200);
-        metrics.add(Meter::FinalReportTurns, &[], 4);
+        metrics.add(MetricId::LlmCost, &["main", "openai", "gpt-5"], 1_250_000_000_007);
+        metrics.add(MetricId::LlmLatency, &["main", "openai", "gpt-5", "success"], 12_500_000);
+        metrics.add(MetricId::ContextRemaining, &["main", "openai", "gpt-5"], 1200);
+        metrics.add(MetricId::FinalReportTurns, &[], 4);
         insta::assert_snapshot!(metrics.prometheus());
     }
 }

@@ -5,22 +5,24 @@ use serde::de::IgnoredAny;
 
 use super::failure::{inside_success, unreadable};
 use super::sse::{SseEvent, SseParser};
-use super::transport::{MOST_LOOKS, is_whole};
-use super::wire::{Assembly, BYTE_ORDER_MARK, Format, Progress, without_mark};
+use super::wire::{BYTE_ORDER_MARK, StreamDecoder, StreamProgress, WireFormat, without_mark};
 use crate::engine::{Failure, ModelReply};
 use crate::session::Message;
 
-/// The most bytes, blank ones too, by which a body is told from a stream.
+/// The most bytes, blank ones too, by which a body is distinguished from a stream.
 const LONGEST_START: usize = 1024;
 
+/// How often a body that continues is looked at whether it is whole.
+pub(super) const MOST_LOOKS: usize = 64;
+
 /// An answer that is being read.
-pub(super) enum Answer<F: Format> {
-    Body(Body),
-    Events(Box<Events<F>>),
+pub(super) enum HttpAnswer {
+    Body(AnswerBody),
+    Events(EventStream),
 }
 
 /// A body, or the start of what the headers call a stream: some servers say so of a whole answer too.
-pub(super) struct Body {
+pub(super) struct AnswerBody {
     bytes: Vec<u8>,
     /// Whether the headers say that it is a stream of events.
     announced: bool,
@@ -29,19 +31,24 @@ pub(super) struct Body {
 }
 
 /// A stream of events.
-pub(super) struct Events<F: Format> {
+pub(super) struct EventStream {
     parser: SseParser,
-    assembly: F::Assembly,
+    assembly: Box<dyn StreamDecoder>,
     waiting: Vec<SseEvent>,
     /// Whether an event has said that it is the last.
     done: bool,
 }
 
-impl<F: Format> Answer<F> {
+impl HttpAnswer {
     /// What the headers say that will come.
     pub(super) fn announced_by(headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        Self::Body(Body { bytes: Vec::new(), announced: kind.contains("event-stream"), looks: MOST_LOOKS })
+        Self::Body(AnswerBody {
+            bytes: Vec::new(),
+            // The type may be followed by parameters, as in `text/event-stream; charset=utf-8`.
+            announced: kind.contains("event-stream"),
+            looks: MOST_LOOKS,
+        })
     }
 
     /// Takes the next bytes.
@@ -50,19 +57,19 @@ impl<F: Format> Answer<F> {
     /// A stream that holds an error, or what cannot be read.
     pub(super) fn take(
         &mut self,
-        format: &F,
+        format: &dyn WireFormat,
         bytes: &[u8],
         headers: &HeaderMap,
-    ) -> Result<Progress, Failure> {
+    ) -> Result<StreamProgress, Failure> {
         let body = match self {
             Self::Body(body) => body,
             Self::Events(events) => return events.take(bytes, headers),
         };
         body.bytes.extend_from_slice(bytes);
         if !body.is_events() {
-            return Ok(if body.is_done() { Progress::Done } else { Progress::More });
+            return Ok(if body.is_done() { StreamProgress::Done } else { StreamProgress::More });
         }
-        let mut events = Box::new(Events::of(format));
+        let mut events = EventStream::of(format);
         let progress = events.take(&body.bytes, headers);
         *self = Self::Events(events);
         progress
@@ -111,14 +118,15 @@ impl<F: Format> Answer<F> {
     /// What has come is no answer, or not all of it.
     pub(super) fn reply(
         self,
-        format: &F,
+        format: &dyn WireFormat,
         headers: &HeaderMap,
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
         match self {
-            // What never began, or an error between events, is read as the stream that it was called.
-            Self::Body(Body { bytes, announced: true, .. }) if !is_whole(&bytes, &mut 1) => {
-                let mut events = Events::of(format);
+            // A stream that never became one is read as the stream it was announced as, so an error between events
+            // is found.
+            Self::Body(AnswerBody { bytes, announced: true, .. }) if !is_whole(&bytes, &mut 1) => {
+                let mut events = EventStream::of(format);
                 events.take(&bytes, headers)?;
                 events.reply(headers, conversation)
             }
@@ -128,21 +136,22 @@ impl<F: Format> Answer<F> {
     }
 }
 
-impl Body {
+impl AnswerBody {
     /// Whether it is a stream of events. However long it becomes: what it is, its beginning says.
     fn is_events(&self) -> bool {
         const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+        // Looked at again with every piece, so only so much of it.
         let start = self.bytes.get(..LONGEST_START).unwrap_or(&self.bytes);
         let start = without_mark(start).trim_ascii_start();
         if !self.announced {
-            // Some servers stream without saying so.
+            // Some servers stream without announcing it.
             return FIELDS.iter().any(|field| start.starts_with(field));
         }
-        // JSON may be an error before the events, too. No line of JSON begins with a field.
+        // A JSON error may stand before the events too. No line within JSON begins with `data:`.
         let events_follow = || start.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"data:"));
         match start.first() {
             Some(b'{' | b'[') => events_follow(),
-            // A part of the mark before what will come.
+            // These may be the first bytes of a byte order mark.
             Some(_) if BYTE_ORDER_MARK.starts_with(start) => false,
             Some(_) => true,
             None => self.bytes.len() > LONGEST_START,
@@ -155,27 +164,27 @@ impl Body {
     }
 }
 
-impl<F: Format> Events<F> {
-    fn of(format: &F) -> Self {
+impl EventStream {
+    fn of(format: &dyn WireFormat) -> Self {
         Self { parser: SseParser::default(), assembly: format.begin(), waiting: Vec::new(), done: false }
     }
 
-    fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<Progress, Failure> {
+    fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<StreamProgress, Failure> {
         let pushed = self.parser.push(bytes, &mut self.waiting);
-        let mut progress = Progress::More;
+        let mut progress = StreamProgress::More;
         for event in self.waiting.drain(..) {
             progress = self.assembly.take(&event, headers)?;
-            if progress == Progress::Done {
+            if progress == StreamProgress::Done {
                 self.done = true;
                 break;
             }
         }
         self.strays(headers)?;
-        if progress == Progress::Done {
+        if progress == StreamProgress::Done {
             return Ok(progress);
         }
         pushed.map_err(|error| unreadable(error.to_string()))?;
-        Ok(Progress::More)
+        Ok(StreamProgress::More)
     }
 
     /// Some servers write what went wrong without making an event of it.
@@ -191,12 +200,13 @@ impl<F: Format> Events<F> {
     }
 
     fn reply(mut self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
-        // What comes behind the end counts for nothing, however much of it has arrived.
+        // What comes behind the last event counts for nothing, whatever of it has arrived.
         if self.done {
             return self.assembly.reply(conversation);
         }
         if let Some(last) = self.parser.finish() {
-            // Without the blank line after it, only an event that is whole in itself counts.
+            // The HTML standard drops an event that no blank line ends. Servers do leave that line out, so one that
+            // is whole JSON counts.
             if last.data.trim() == "[DONE]" || serde_json::from_str::<IgnoredAny>(&last.data).is_ok() {
                 self.assembly.take(&last, headers)?;
             }
@@ -204,4 +214,16 @@ impl<F: Format> Events<F> {
         self.strays(headers)?;
         self.assembly.reply(conversation)
     }
+}
+
+/// Whether a body is a whole value in JSON: some servers leave the connection open after it.
+pub(super) fn is_whole(body: &[u8], looks: &mut usize) -> bool {
+    let body = without_mark(body);
+    let ended = matches!(body.trim_ascii_end().last(), Some(b'}' | b']'));
+    if !ended || *looks == 0 {
+        return false;
+    }
+    // Parsing at every piece would take quadratic time, so the number of looks is bounded.
+    *looks -= 1;
+    serde_json::from_slice::<IgnoredAny>(body).is_ok()
 }

@@ -24,7 +24,7 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt, BufReader};
 use tokio_util::io::StreamReader;
 
-use super::transport::cause;
+use crate::host::model::failure::cause;
 
 /// What is asked for.
 pub(in crate::host) const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, deflate, br, zstd");
@@ -38,28 +38,28 @@ const ZSTD_WINDOW: u32 = 23;
 const HEAD: usize = 4;
 
 /// A body that is read.
-pub(in crate::host) struct Body {
-    source: Source,
+pub(in crate::host) struct HttpBody {
+    source: BodySource,
     /// Whether the last byte has come: who misses one then misses it for good.
     ended: Arc<AtomicBool>,
 }
 
-enum Source {
+enum BodySource {
     /// Nothing of it has been read, and no header says that it is encoded.
     Unread(Response),
     /// As it was sent.
     Plain(Response),
     /// Nothing of it has been read: what its first bytes are decides too.
-    Coded(Vec<Coding>, Bytewise),
-    Decoded(Bytewise),
+    Coded(Vec<BodyCoding>, ByteStream),
+    Decoded(ByteStream),
     Ended,
 }
 
-type Bytewise = Box<dyn AsyncBufRead + Send + Unpin>;
+type ByteStream = Box<dyn AsyncBufRead + Send + Unpin>;
 
 /// A coding of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coding {
+enum BodyCoding {
     Gzip,
     Deflate,
     Brotli,
@@ -75,7 +75,7 @@ pub(in crate::host) enum BodyError {
     Undecodable(String),
 }
 
-impl Body {
+impl HttpBody {
     /// The body of that response.
     ///
     /// # Errors
@@ -84,27 +84,27 @@ impl Body {
         let codings = codings(response.headers())?;
         let ended = Arc::new(AtomicBool::new(false));
         let source = if codings.is_empty() {
-            Source::Unread(response)
+            BodySource::Unread(response)
         } else {
-            Source::Coded(codings, bytewise(Bytes::new(), response, &ended))
+            BodySource::Coded(codings, bytewise(Bytes::new(), response, &ended))
         };
         Ok(Self { source, ended })
     }
 
     /// The first piece of a body of which no header says that it is encoded, unless its bytes say so.
     async fn first(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let Source::Unread(response) = &mut self.source else { return Ok(None) };
+        let BodySource::Unread(response) = &mut self.source else { return Ok(None) };
         let first = response.chunk().await.map_err(|error| BodyError::Broken(cause(&error)))?;
-        let Source::Unread(response) = std::mem::replace(&mut self.source, Source::Ended) else {
+        let BodySource::Unread(response) = std::mem::replace(&mut self.source, BodySource::Ended) else {
             return Ok(first);
         };
         let Some((coding, first)) =
             first.as_ref().and_then(|first| Some((unannounced(first)?, first.clone())))
         else {
-            self.source = Source::Plain(response);
+            self.source = BodySource::Plain(response);
             return Ok(first);
         };
-        self.source = Source::Coded(vec![coding], bytewise(first, response, &self.ended));
+        self.source = BodySource::Coded(vec![coding], bytewise(first, response, &self.ended));
         Ok(None)
     }
 
@@ -113,34 +113,36 @@ impl Body {
     /// # Errors
     /// The connection broke, or the bytes cannot be decoded.
     pub(in crate::host) async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        if matches!(self.source, Source::Unread(_)) {
+        if matches!(self.source, BodySource::Unread(_)) {
             let first = self.first().await?;
-            if first.is_some() || matches!(self.source, Source::Plain(_)) {
+            if first.is_some() || matches!(self.source, BodySource::Plain(_)) {
                 return Ok(first);
             }
         }
-        if let Source::Coded(codings, reader) = &mut self.source {
+        if let BodySource::Coded(codings, reader) = &mut self.source {
             let (codings, mut reader) =
                 (std::mem::take(codings), std::mem::replace(reader, Box::new(tokio::io::empty())));
-            // The last one was put on last.
+            // RFC 9110, section 8.4: codings stand in the order in which they were applied, so the last is undone
+            // first.
             for coding in codings.into_iter().rev() {
                 reader = decoded(reader, coding).await.map_err(|error| self.error(&error))?;
             }
-            self.source = Source::Decoded(reader);
+            self.source = BodySource::Decoded(reader);
         }
         match &mut self.source {
-            Source::Plain(response) => {
+            BodySource::Plain(response) => {
                 response.chunk().await.map_err(|error| BodyError::Broken(cause(&error)))
             }
-            Source::Decoded(reader) => {
-                // What is decoded from memory never waits by itself: times must be able to pass.
+            BodySource::Decoded(reader) => {
+                // Decoding from memory never waits by itself. Without this, the time limits of the call would not
+                // get their turn.
                 tokio::task::consume_budget().await;
                 let mut piece = BytesMut::with_capacity(PIECE);
                 let read = reader.read_buf(&mut piece).await;
                 let read = read.map_err(|error| self.error(&error))?;
                 Ok((read > 0).then(|| piece.freeze()))
             }
-            Source::Unread(_) | Source::Coded(..) | Source::Ended => Ok(None),
+            BodySource::Unread(_) | BodySource::Coded(..) | BodySource::Ended => Ok(None),
         }
     }
 
@@ -149,6 +151,8 @@ impl Body {
         let of_connection = error.get_ref().and_then(|inner| inner.downcast_ref::<reqwest::Error>());
         match of_connection {
             Some(inner) => BodyError::Broken(cause(inner)),
+            // A decoder that wants more bytes when there are none was cut off; its own message would say something
+            // else.
             None if self.ended.load(Ordering::Relaxed) || error.kind() == io::ErrorKind::UnexpectedEof => {
                 BodyError::Broken("what was sent ends too early".to_owned())
             }
@@ -160,7 +164,7 @@ impl Body {
 }
 
 /// The bytes of a response, behind those that have been read of it; `ended`: the last has come.
-fn bytewise(read: Bytes, response: Response, ended: &Arc<AtomicBool>) -> Bytewise {
+fn bytewise(read: Bytes, response: Response, ended: &Arc<AtomicBool>) -> ByteStream {
     let at_the_end = Arc::clone(ended);
     let end = poll_fn(move |_| {
         at_the_end.store(true, Ordering::Relaxed);
@@ -172,25 +176,26 @@ fn bytewise(read: Bytes, response: Response, ended: &Arc<AtomicBool>) -> Bytewis
 
 /// The coding whose mark bytes begin with. Some proxies take the header away and leave the body as it is; no JSON, no
 /// event and no page begins so.
-fn unannounced(bytes: &[u8]) -> Option<Coding> {
+fn unannounced(bytes: &[u8]) -> Option<BodyCoding> {
     match bytes {
-        [0x1f, 0x8b, ..] | [0x1f] => Some(Coding::Gzip),
-        [0x28, 0xb5, ..] | [0x28] => Some(Coding::Zstd),
+        [0x1f, 0x8b, ..] | [0x1f] => Some(BodyCoding::Gzip),
+        [0x28, 0xb5, ..] | [0x28] => Some(BodyCoding::Zstd),
         _ => None,
     }
 }
 
 /// The codings in the order in which they were put on.
-fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, BodyError> {
+fn codings(headers: &HeaderMap) -> Result<Vec<BodyCoding>, BodyError> {
     let mut codings = Vec::new();
     for line in headers.get_all(CONTENT_ENCODING) {
         for name in String::from_utf8_lossy(line.as_bytes()).split(',') {
             codings.extend(match name.trim().to_ascii_lowercase().as_str() {
                 "" | "identity" | "none" => None,
-                "gzip" | "x-gzip" => Some(Coding::Gzip),
-                "deflate" => Some(Coding::Deflate),
-                "br" => Some(Coding::Brotli),
-                "zstd" => Some(Coding::Zstd),
+                // RFC 9110, section 8.4.1.3: `x-gzip` is to be read as `gzip`.
+                "gzip" | "x-gzip" => Some(BodyCoding::Gzip),
+                "deflate" => Some(BodyCoding::Deflate),
+                "br" => Some(BodyCoding::Brotli),
+                "zstd" => Some(BodyCoding::Zstd),
                 other => {
                     let shown: String = other.chars().filter(|c| !c.is_control()).take(40).collect();
                     let what = format!("the answer is encoded as `{shown}`, which was not asked for");
@@ -199,6 +204,7 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, BodyError> {
             });
         }
     }
+    // Each coding may multiply the size, so a handful of bytes could become terabytes.
     if codings.len() > MOST_CODINGS {
         let what = format!("the answer is encoded {} times over", codings.len());
         return Err(BodyError::Undecodable(what));
@@ -208,7 +214,7 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, BodyError> {
 
 /// What is left when one coding is undone. Proxies forget to take the header away when they decode: what does not begin
 /// like a coding that has a mark is not in it.
-async fn decoded(mut reader: Bytewise, coding: Coding) -> io::Result<Bytewise> {
+async fn decoded(mut reader: ByteStream, coding: BodyCoding) -> io::Result<ByteStream> {
     let mut head = Vec::with_capacity(HEAD);
     while head.len() < HEAD {
         let mut byte = [0];
@@ -219,28 +225,29 @@ async fn decoded(mut reader: Bytewise, coding: Coding) -> io::Result<Bytewise> {
     }
     let (zlib, empty) = (is_zlib(&head), head.is_empty());
     let marked = match coding {
-        Coding::Gzip => head.starts_with(&[0x1f, 0x8b]),
+        BodyCoding::Gzip => head.starts_with(&[0x1f, 0x8b]),
         // A frame, or one that is to be passed over (RFC 8878, section 3.1.2).
-        Coding::Zstd => {
+        BodyCoding::Zstd => {
             head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || matches!(head[..], [0x50..=0x5f, 0x2a, 0x4d, 0x18])
         }
-        Coding::Deflate | Coding::Brotli => true,
+        BodyCoding::Deflate | BodyCoding::Brotli => true,
     };
     let whole = Cursor::new(head).chain(reader);
     if empty || !marked {
         return Ok(Box::new(whole));
     }
     Ok(match coding {
-        Coding::Gzip => {
+        BodyCoding::Gzip => {
             let mut gzip = GzipDecoder::new(whole);
+            // RFC 1952, section 2.2: a gzip file may have several members.
             gzip.multiple_members(true);
             buffered(gzip)
         }
-        // The RFC means zlib's; some servers send what is in it.
-        Coding::Deflate if zlib => buffered(ZlibDecoder::new(whole)),
-        Coding::Deflate => buffered(DeflateDecoder::new(whole)),
-        Coding::Brotli => buffered(BrotliDecoder::new(whole)),
-        Coding::Zstd => {
+        // RFC 9110, section 8.4.1.2: `deflate` means the zlib format, and some servers send raw deflate.
+        BodyCoding::Deflate if zlib => buffered(ZlibDecoder::new(whole)),
+        BodyCoding::Deflate => buffered(DeflateDecoder::new(whole)),
+        BodyCoding::Brotli => buffered(BrotliDecoder::new(whole)),
+        BodyCoding::Zstd => {
             let mut zstd = ZstdDecoder::with_params(whole, &[DParameter::window_log_max(ZSTD_WINDOW)]);
             zstd.multiple_members(true);
             buffered(zstd)
@@ -248,7 +255,7 @@ async fn decoded(mut reader: Bytewise, coding: Coding) -> io::Result<Bytewise> {
     })
 }
 
-fn buffered(reader: impl AsyncRead + Send + Unpin + 'static) -> Bytewise {
+fn buffered(reader: impl AsyncRead + Send + Unpin + 'static) -> ByteStream {
     Box::new(BufReader::with_capacity(PIECE, reader))
 }
 
@@ -273,7 +280,7 @@ impl Error for BodyError {}
 mod tests {
     use super::*;
 
-    fn of(lines: &[&str]) -> Result<Vec<Coding>, String> {
+    fn of(lines: &[&str]) -> Result<Vec<BodyCoding>, String> {
         let mut map = HeaderMap::new();
         for line in lines {
             map.append(CONTENT_ENCODING, line.parse().unwrap());
@@ -285,7 +292,10 @@ mod tests {
     fn codings_are_read_from_one_line_or_many_in_their_order() {
         assert_eq!(of(&[]), Ok(vec![]));
         assert_eq!(of(&["identity", " "]), Ok(vec![]));
-        assert_eq!(of(&["X-GZip, br", "zstd"]), Ok(vec![Coding::Gzip, Coding::Brotli, Coding::Zstd]));
+        assert_eq!(
+            of(&["X-GZip, br", "zstd"]),
+            Ok(vec![BodyCoding::Gzip, BodyCoding::Brotli, BodyCoding::Zstd])
+        );
         assert_eq!(
             of(&["compress"]),
             Err("the answer is encoded as `compress`, which was not asked for".into())
@@ -342,7 +352,7 @@ mod tests {
     }
 
     async fn read(header: &str, pieces: Vec<Vec<u8>>) -> Result<Vec<u8>, BodyError> {
-        let mut body = Body::of(response(header, pieces))?;
+        let mut body = HttpBody::of(response(header, pieces))?;
         let mut all = Vec::new();
         while let Some(piece) = body.chunk().await? {
             assert!(piece.len() <= PIECE);
@@ -387,7 +397,7 @@ mod tests {
             let stream = stream.chain(futures_util::stream::pending());
             let response = http::Response::builder().header(CONTENT_ENCODING, header);
             let mut body =
-                Body::of(response.body(reqwest::Body::wrap_stream(stream)).unwrap().into()).unwrap();
+                HttpBody::of(response.body(reqwest::Body::wrap_stream(stream)).unwrap().into()).unwrap();
             let mut all = Vec::new();
             while all.len() < TEXT.len() {
                 let piece = tokio::time::timeout(std::time::Duration::from_secs(5), body.chunk()).await;
@@ -414,7 +424,7 @@ mod tests {
                             read.len()
                         );
                     }
-                    // It is told, or only a checksum is missing.
+                    // It is reported, or only a checksum is missing.
                     Err(BodyError::Broken(_)) | Ok(_) => {}
                     Err(error) => panic!("{header} ends at {end}: {error}"),
                 }
@@ -446,7 +456,7 @@ mod tests {
         for (header, codings) in [("gzip, gzip", "g|g"), ("br", "b"), ("zstd", "s"), ("deflate", "z|")] {
             let bytes = encoded(&zeros, codings).await;
             assert!(bytes.len() < zeros.len() / 500, "{header}: {}", bytes.len());
-            let mut body = Body::of(response(header, vec![bytes])).unwrap();
+            let mut body = HttpBody::of(response(header, vec![bytes])).unwrap();
             let mut read = 0;
             while let Some(piece) = body.chunk().await.unwrap() {
                 assert!(piece.len() <= PIECE);

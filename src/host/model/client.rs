@@ -8,7 +8,6 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
 use super::ConfigError;
-use super::transport::cause;
 use crate::time::Nanos;
 
 /// How long a connection may take as long as nobody says otherwise.
@@ -16,7 +15,7 @@ const CONNECT: Option<Nanos> = Some(Nanos::from_secs(10));
 
 /// Clients for one server: no retries, no redirects, no process-wide TLS settings needed. Only a request that was never
 /// written, because a kept connection turned out to be closed, goes out on another one.
-pub(in crate::host) struct Clients {
+pub(in crate::host) struct HttpClients {
     tls: ClientConfig,
     /// Whether the server is on this machine.
     here: bool,
@@ -24,7 +23,7 @@ pub(in crate::host) struct Clients {
     latest: Mutex<(Option<Nanos>, Client)>,
 }
 
-impl Clients {
+impl HttpClients {
     /// For the server at `url`.
     pub(in crate::host) fn new(url: &Url) -> Result<Self, ConfigError> {
         let (tls, here) = (tls(url)?, is_loopback(url));
@@ -45,9 +44,12 @@ impl Clients {
 fn build(tls: ClientConfig, here: bool, connect: Option<Nanos>) -> Result<Client, ConfigError> {
     let mut builder = Client::builder()
         .use_preconfigured_tls(tls)
+        // The policy alone decides about retries. Hidden ones multiply with its own: the SDKs of OpenAI and
+        // Anthropic make two.
         .retry(reqwest::retry::never())
+        // A redirect would send the key and the conversation to an address that nobody configured.
         .redirect(reqwest::redirect::Policy::none())
-        // `body` decodes. Whether `reqwest` could, others in the program decide.
+        // `body` decodes. Another crate of the program may switch these features of `reqwest` on.
         .no_gzip()
         .no_brotli()
         .no_zstd()
@@ -58,21 +60,21 @@ fn build(tls: ClientConfig, here: bool, connect: Option<Nanos>) -> Result<Client
         builder = builder.connect_timeout(limit.to_std());
     }
     if here {
-        // A proxy of the environment cannot reach this machine's own addresses.
+        // A proxy from the environment cannot reach the addresses of this machine.
         builder = builder.no_proxy();
     }
-    builder.build().map_err(|error| ConfigError::Client(cause(&error)))
+    builder.build().map_err(|error| ConfigError::Client(error.into()))
 }
 
 fn tls(url: &Url) -> Result<ClientConfig, ConfigError> {
-    let tls = |error: rustls::Error| ConfigError::Tls(error.to_string());
+    let tls = |error: rustls::Error| ConfigError::Tls(error.into());
     let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(tls)?;
     let builder = if url.scheme() == "https" {
         builder.with_platform_verifier().map_err(tls)?
     } else {
-        // Without TLS no certificates are needed; a bare container has none.
+        // Without TLS no certificates are needed, and a bare container has none.
         builder.with_root_certificates(RootCertStore::empty())
     };
     let mut config = builder.with_no_client_auth();

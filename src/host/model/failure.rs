@@ -1,11 +1,13 @@
 //! Failures of a model call as facts: what the status, the headers and the body say, and nothing made of it.
 
+use std::error::Error;
+
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::engine::{Failure, Headers};
-use crate::host::Clock;
+use crate::engine::{Failure, ReplyHeaders};
+use crate::host::{Clock, without_number};
 use crate::policy::ErrorClass;
 
 /// The most characters of a message that are kept.
@@ -14,10 +16,11 @@ const MAX_MESSAGE: usize = 2000;
 /// The failure a response with an error status stands for.
 pub(crate) fn from_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Failure {
     let mut failure = Failure::from_answer(status.as_u16(), &told(headers), body, || Clock::system().now());
+    // A proxy may answer with a status alone.
     if failure.message.is_empty() {
         failure.message = reason(status);
     }
-    // What the body says of it is for people who follow links.
+    // The body of a redirect is a page for people, so the message names where it leads.
     if let Some(location) = headers.get(reqwest::header::LOCATION).filter(|_| status.is_redirection()) {
         let (reason, location) = (reason(status), String::from_utf8_lossy(location.as_bytes()));
         failure.message = format!("{reason} to {location}; redirects are not followed, correct the base_url");
@@ -45,8 +48,8 @@ fn completed(failure: Failure, body: &Value, headers: &HeaderMap) -> Failure {
 }
 
 /// The headers as the interpreter's readers take them.
-fn told(headers: &HeaderMap) -> Headers {
-    Headers::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
+fn told(headers: &HeaderMap) -> ReplyHeaders {
+    ReplyHeaders::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
 /// An answer that cannot be read.
@@ -61,6 +64,7 @@ pub(crate) fn cut_off(what: impl Into<String>) -> Failure {
 
 /// Text as messages hold it: no control characters, bounded, blank space at the ends gone.
 pub(crate) fn presentable(text: &str) -> String {
+    // Control characters in a provider's message would be obeyed by the terminal that shows it.
     let mut chars = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
     let mut short: String = chars.by_ref().skip_while(|c| c.is_whitespace()).take(MAX_MESSAGE).collect();
     if chars.any(|c| !c.is_whitespace()) {
@@ -76,10 +80,19 @@ fn reason(status: StatusCode) -> String {
     format!("HTTP {} {name}", status.as_u16()).trim_end().to_owned()
 }
 
+/// The innermost cause of an error: what the system said, without the layers around it.
+pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    without_number(&innermost.to_string()).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Hint;
+    use crate::engine::WaitHint;
     use crate::time::Nanos;
     use serde_json::json;
 
@@ -114,7 +127,7 @@ mod tests {
     fn the_hint_comes_with_the_failure() {
         let headers = [(reqwest::header::RETRY_AFTER, "2".parse().unwrap())].into_iter().collect();
         let failure = from_status(StatusCode::TOO_MANY_REQUESTS, &headers, b"{}");
-        assert_eq!(failure.retry_after, Hint::Wait(Nanos::from_secs(2)));
+        assert_eq!(failure.retry_after, WaitHint::Wait(Nanos::from_secs(2)));
     }
 
     #[test]

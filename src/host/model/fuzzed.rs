@@ -6,12 +6,12 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::Map;
 
-use super::answer::Answer;
+use super::answer::HttpAnswer;
 use super::failure::from_status;
 use super::sse::{SseEvent, SseParser};
-use super::wire::anthropic::Messages;
-use super::wire::chat::{Chat, Lessons, Sampling, Server};
-use super::wire::{Format, Progress};
+use super::wire::anthropic::MessagesFormat;
+use super::wire::chat::{ChatFormat, ChatServer, SamplingOptions, ServerLessons};
+use super::wire::{StreamProgress, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::policy::Policy;
 
@@ -41,13 +41,24 @@ pub fn sse_bytes(data: &[u8]) {
     arrives(&messages(), bytes, &split);
 }
 
-fn chat() -> Chat {
-    let sampling = Sampling { stream: true, temperature: None, max_tokens: None, extra: Map::new() };
-    Chat { model: "main".into(), sampling, server: Server::default(), lessons: Lessons::default() }
+fn chat() -> ChatFormat {
+    let sampling = SamplingOptions { stream: true, temperature: None, max_tokens: None, extra: Map::new() };
+    ChatFormat {
+        model: "main".into(),
+        sampling,
+        server: ChatServer::default(),
+        lessons: ServerLessons::default(),
+    }
 }
 
-fn messages() -> Messages {
-    Messages { model: "main".into(), max_tokens: 100, stream: true, temperature: None, extra: Map::new() }
+fn messages() -> MessagesFormat {
+    MessagesFormat {
+        model: "main".into(),
+        max_tokens: 100,
+        stream: true,
+        temperature: None,
+        extra: Map::new(),
+    }
 }
 
 fn pieces<'d>(mut bytes: &'d [u8], lengths: &[u8]) -> Vec<&'d [u8]> {
@@ -77,7 +88,7 @@ fn events(pieces: &[&[u8]]) -> (Vec<SseEvent>, Vec<String>, bool) {
     (events, strays, false)
 }
 
-fn arrives<F: Format>(format: &F, bytes: &[u8], split: &[&[u8]]) {
+fn arrives(format: &dyn WireFormat, bytes: &[u8], split: &[&[u8]]) {
     let whole = read_as(format, "text/event-stream", &[bytes]);
     let split = read_as(format, "text/event-stream", split);
     let told = |read: &Result<ModelReply, Failure>| read.as_ref().ok().cloned();
@@ -85,14 +96,14 @@ fn arrives<F: Format>(format: &F, bytes: &[u8], split: &[&[u8]]) {
 }
 
 /// Reads an answer that arrives in these pieces.
-fn read_as<F: Format>(format: &F, kind: &'static str, pieces: &[&[u8]]) -> Result<ModelReply, Failure> {
+fn read_as(format: &dyn WireFormat, kind: &'static str, pieces: &[&[u8]]) -> Result<ModelReply, Failure> {
     let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
-    let mut answer = Answer::announced_by(&headers);
-    let mut read = Ok(Progress::More);
+    let mut answer = HttpAnswer::announced_by(&headers);
+    let mut read = Ok(StreamProgress::More);
     for piece in pieces {
         read = answer.take(format, piece, &headers);
         let _ = (answer.fresh(), answer.received(), answer.has_begun(), answer.is_whole());
-        if read != Ok(Progress::More) {
+        if read != Ok(StreamProgress::More) {
             break;
         }
     }

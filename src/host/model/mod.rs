@@ -1,14 +1,17 @@
-//! Models over HTTP: one transport, and the wire formats of OpenAI-compatible servers and of Anthropic.
+//! Models over HTTP: one transport, the wire formats, and the providers that speak them.
 
 mod answer;
-mod anthropic;
+mod api_entry;
 mod body;
 pub(super) mod client;
 mod config;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzed;
-mod openai;
+mod headers;
+mod http;
+#[allow(unnameable_types, reason = "the keys of one provider are read into an `ApiEntry` at once")]
+mod provider;
 mod redact;
 mod sse;
 mod transport;
@@ -16,16 +19,19 @@ mod window;
 mod wire;
 mod within;
 
-pub use anthropic::Anthropic;
-pub use config::{AnthropicConfig, ConfigError, OpenAiConfig, check_header};
-pub use openai::OpenAi;
+pub use api_entry::{ApiEntry, FinishReasonEntry};
+pub use config::{ModelConfig, Provider};
+pub use headers::ConfigError;
+pub(crate) use headers::check_header;
+pub use http::HttpModel;
 pub use sse::{EventTooLarge, SseEvent, SseParser};
 pub use window::{WindowPages, WindowQuestion};
 
 pub(crate) use failure::{cut_off, from_status};
-pub(crate) use redact::Redactor;
+pub(super) use provider::{AnthropicKeys, OpenAiKeys};
+pub(crate) use redact::SecretRedactor;
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;
 pub use wire::chat::chat_messages;
-pub(crate) use wire::chat::{ChatMessage, Content, WireCall, read_body};
+pub(crate) use wire::chat::{ChatContent, ChatMessage, WireCall, read_body};
 pub(crate) use within::{no_first_token, not_whole, stalled, within};

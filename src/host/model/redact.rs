@@ -4,9 +4,9 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 use super::failure::presentable;
-use crate::engine::{BodyFacts, Failure, Hint, ModelReply, Partly, ToolOutcome};
-use crate::policy::formed;
+use crate::engine::{BodyFacts, Failure, ModelReply, PartialHint, ToolOutcome, WaitHint};
 use crate::session::Message;
+use crate::text::formed;
 
 /// What stands where a secret stood.
 const MARK: &str = "[redacted]";
@@ -17,19 +17,19 @@ const MOST_HELD: usize = 16 << 10;
 
 /// The secrets of one connection, or of one agent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Redactor {
+pub(crate) struct SecretRedactor {
     secrets: Vec<SecretString>,
     /// Whether what only has the form of a secret is one.
     forms: bool,
 }
 
-impl Redactor {
+impl SecretRedactor {
     /// Takes care of `secrets`.
     pub(crate) fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
-        // Who prints a secret rarely prints the line break its file ends with.
+        // A secret that was read from a file ends with a line break, and whoever prints it leaves that out.
         let trimmed = secrets.into_iter().map(|secret| SecretString::from(secret.expose_secret().trim()));
         let mut secrets: Vec<_> = trimmed.filter(|secret| secret.expose_secret().len() >= SHORTEST).collect();
-        // A secret that holds another one goes first, or the rest of it would stay.
+        // A secret may hold another one. Replaced first, the shorter would leave the rest of the longer.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
         Self { secrets, forms: false }
     }
@@ -57,6 +57,7 @@ impl Redactor {
     pub(crate) fn text(&self, text: String) -> String {
         let text = self.secrets.iter().fold(text, |text, secret| {
             let secret = secret.expose_secret();
+            // Nearly all texts hold no secret, and those are not copied.
             if text.contains(secret) { text.replace(secret, MARK) } else { text }
         });
         if self.forms { without_formed(text) } else { text }
@@ -82,10 +83,11 @@ impl Redactor {
         let word = word_at(text);
         let before = text[..word].trim_end();
         let scheme = Some(word_at(before)).filter(|at| is_scheme(&before[*at..]));
+        // A private key is long and has line ends, so it is held back until its last line has come.
         let key = text.rfind("-----BEGIN ").filter(|at| !text[*at..].contains("-----END "));
         let from = [scheme, key].into_iter().flatten().fold(word, usize::min);
         let from = open_address(&text[..from]).unwrap_or(from);
-        // Nobody waits for ever: a text without a space is shown all the same.
+        // No more is held back than this: a text without any space is shown all the same.
         Some(text.len() - from).filter(|open| *open <= MOST_HELD).unwrap_or_default()
     }
 
@@ -122,7 +124,7 @@ impl Redactor {
             }
             Message::Assistant { text, calls, extra } => {
                 *text = self.text(std::mem::take(text));
-                // What a provider signed must come back as it was.
+                // Anthropic answers 400 to a thinking block that was changed, so only known secrets are taken out.
                 *extra = self.of_known().fields(std::mem::take(extra));
                 for call in calls {
                     call.arguments = self.json(std::mem::take(&mut call.arguments));
@@ -142,6 +144,7 @@ impl Redactor {
         reply.extra = known.fields(reply.extra);
         for proposal in &mut reply.calls {
             let call = &mut proposal.call;
+            // Ids have the form of a key by nature; without them results would find no call.
             call.id = known.text(std::mem::take(&mut call.id));
             call.name = known.text(std::mem::take(&mut call.name));
             call.arguments = self.json(std::mem::take(&mut call.arguments));
@@ -158,6 +161,7 @@ impl Redactor {
             Value::String(text) => Value::String(self.text(text)),
             Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
             Value::Object(fields) => Value::Object(self.fields(fields)),
+            // A secret may be all digits.
             Value::Number(number) => {
                 let text = number.to_string();
                 let clean = self.text(text.clone());
@@ -201,11 +205,11 @@ impl Redactor {
                 })
             }),
             retry_after: match failure.retry_after {
-                Hint::Ignored(reason) => Hint::Ignored(clean(reason)),
-                Hint::Partly(partly) => {
-                    Hint::Partly(Box::new(Partly { ignored: clean(partly.ignored), ..*partly }))
+                WaitHint::Ignored(reason) => WaitHint::Ignored(clean(reason)),
+                WaitHint::Partly(partly) => {
+                    WaitHint::Partly(Box::new(PartialHint { ignored: clean(partly.ignored), ..*partly }))
                 }
-                hint @ (Hint::None | Hint::Wait(_)) => hint,
+                hint @ (WaitHint::None | WaitHint::Wait(_)) => hint,
             },
             waits: failure.waits,
             should_retry: failure.should_retry,
@@ -256,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_taken_out_of_every_text_of_a_failure() {
-        let redactor = Redactor::new(["sk-0123".into(), "sk-0123456".into()]);
+        let redactor = SecretRedactor::new(["sk-0123".into(), "sk-0123456".into()]);
         let failure = Failure {
             code: Some("bad sk-0123".into()),
             kind: Some("sk-0123".into()),
@@ -267,7 +271,7 @@ mod tests {
                 ..BodyFacts::default()
             })),
             message: "sk-0123456 is wrong, sk-0123 too".into(),
-            retry_after: Hint::Ignored("`sk-0123` is no date".into()),
+            retry_after: WaitHint::Ignored("`sk-0123` is no date".into()),
             ..Failure::default()
         };
         let clean = redactor.failure(failure);
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_secret_at_the_cut_leaves_no_half() {
-        let redactor = Redactor::new(["sk-0123456789".into()]);
+        let redactor = SecretRedactor::new(["sk-0123456789".into()]);
         let message = format!("{}sk-0123456789", "x".repeat(1995));
         let clean = redactor.failure(Failure { message, ..Failure::default() });
         assert!(!clean.message.contains("sk-"), "{}", clean.message);
@@ -287,7 +291,7 @@ mod tests {
     #[test]
     fn a_secret_is_taken_out_of_replies_and_outcomes() {
         use crate::session::ToolCall;
-        let redactor = Redactor::new(["s3cr\"et\n".into(), "12345678".into()]);
+        let redactor = SecretRedactor::new(["s3cr\"et\n".into(), "12345678".into()]);
         let call = ToolCall { id: "1".into(), name: "t".into(), arguments: r#"{"k":"s3cr\u0022et"}"#.into() };
         let reply =
             ModelReply { text: "it is s3cr\"et".into(), calls: vec![call.into()], ..ModelReply::default() };
@@ -301,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_has_the_form_of_a_secret_is_taken_out_but_of_what_a_provider_signed() {
-        let redactor = Redactor::default().with_forms(true);
+        let redactor = SecretRedactor::default().with_forms(true);
         let extra = serde_json::json!({"signature": "ghp_1234abcd"}).as_object().cloned().unwrap();
         let reply =
             ModelReply { text: "use ghp_1234abcd!".into(), extra: extra.clone(), ..ModelReply::default() };
@@ -311,7 +315,7 @@ mod tests {
 
     #[test]
     fn an_empty_secret_changes_nothing() {
-        assert_eq!(Redactor::new(["".into()]).text("as it is".into()), "as it is");
+        assert_eq!(SecretRedactor::new(["".into()]).text("as it is".into()), "as it is");
     }
 
     proptest::proptest! {
@@ -321,7 +325,7 @@ mod tests {
             proptest::sample::select(vec!["ntéd", "me", "ü", "@", ":", "://", "/", "?", "#", " ", "\"", "8080", "https"]),
             0..20,
         )) {
-            let redactor = Redactor::default().with_forms(true);
+            let redactor = SecretRedactor::default().with_forms(true);
             let (mut shown, mut held, mut whole) = (String::new(), String::new(), String::new());
             for piece in ["https://me:plä"].into_iter().chain(rest) {
                 whole += piece;

@@ -93,6 +93,8 @@ impl SseParser {
         if let Some(failed) = self.failed {
             return Err(failed);
         }
+        // HTML standard, "Parsing an event stream": CRLF, LF and CR end a line, and the bytes of a CRLF may arrive
+        // apart.
         if self.after_cr && !rest.is_empty() {
             self.after_cr = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
@@ -145,6 +147,7 @@ impl SseParser {
     fn bound(&mut self, more: usize) -> Result<(), EventTooLarge> {
         let size = self.line.len() + self.name.len() + self.data.as_ref().map_or(0, Vec::len) + more;
         if size > self.limit {
+            // Remembered: behind a cut event the next bytes would be read as if they began one.
             self.failed = Some(EventTooLarge::Event { limit: self.limit });
         } else if self.between > MAX_BETWEEN {
             self.failed = Some(EventTooLarge::Between { limit: MAX_BETWEEN });
@@ -153,6 +156,7 @@ impl SseParser {
     }
 
     fn line_complete(&mut self, line: &[u8], events: &mut Vec<SseEvent>) {
+        // One byte order mark at the start of the stream is dropped.
         let line = if std::mem::take(&mut self.first_line) {
             line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
         } else {
@@ -163,14 +167,17 @@ impl SseParser {
             self.event_complete(events);
             return;
         }
+        // A line without a colon is a field with an empty value.
         let (field, value) = match line.iter().position(|&byte| byte == b':') {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &[][..]),
         };
+        // One space behind the colon is dropped, and no more than one.
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => {
                 let data = match &mut self.data {
+                    // Data lines of one event are joined by line feeds.
                     Some(data) => {
                         data.push(b'\n');
                         data
@@ -183,6 +190,8 @@ impl SseParser {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
+            // A line that begins with a colon is a comment. `id` and `retry` are for reconnecting, which would be
+            // another call.
             b"" | b"id" | b"retry" => {}
             _ => self.stray_line(line),
         }
@@ -195,6 +204,7 @@ impl SseParser {
             self.stray.clear();
             return;
         }
+        // An error on one line may be the last that comes, so no blank line is waited for.
         let whole = self.stray.is_empty() && matches!(text.last(), Some(b'}' | b']'));
         self.stray.extend_from_slice(line);
         self.stray.push(b'\n');
@@ -211,6 +221,7 @@ impl SseParser {
     }
 
     fn event_complete(&mut self, events: &mut Vec<SseEvent>) {
+        // An event without data is dropped, and so is its name.
         if let Some(data) = self.data.take() {
             self.between = 0;
             events.push(SseEvent { name: text(std::mem::take(&mut self.name)), data: text(data) });

@@ -1,27 +1,25 @@
 //! One call of a model over HTTP: send the request, read what comes, within the times the policy gives. The wire format
 //! says what is written and what the bytes mean.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
-use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::answer::Answer;
-use super::body::{ACCEPTED, Body, BodyError};
-use super::client::Clients;
-use super::config::ConfigError;
-use super::failure::{self, cut_off, unreadable};
-use super::redact::Redactor;
-use super::wire::{Format, Progress, without_mark};
+use super::answer::{HttpAnswer, MOST_LOOKS, is_whole};
+use super::body::{ACCEPTED, BodyError, HttpBody};
+use super::client::HttpClients;
+use super::config::ModelConfig;
+use super::failure::{self, cause, cut_off, unreadable};
+use super::headers::ConfigError;
+use super::redact::SecretRedactor;
+use super::wire::{StreamProgress, WireFormat, without_mark};
 use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
-use crate::host::without_number;
 
 /// The most bytes of an answer that are kept: of a stream what the model says, of a body all.
 const MAX_ANSWER: usize = 8 * MIB;
@@ -32,58 +30,59 @@ const MIB: usize = 1024 * 1024;
 /// tells enough.
 const MAX_ERROR: usize = 64 * 1024;
 const ERROR_WAIT: Duration = Duration::from_secs(5);
-/// How often a body that goes on is looked at whether it is whole.
-pub(super) const MOST_LOOKS: usize = 64;
 /// How long the tokens are waited for that a stream tells after the reason to stop, which ends the answer.
 const TAIL: Duration = Duration::from_secs(1);
 /// How long the end of a stream that is done is waited for, so that the connection can be used again.
 const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// The way to one model.
-pub(super) struct Transport {
-    clients: Clients,
+pub(super) struct ModelTransport {
+    clients: HttpClients,
     endpoint: Url,
     headers: HeaderMap,
     model: String,
     stream: bool,
-    redactor: Redactor,
+    redactor: SecretRedactor,
 }
 
 /// How far a call has come, for when it is ended from outside.
 #[derive(Default)]
-struct Seen {
+struct CallProgress {
     status: AtomicU16,
     received: AtomicU64,
 }
 
-impl Transport {
+impl ModelTransport {
     /// Sets up the connection; nothing is sent yet.
     ///
     /// # Errors
-    /// No TLS, or an HTTP client that refuses its settings.
-    pub(super) fn new(
-        endpoint: Url,
-        mut headers: HeaderMap,
-        secrets: impl Iterator<Item = SecretString>,
-        model: String,
-        stream: bool,
-    ) -> Result<Self, ConfigError> {
+    /// An address or headers that cannot be used, no TLS, or an HTTP client that refuses its settings.
+    pub(super) fn new(config: &ModelConfig) -> Result<Self, ConfigError> {
+        let (endpoint, mut headers) = (config.endpoint()?, config.header_map()?);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let accept = if stream { "text/event-stream, application/json" } else { "application/json" };
+        // JSON too: errors come as JSON even where a stream is asked for.
+        let accept = if config.stream { "text/event-stream, application/json" } else { "application/json" };
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
         headers.entry(ACCEPT_ENCODING).or_insert(ACCEPTED);
-        let clients = Clients::new(&endpoint)?;
-        Ok(Self { clients, endpoint, headers, model, stream, redactor: Redactor::new(secrets) })
+        Ok(Self {
+            clients: HttpClients::new(&endpoint)?,
+            endpoint,
+            headers,
+            model: config.model.clone(),
+            stream: config.stream,
+            redactor: SecretRedactor::new(config.secrets()),
+        })
     }
 
     /// One call.
-    pub(super) async fn call<F: Format>(
+    pub(super) async fn call(
         &self,
-        format: &F,
+        format: &dyn WireFormat,
         request: ModelRequest<'_>,
     ) -> Result<ModelReply, Failure> {
-        let (started, seen) = (Instant::now(), Seen::default());
+        let (started, seen) = (Instant::now(), CallProgress::default());
         let result = within(&request, self.attempts(format, &request, &seen)).await;
+        // Known even if the call was ended from outside.
         let received = seen.received.into_inner();
         let result = result.map_err(|failure| Failure { received, ..self.redactor.failure(failure) });
         tracing::debug!(
@@ -98,17 +97,18 @@ impl Transport {
     }
 
     /// The request, and again as often as a refusal teaches how the server wants it.
-    async fn attempts<F: Format>(
+    async fn attempts(
         &self,
-        format: &F,
+        format: &dyn WireFormat,
         request: &ModelRequest<'_>,
-        seen: &Seen,
+        seen: &CallProgress,
     ) -> Result<ModelReply, Failure> {
         let mut notes = Vec::new();
         loop {
             match self.attempt(format, request, seen).await {
                 Ok(reply) => return Ok(ModelReply { notes, ..reply }),
                 Err(failure) => {
+                    // A refusal of the form is no failed attempt: the request goes out again as the server wants it.
                     let Some(note) = format.learn(&failure) else { return Err(failure) };
                     tracing::warn!(
                         model = self.model,
@@ -122,11 +122,11 @@ impl Transport {
         }
     }
 
-    async fn attempt<F: Format>(
+    async fn attempt(
         &self,
-        format: &F,
+        format: &dyn WireFormat,
         request: &ModelRequest<'_>,
-        seen: &Seen,
+        seen: &CallProgress,
     ) -> Result<ModelReply, Failure> {
         let started = Instant::now();
         let body = format
@@ -136,6 +136,7 @@ impl Transport {
         let client = self.clients.connecting_within(request.timeouts.connect);
         let client = client.map_err(|error| unreadable(error.to_string()))?;
         let sent = client.post(self.endpoint.clone()).headers(self.headers.clone()).body(body).send();
+        // The first token is due from the start of the call, so connecting and sending count.
         let response = match self.first_token(started, request.timeouts) {
             Some(until) => tokio::time::timeout_at(until, sent).await,
             None => Ok(sent.await),
@@ -155,23 +156,23 @@ impl Transport {
         started.checked_add(limit.to_std())
     }
 
-    async fn read_answer<F: Format>(
+    async fn read_answer(
         &self,
-        format: &F,
+        format: &dyn WireFormat,
         response: Response,
         started: Instant,
         request: &ModelRequest<'_>,
-        seen: &Seen,
+        seen: &CallProgress,
     ) -> Result<ModelReply, Failure> {
         let timeouts = request.timeouts;
         let headers = response.headers().clone();
-        let mut body = Body::of(response).map_err(|error| broken(&error))?;
-        let mut answer = Answer::announced_by(&headers);
+        let mut body = HttpBody::of(response).map_err(|error| broken(&error))?;
+        let mut answer = HttpAnswer::announced_by(&headers);
         let (mut size, mut whole_since) = (0, None);
         loop {
             let begun = answer.has_begun();
             let until = if answer.is_whole() {
-                // However often something comes: a server that only keeps the line open says nothing more.
+                // Counted once from the reason to stop, so a server that only keeps the line open cannot prolong it.
                 whole_since.get_or_insert_with(Instant::now).checked_add(TAIL)
             } else if begun {
                 timeouts.idle.and_then(|limit| Instant::now().checked_add(limit.to_std()))
@@ -200,11 +201,11 @@ impl Transport {
             if let Some(streamed) = &request.streamed {
                 streamed.piece(fresh);
             }
-            if progress? == Progress::Done {
+            if progress? == StreamProgress::Done {
                 let _ = tokio::time::timeout(LAST_BYTES, body.chunk()).await;
                 break;
             }
-            // What is always there is never waited for: comments without end are no first token.
+            // A timeout never fires while bytes are always there, and comments without end are no first token.
             if !answer.has_begun() && until.is_some_and(|until| until <= Instant::now()) {
                 return Err(within::no_first_token(timeouts));
             }
@@ -214,6 +215,7 @@ impl Transport {
 
     fn not_sent(&self, error: &reqwest::Error, timeouts: CallTimeouts) -> Failure {
         let (server, cause) = (self.server(), cause(error));
+        // The client has no other timeout than that of connecting.
         if error.is_timeout() {
             within::no_connection(&server, timeouts)
         } else if error.is_connect() {
@@ -261,22 +263,13 @@ fn within_bounds(size: usize, kept: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The innermost cause of an error: what the system said, without the layers around it.
-pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    without_number(&innermost.to_string()).to_owned()
-}
-
 async fn read_failure(response: Response, request: &ModelRequest<'_>) -> Failure {
     let (status, headers) = (response.status(), response.headers().clone());
     let mut body = Vec::new();
     let mut looks = MOST_LOOKS;
     let reading = async {
-        // Of a body that cannot be decoded the status tells.
-        let Ok(mut coded) = Body::of(response) else { return };
+        // Where the body cannot be decoded, the status says enough.
+        let Ok(mut coded) = HttpBody::of(response) else { return };
         while let Ok(Some(bytes)) = coded.chunk().await {
             request.traffic.receives(bytes.len());
             body.extend_from_slice(&bytes);
@@ -289,15 +282,4 @@ async fn read_failure(response: Response, request: &ModelRequest<'_>) -> Failure
     let longest = request.timeouts.idle.map_or(ERROR_WAIT, |idle| ERROR_WAIT.min(idle.to_std()));
     let _ = tokio::time::timeout(longest, reading).await;
     failure::from_status(status, &headers, without_mark(&body))
-}
-
-/// Whether a body is a whole value in JSON: some servers leave the connection open after it.
-pub(super) fn is_whole(body: &[u8], looks: &mut usize) -> bool {
-    let body = without_mark(body);
-    let ended = matches!(body.trim_ascii_end().last(), Some(b'}' | b']'));
-    if !ended || *looks == 0 {
-        return false;
-    }
-    *looks -= 1;
-    serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
 }

@@ -10,21 +10,19 @@ use reqwest::{Client, RequestBuilder, Url};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::body::{ACCEPTED, Body};
-use super::client::Clients;
-use super::config::{AnthropicConfig, ConfigError, OpenAiConfig};
+use super::body::{ACCEPTED, HttpBody};
+use super::client::HttpClients;
+use super::config::{ModelConfig, WindowPlaces};
+use super::headers::ConfigError;
 use super::wire::without_mark;
 use crate::context::ModelLimits;
 
 /// The most bytes of an answer: that of a router names thousands of models.
 const MOST: usize = 16 * 1024 * 1024;
-/// Servers that are known not to tell.
-const SILENT: &[&str] = &["api.openai.com", "api.deepseek.com", "generativelanguage.googleapis.com"];
-/// The ends of the names of others.
-const SILENT_ENDS: &[&str] = &[".openai.azure.com", ".cognitiveservices.azure.com"];
 /// What Ollama gives a model of which nobody says more, on a machine with little memory.
 const OLLAMAS_OWN: u64 = 4096;
 /// The fields by which lists of models tell how large a window is, the most certain first.
+// vLLM; LM Studio of a model it has loaded; OpenRouter; Groq; LM Studio of one it has not; Anthropic.
 const WINDOWS: &[&str] = &[
     "max_model_len",
     "loaded_context_length",
@@ -41,7 +39,7 @@ const OUTPUTS: &[&str] = &["max_completion_tokens", "max_output_tokens", "max_ou
 /// Hosted servers are asked for their list of models, as `OpenRouter` and `vLLM` have one that tells. One that is spoken to
 /// without TLS may be one of the user's own: it is also asked as `llama.cpp`, LM Studio and Ollama want it.
 pub struct WindowQuestion {
-    clients: Clients,
+    clients: HttpClients,
     list: Url,
     /// Where a server of the user's own has its further addresses.
     own: Option<Url>,
@@ -49,53 +47,21 @@ pub struct WindowQuestion {
     model: String,
 }
 
-/// Without the headers, which have keys.
-impl core::fmt::Debug for WindowQuestion {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("WindowQuestion")
-            .field("host", &self.list.host_str())
-            .field("model", &self.model)
-            .finish_non_exhaustive()
-    }
-}
+// Without the headers, which have keys.
+crate::debug_parts!(|this: WindowQuestion| host: this.list.host_str(), model: this.model);
 
 impl WindowQuestion {
-    /// The question to an OpenAI-compatible server; `None`: it is known not to tell.
+    /// The question to the server of a model; `None`: it is known not to tell.
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn of_openai(config: &OpenAiConfig) -> Result<Option<Self>, ConfigError> {
-        let mut base = config.endpoint()?;
-        if base.host_str().is_some_and(is_silent) {
+    pub fn new(config: &ModelConfig) -> Result<Option<Self>, ConfigError> {
+        let endpoint = config.endpoint()?;
+        let Some(WindowPlaces { list, own }) = (config.provider.window)(config, endpoint) else {
             return Ok(None);
-        }
-        let mut list = base.clone();
-        if let Ok(mut path) = list.path_segments_mut() {
-            path.pop().pop().push("models");
-        }
-        let versioned = base.path().ends_with("/v1/chat/completions");
-        if let Ok(mut path) = base.path_segments_mut() {
-            path.pop().pop();
-            if versioned {
-                path.pop();
-            }
-        }
-        let own = (base.scheme() == "http").then_some(base);
-        let clients = Clients::new(&list)?;
+        };
+        let clients = HttpClients::new(&list)?;
         Ok(Some(Self { clients, list, own, headers: config.header_map()?, model: config.model.clone() }))
-    }
-
-    /// The question to a server that speaks Anthropic's format.
-    ///
-    /// # Errors
-    /// The configuration cannot be used.
-    pub fn of_anthropic(config: &AnthropicConfig) -> Result<Self, ConfigError> {
-        let mut list = config.endpoint()?;
-        if let Ok(mut path) = list.path_segments_mut() {
-            path.pop().extend(["models", &config.model]);
-        }
-        let clients = Clients::new(&list)?;
-        Ok(Self { clients, list, own: None, headers: config.header_map()?, model: config.model.clone() })
     }
 
     /// Asks. `None`: the server did not tell, or not in time. What others have found with the same `pages` is not asked
@@ -107,11 +73,13 @@ impl WindowQuestion {
     async fn answer(&self, pages: &WindowPages) -> Option<ModelLimits> {
         let client = self.clients.connecting_within(None).ok()?;
         let get = |url: Url| pages.page(&client, url, &self.headers);
+        // The list tells at most servers, so the other pages are asked only where it does not.
         let listed = get(self.list.clone()).await;
         if let Some(limits) = listed.and_then(|body| listed_model(&body, &self.model)) {
             return Some(limits);
         }
         let own = self.own.as_ref()?;
+        // Asked at once, because a run waits for the answer.
         let (props, studio, running, shown) = join4(
             get(under(own, &["props"])),
             get(under(own, &["api", "v0", "models"])),
@@ -134,26 +102,23 @@ impl WindowQuestion {
 
 /// What servers answered: models of one server, and of several agents of a process, ask it once.
 #[derive(Default)]
-pub struct WindowPages(Mutex<Vec<Page>>);
+pub struct WindowPages(Mutex<Vec<WindowPage>>);
 
 /// One page, for whoever asks with these headers.
-struct Page {
+struct WindowPage {
     url: Url,
     headers: HeaderMap,
     body: Arc<OnceCell<Option<Arc<Value>>>>,
 }
 
-/// Without the headers, which have keys.
-impl core::fmt::Debug for WindowPages {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("WindowPages").finish_non_exhaustive()
-    }
-}
+// Without the headers, which have keys.
+crate::debug_parts!(|this: WindowPages|);
 
 impl WindowPages {
     async fn page(&self, client: &Client, url: Url, headers: &HeaderMap) -> Option<Arc<Value>> {
         let body = self.cell(&url, headers);
         let ask = || async { read(client.get(url).headers(headers.clone())).await.map(Arc::new) };
+        // Agents of one process that begin together share one request.
         body.get_or_init(ask).await.clone()
     }
 
@@ -164,7 +129,7 @@ impl WindowPages {
             return Arc::clone(&page.body);
         }
         let body = Arc::default();
-        pages.push(Page { url: url.clone(), headers: headers.clone(), body: Arc::clone(&body) });
+        pages.push(WindowPage { url: url.clone(), headers: headers.clone(), body: Arc::clone(&body) });
         body
     }
 }
@@ -174,7 +139,7 @@ async fn read(request: RequestBuilder) -> Option<Value> {
     if !response.status().is_success() {
         return None;
     }
-    let mut coded = Body::of(response).ok()?;
+    let mut coded = HttpBody::of(response).ok()?;
     let mut body = Vec::new();
     while let Some(bytes) = coded.chunk().await.ok()? {
         body.extend_from_slice(&bytes);
@@ -183,10 +148,6 @@ async fn read(request: RequestBuilder) -> Option<Value> {
         }
     }
     serde_json::from_slice(without_mark(&body)).ok()
-}
-
-fn is_silent(host: &str) -> bool {
-    SILENT.contains(&host) || SILENT_ENDS.iter().any(|end| host.ends_with(end))
 }
 
 fn under(own: &Url, segments: &[&str]) -> Url {
@@ -213,6 +174,7 @@ fn listed_model(body: &Value, model: &str) -> Option<ModelLimits> {
 }
 
 fn of_entry(entry: &Value) -> Option<ModelLimits> {
+    // OpenRouter says under `top_provider` what is served, and beside it what the model was made for.
     let top = entry.get("top_provider");
     let places = [top, Some(entry)];
     let first = |fields: &[&str]| {
@@ -226,6 +188,7 @@ fn of_entry(entry: &Value) -> Option<ModelLimits> {
 /// What `llama.cpp` says of its slots.
 fn of_props(body: &Value) -> Option<ModelLimits> {
     let settings = body.get("default_generation_settings");
+    // llama.cpp divides its context among slots, and a request has one of them.
     let slots = settings.and_then(|settings| settings.get("n_ctx")).or_else(|| body.get("n_ctx"));
     limits(slots.and_then(Value::as_u64), None)
 }
@@ -233,6 +196,7 @@ fn of_props(body: &Value) -> Option<ModelLimits> {
 /// What Ollama says of the models it runs: how much context each has.
 fn of_running(body: &Value, model: &str) -> Option<ModelLimits> {
     let entries = body.get("models").and_then(Value::as_array)?;
+    // Ollama adds `:latest` to a name without a tag.
     let is_meant = |name: &str| name == model || name.strip_suffix(":latest") == Some(model);
     let found = entries.iter().find(|entry| {
         ["name", "model"].iter().any(|field| entry.get(*field).and_then(Value::as_str).is_some_and(is_meant))
@@ -245,6 +209,7 @@ fn of_running(body: &Value, model: &str) -> Option<ModelLimits> {
 /// saying so.
 fn of_show(body: &Value, model: &str) -> Option<ModelLimits> {
     let parameters = body.get("parameters").and_then(Value::as_str).unwrap_or_default();
+    // What a Modelfile says (`PARAMETER num_ctx`) is what the model runs with.
     let run_with =
         parameters.lines().find_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse().ok());
     let info = body.get("model_info").and_then(Value::as_object);

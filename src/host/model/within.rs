@@ -13,17 +13,18 @@ pub(crate) async fn within<T>(
     request: &ModelRequest<'_>,
     attempt: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    // An attempt that never waits uses up what a task may do at a time: the clock must be seen all the same.
+    // An attempt that never waits uses up the budget tokio gives a task, and the timer must fire all the same.
     let time_is_over = tokio::task::unconstrained(async {
         match request.timeout {
             Some(timeout) => {
-                tokio::time::sleep(timeout.to_std()).await;
-                timeout
+                tokio::time::sleep(timeout).await;
+                Nanos::from(timeout)
             }
             None => std::future::pending().await,
         }
     });
     tokio::select! {
+        // Cancelled first: nobody wants a result that arrives at the same moment.
         biased;
         () = request.cancel.cancelled() => {
             Err(Failure::of(ErrorClass::Cancelled, "the model call was cancelled"))
@@ -67,7 +68,7 @@ mod tests {
 
     use super::*;
     use crate::engine::ToolChoice;
-    use crate::host::port::Traffic;
+    use crate::host::port::ByteTraffic;
 
     #[tokio::test]
     async fn an_attempt_that_always_has_something_to_do_ends_in_time() {
@@ -76,10 +77,10 @@ mod tests {
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             max_output: None,
-            timeout: Some(Nanos::from_millis(5)),
+            timeout: Some(core::time::Duration::from_millis(5)),
             timeouts: CallTimeouts::default(),
             streamed: None,
-            traffic: Traffic::default(),
+            traffic: ByteTraffic::default(),
             cancel: CancellationToken::new(),
         };
         let busy = async {

@@ -2,23 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::render::Rendering;
+use super::render::AnswerRendering;
 
 /// The sizes, in characters, of the pieces a streamed text and streamed arguments are cut into.
 pub(super) const TEXT_PIECE: usize = 12;
 pub(super) const ARGUMENTS_PIECE: usize = 8;
 
 /// A streamed answer.
-pub(super) struct Chunks {
+pub(super) struct AnswerChunks {
     /// Its events as they are sent, in order.
     pub(super) events: Vec<String>,
     /// How many of them come before the reason to stop.
     pub(super) before_end: usize,
 }
 
-impl Chunks {
+impl AnswerChunks {
     /// The pieces of `rendering`, each as a server sends it.
-    pub(super) fn of(rendering: &Rendering<'_>, include_usage: bool) -> Self {
+    pub(super) fn of(rendering: &AnswerRendering<'_>, include_usage: bool) -> Self {
         let mut data = vec![delta(rendering, &json!({"role": "assistant", "content": ""}))];
         for (field, value) in &rendering.answer.extra {
             data.push(delta(
@@ -70,7 +70,7 @@ pub(super) fn event(data: &str) -> String {
     format!("data: {data}\n\n")
 }
 
-fn delta(rendering: &Rendering<'_>, delta: &Value) -> String {
+fn delta(rendering: &AnswerRendering<'_>, delta: &Value) -> String {
     let mut chunk = rendering.envelope("chat.completion.chunk");
     chunk["choices"] = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
     chunk.to_string()

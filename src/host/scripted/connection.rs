@@ -12,14 +12,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// A listener whose connections can be broken off.
-pub(super) struct Breakable {
+pub(super) struct BreakableListener {
     listener: TcpListener,
     /// Breaks all connections.
     all: CancellationToken,
 }
 
 /// A connection, broken when its token fires.
-pub(super) struct Connection {
+pub(super) struct BreakableConnection {
     stream: TcpStream,
     token: CancellationToken,
     broken: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -27,19 +27,19 @@ pub(super) struct Connection {
 
 /// What breaks the connection a request came on.
 #[derive(Clone)]
-pub(super) struct Breaker(pub(super) CancellationToken);
+pub(super) struct ConnectionBreaker(pub(super) CancellationToken);
 
-impl Breakable {
+impl BreakableListener {
     pub(super) fn new(listener: TcpListener, all: CancellationToken) -> Self {
         Self { listener, all }
     }
 }
 
-impl Listener for Breakable {
-    type Io = Connection;
+impl Listener for BreakableListener {
+    type Io = BreakableConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (BreakableConnection, SocketAddr) {
         let (stream, from) = Listener::accept(&mut self.listener).await;
         // Without this every second small answer waits for a delayed acknowledgement, 40 ms.
         if let Err(error) = stream.set_nodelay(true) {
@@ -47,7 +47,7 @@ impl Listener for Breakable {
         }
         let token = self.all.child_token();
         let broken = Box::pin(token.clone().cancelled_owned());
-        (Connection { stream, token, broken }, from)
+        (BreakableConnection { stream, token, broken }, from)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -55,13 +55,13 @@ impl Listener for Breakable {
     }
 }
 
-impl Connected<IncomingStream<'_, Breakable>> for Breaker {
-    fn connect_info(stream: IncomingStream<'_, Breakable>) -> Self {
+impl Connected<IncomingStream<'_, BreakableListener>> for ConnectionBreaker {
+    fn connect_info(stream: IncomingStream<'_, BreakableListener>) -> Self {
         Self(stream.io().token.clone())
     }
 }
 
-impl Connection {
+impl BreakableConnection {
     /// The stream, unless it is broken; whoever waits on it is woken when it breaks.
     fn whole(self: Pin<&mut Self>, cx: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
         let this = self.get_mut();
@@ -72,13 +72,13 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for BreakableConnection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.whole(cx)?.poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for BreakableConnection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.whole(cx)?.poll_write(cx, buf)
     }

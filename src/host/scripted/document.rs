@@ -7,13 +7,15 @@ use reqwest::header::{HeaderName, HeaderValue};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::script::{Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Script, ScriptedCall};
-use crate::policy::decode::{
-    self, Decode, Document, Kept, Reader, Spanned, VersionOne, choice, choice_of, record,
+use super::script::{
+    ErrorReply, RequestMatcher, Script, ScriptAnswer, ScriptEntry, ScriptFault, ScriptOutcome, ScriptedCall,
 };
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, Report, Span};
+use crate::policy::decode::{
+    self, Decode, DecodedDocument, KeptList, NodeReader, Spanned, VersionOne, choice, choice_of, record,
+};
 use crate::session::Usage;
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, Report, Span};
 use crate::time::Nanos;
 
 /// Fields of a message that have keys of their own here.
@@ -31,7 +33,7 @@ record! {
         /// The replies. Each is given once, or as often as `times` says. A reply with `match` is left out until a
         /// request matches.
         /// Example: `[{"text": "The price is 12.50."}]`
-        replies: Spanned<Kept<Spanned<ReplyFile>>>,
+        replies: Spanned<KeptList<Spanned<ReplyFile>>>,
         /// Whether the last reply is given again and again.
         repeat_last: bool = false,
         /// What the model answers, with HTTP status 500, when no reply is left.
@@ -50,7 +52,7 @@ record! {
         times: NonZeroU32 = NonZeroU32::MIN,
         /// How long the model thinks first.
         /// Example: `200ms`
-        delay: Delay = Delay(Nanos::ZERO),
+        delay: ScriptDelay = ScriptDelay(Nanos::ZERO),
         /// What the model says.
         /// Example: `Let me look.`
         text: Option<Spanned<String>>,
@@ -59,7 +61,7 @@ record! {
         calls: Option<Spanned<Vec<CallFile>>>,
         /// Why it stopped. Left out: `tool_calls` if there are calls, else `stop`.
         /// Example: `length`
-        finish: Option<Spanned<String>>,
+        finish_reason: Option<Spanned<String>>,
         /// The tokens it reports.
         usage: Option<Spanned<UsageFile>>,
         /// Further fields of the message.
@@ -69,7 +71,7 @@ record! {
         error: Option<Spanned<ErrorFile>>,
         /// What goes wrong on the way. With `truncate`, `reset` and `stall`, `text` and `calls` are what would
         /// have come.
-        fault: Option<Spanned<Fault>>,
+        fault: Option<Spanned<ScriptFault>>,
     }
 }
 
@@ -85,7 +87,7 @@ record! {
         turn: Option<NonZeroU32>,
         /// The role of the last message.
         /// Example: `tool`
-        last_role: Option<Role>,
+        last_role: Option<MessageRole>,
         /// The tool whose result the last message is.
         /// Example: `lookup_price`
         last_tool: Option<String>,
@@ -103,7 +105,7 @@ record! {
         name: String,
         /// The arguments: a mapping, or a string that is sent as it is, be it JSON or not.
         /// Example: `{"item": 42}`
-        arguments: Arguments = Arguments("{}".to_owned()),
+        arguments: SentArguments = SentArguments("{}".to_owned()),
         /// The id of the call. Left out: made from the numbers of request and call.
         /// Example: `call_1`
         id: Option<String>,
@@ -158,7 +160,8 @@ record! {
 
 choice! {
     /// Who a message is from.
-    enum Role {
+    #[derive(unfazed_macros::Named)]
+    enum MessageRole {
         System = "system",
         User = "user",
         Assistant = "assistant",
@@ -168,7 +171,7 @@ choice! {
 
 choice_of! {
     /// What goes wrong on the way.
-    Fault {
+    ScriptFault {
         /// The connection is closed before anything is answered.
         Close = "close",
         /// Nothing is ever answered.
@@ -191,7 +194,7 @@ impl Script {
     /// Every mistake in it, with its place.
     pub fn from_yaml(name: &str, text: &[u8]) -> Result<Self, Report> {
         let mut replies = Vec::new();
-        let file = decode::read_with(name, text, |document: &Document<ScriptFile>| {
+        let file = decode::read_with(name, text, |document: &DecodedDocument<ScriptFile>| {
             // There is nothing else it could be.
             let VersionOne = document.value.version;
             let given = &document.value.replies;
@@ -224,7 +227,7 @@ impl Script {
 
 impl ReplyFile {
     /// The reply, unless it contradicts itself.
-    pub(crate) fn entry(&self, span: Span, problems: &mut Vec<Diagnostic>) -> Option<Entry> {
+    pub(crate) fn entry(&self, span: Span, problems: &mut Vec<Diagnostic>) -> Option<ScriptEntry> {
         let outcome = match (&self.error, &self.fault) {
             (Some(error), Some(fault)) => {
                 problems.push(both("error", error.span, "fault", fault.span));
@@ -232,33 +235,33 @@ impl ReplyFile {
             }
             (Some(error), None) => {
                 self.nothing_beside("error", error.span, problems);
-                Outcome::Error(error.value.reply(problems))
+                ScriptOutcome::Error(error.value.reply(problems))
             }
             (None, Some(fault)) => {
-                if !matches!(fault.value, Fault::Truncate | Fault::Reset | Fault::Stall) {
+                if !matches!(fault.value, ScriptFault::Truncate | ScriptFault::Reset | ScriptFault::Stall) {
                     self.nothing_beside("fault", fault.span, problems);
                 }
-                Outcome::Fault(fault.value, self.answer(problems))
+                ScriptOutcome::Fault(fault.value, self.answer(problems))
             }
             (None, None) if self.answer_fields().next().is_none() => {
                 let problem = Diagnostic::error(Code::MISSING_FIELD, span, "this reply says nothing");
                 problems.push(problem.help("give it `text`, `calls`, an `error` or a `fault`"));
                 return None;
             }
-            (None, None) => Outcome::Answer(self.answer(problems)),
+            (None, None) => ScriptOutcome::Answer(self.answer(problems)),
         };
         let MatchFile { model, turn, last_role, last_tool, contains } = self.r#match.clone();
-        let when = Matcher {
+        let when = RequestMatcher {
             model,
             turn: turn.map(NonZeroU32::get),
             last_role: last_role.map(|role| role.name().to_owned()),
             last_tool,
             contains,
         };
-        Some(Entry { when, times: self.times.get(), delay: self.delay.0, outcome })
+        Some(ScriptEntry { when, times: self.times.get(), delay: self.delay.0, outcome })
     }
 
-    fn answer(&self, problems: &mut Vec<Diagnostic>) -> Answer {
+    fn answer(&self, problems: &mut Vec<Diagnostic>) -> ScriptAnswer {
         let extra = self.extra.as_ref();
         let own = extra.and_then(|extra| {
             let own = OWN_FIELDS.iter().find(|field| extra.value.contains_key(**field))?;
@@ -274,10 +277,10 @@ impl ReplyFile {
             arguments: call.arguments.0.clone(),
             id: call.id.clone(),
         };
-        Answer {
+        ScriptAnswer {
             text: self.text.as_ref().map(|text| text.value.clone()).unwrap_or_default(),
             calls: self.calls.iter().flat_map(|calls| &calls.value).map(call).collect(),
-            finish: self.finish.as_ref().map(|finish| finish.value.clone()),
+            finish: self.finish_reason.as_ref().map(|finish| finish.value.clone()),
             usage: self.usage.as_ref().map(|usage| {
                 let UsageFile { input, output, cache_read, cache_write, reasoning } = usage.value;
                 Usage { input, output, cache_read, cache_write, reasoning }
@@ -291,7 +294,7 @@ impl ReplyFile {
         let fields = [
             ("text", self.text.as_ref().map(|field| field.span)),
             ("calls", self.calls.as_ref().map(|field| field.span)),
-            ("finish", self.finish.as_ref().map(|field| field.span)),
+            ("finish_reason", self.finish_reason.as_ref().map(|field| field.span)),
             ("usage", self.usage.as_ref().map(|field| field.span)),
             ("extra", self.extra.as_ref().map(|field| field.span)),
         ];
@@ -337,17 +340,6 @@ impl ErrorFile {
     }
 }
 
-impl Role {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::Tool => "tool",
-        }
-    }
-}
-
 fn both(one: &str, at: Span, other: &str, other_at: Span) -> Diagnostic {
     let message = format!("a reply with `{one}` has no `{other}`");
     Diagnostic::error(Code::CONTRADICTION, other_at, message)
@@ -357,13 +349,13 @@ fn both(one: &str, at: Span, other: &str, other_at: Span) -> Diagnostic {
 
 /// Arguments as they are sent.
 #[derive(Clone, Debug)]
-struct Arguments(String);
+struct SentArguments(String);
 
-impl Decode for Arguments {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for SentArguments {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(text) => Some(Self(text.to_string())),
-            Data::Map(_) => Some(Self(node.to_json().to_string())),
+            YamlData::Text(text) => Some(Self(text.to_string())),
+            YamlData::Map(_) => Some(Self(node.to_json().to_string())),
             _ => reader.wrong_type(node, "a mapping, or a string that is sent as it is"),
         }
     }
@@ -381,10 +373,10 @@ struct HeaderText {
 }
 
 impl Decode for HeaderText {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let text = match &node.data {
-            Data::Text(text) => text.to_string(),
-            Data::Number(number) => number.to_string(),
+            YamlData::Text(text) => text.to_string(),
+            YamlData::Number(number) => number.to_string(),
             _ => return reader.wrong_type(node, "a string or a number"),
         };
         Some(Self { text, span: node.span })
@@ -397,10 +389,10 @@ impl Decode for HeaderText {
 
 /// A wait, with its unit.
 #[derive(Clone, Copy, Debug)]
-struct Delay(Nanos);
+struct ScriptDelay(Nanos);
 
-impl Decode for Delay {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for ScriptDelay {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         Nanos::decode(node, reader).map(Self)
     }
 
@@ -446,23 +438,23 @@ on_exhausted: That was all.
             id: None,
         };
         let error = ErrorReply::new(429, "rate_limit_exceeded", "slow down").header("retry-after", "1");
-        let look = Answer {
+        let look = ScriptAnswer {
             text: "Let me look.".into(),
             calls: vec![call("lookup_price", r#"{"item":42}"#)],
             usage: Some(Usage { input: 120, output: 20, ..Usage::default() }),
-            ..Answer::default()
+            ..ScriptAnswer::default()
         };
-        let found = Matcher {
+        let found = RequestMatcher {
             last_tool: Some("lookup_price".into()),
             contains: Some("12.50".into()),
-            ..Matcher::default()
+            ..RequestMatcher::default()
         };
         let replies = [
-            Entry::new(Outcome::Error(error)),
-            Entry::new(Outcome::Answer(look)),
-            Entry::call("final_report", r#"{"broken": "#).when(found),
-            Entry::fault(Fault::Hang),
-            Entry::text("Here is what I found.").times(3).after(Nanos::from_millis(200)),
+            ScriptEntry::new(ScriptOutcome::Error(error)),
+            ScriptEntry::new(ScriptOutcome::Answer(look)),
+            ScriptEntry::call("final_report", r#"{"broken": "#).when(found),
+            ScriptEntry::fault(ScriptFault::Hang),
+            ScriptEntry::text("Here is what I found.").times(3).after(core::time::Duration::from_millis(200)),
         ];
         let expected = Script {
             model: "scripted-1".into(),

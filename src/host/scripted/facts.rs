@@ -1,6 +1,6 @@
 //! What a script can look at in a request.
 
-use crate::host::model::{ChatMessage, Content};
+use crate::host::model::{ChatContent, ChatMessage};
 use crate::session::Message;
 
 /// What a script can look at in a request.
@@ -40,7 +40,7 @@ impl RequestFacts {
             turn: u32::try_from(assistants).unwrap_or(u32::MAX).saturating_add(1),
             last_role: last.role.unwrap_or_default(),
             last_tool,
-            last_text: last.content.map(Content::into_text).unwrap_or_default(),
+            last_text: last.content.map(ChatContent::into_text).unwrap_or_default(),
         }
     }
 }

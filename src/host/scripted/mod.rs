@@ -7,6 +7,8 @@ mod anthropic;
 mod chunks;
 #[cfg(feature = "scripted")]
 mod connection;
+#[cfg(feature = "scripted")]
+mod dialect;
 mod document;
 mod facts;
 mod history;
@@ -20,8 +22,9 @@ pub(crate) use document::ReplyFile;
 pub use facts::RequestFacts;
 pub use model::ScriptedModel;
 pub(crate) use model::play;
+pub(crate) use script::ScriptState;
 pub use script::{
-    Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Reply, Script, ScriptState, ScriptedCall,
+    ErrorReply, RequestMatcher, Script, ScriptAnswer, ScriptEntry, ScriptFault, ScriptOutcome, ScriptedCall,
 };
 #[cfg(feature = "scripted")]
 pub use server::{ScriptedServer, SeenRequest, ServeError};

@@ -1,6 +1,5 @@
 //! A scripted model without a network.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::StatusCode;
@@ -8,11 +7,11 @@ use reqwest::header::HeaderMap;
 
 use super::facts::RequestFacts;
 use super::history;
-use super::render::{self, Rendering};
-use super::script::{ErrorReply, Fault, Outcome, Reply, Script, ScriptState};
+use super::render::{self, AnswerRendering};
+use super::script::{ErrorReply, Script, ScriptFault, ScriptOutcome, ScriptReply, ScriptState};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::model::{
-    ChatMessage, Redactor, cut_off, from_status, no_first_token, not_whole, read_body, stalled, within,
+    ChatMessage, SecretRedactor, cut_off, from_status, no_first_token, not_whole, read_body, stalled, within,
 };
 use crate::host::port::{BoxFuture, Model, ModelRequest};
 use crate::session::Message;
@@ -33,7 +32,7 @@ impl ScriptedModel {
 }
 
 /// What a script does with one request.
-pub(crate) struct Played {
+pub(crate) struct PlayedReply {
     /// How long the model thinks first.
     delay: Nanos,
     /// How many characters come before it fails or stalls, as if it were streamed.
@@ -42,7 +41,7 @@ pub(crate) struct Played {
     result: Option<Result<ModelReply, Failure>>,
 }
 
-impl Played {
+impl PlayedReply {
     /// When the call ends and how, by itself or because a time is over; `None`: never.
     pub(crate) fn ends(
         self,
@@ -69,39 +68,41 @@ impl Played {
 }
 
 /// Plays the next reply of a script to a conversation that is sent to `model`. No time passes.
-pub(crate) fn play(state: &mut ScriptState, model: &str, messages: &[Message]) -> Played {
+pub(crate) fn play(state: &mut ScriptState, model: &str, messages: &[Message]) -> PlayedReply {
     let chat: Vec<_> = messages.iter().map(ChatMessage::from).collect();
     if let Err(error) = history::check(&chat) {
-        let refused = Redactor::default().failure(refuse(&error, messages));
-        return Played { delay: Nanos::ZERO, received: 0, result: Some(Err(refused)) };
+        let refused = SecretRedactor::default().failure(refuse(&error, messages));
+        return PlayedReply { delay: Nanos::ZERO, received: 0, result: Some(Err(refused)) };
     }
-    let Reply { number, delay, outcome } = state.next(&RequestFacts::of_chat(model, &chat));
+    let ScriptReply { number, delay, outcome } = state.next(&RequestFacts::of_chat(model, &chat));
     let received = match &outcome {
-        Outcome::Fault(Fault::Truncate | Fault::Reset | Fault::Stall, answer) => render::half(answer),
-        Outcome::Answer(_) | Outcome::Error(_) | Outcome::Fault(..) => 0,
+        ScriptOutcome::Fault(ScriptFault::Truncate | ScriptFault::Reset | ScriptFault::Stall, answer) => {
+            render::half(answer)
+        }
+        ScriptOutcome::Answer(_) | ScriptOutcome::Error(_) | ScriptOutcome::Fault(..) => 0,
     };
-    let redacted = |failure| Failure { received, ..Redactor::default().failure(failure) };
+    let redacted = |failure| Failure { received, ..SecretRedactor::default().failure(failure) };
     let result = result(state.script(), number, outcome, messages);
-    Played { delay, received, result: result.map(|result| result.map_err(redacted)) }
+    PlayedReply { delay, received, result: result.map(|result| result.map_err(redacted)) }
 }
 
 fn result(
     script: &Script,
     number: u32,
-    outcome: Outcome,
+    outcome: ScriptOutcome,
     messages: &[Message],
 ) -> Option<Result<ModelReply, Failure>> {
     let read = |body: &[u8]| read_body(body, &HeaderMap::new(), messages);
-    let body = |answer| Rendering { model: &script.model, number, answer }.body();
+    let body = |answer| AnswerRendering { model: &script.model, number, answer }.body();
     Some(match outcome {
-        Outcome::Answer(answer) => read(body(&answer).as_bytes()),
-        Outcome::Error(error) => Err(refuse(&error, messages)),
-        Outcome::Fault(fault, answer) => match fault {
-            Fault::Close => Err(cut_off("the connection broke before an answer came")),
-            Fault::Reset => Err(cut_off("the connection broke in the middle of the answer")),
-            Fault::Hang | Fault::Stall => return None,
-            Fault::BadJson => read(render::NOT_JSON.as_bytes()),
-            Fault::Truncate => {
+        ScriptOutcome::Answer(answer) => read(body(&answer).as_bytes()),
+        ScriptOutcome::Error(error) => Err(refuse(&error, messages)),
+        ScriptOutcome::Fault(fault, answer) => match fault {
+            ScriptFault::Close => Err(cut_off("the connection broke before an answer came")),
+            ScriptFault::Reset => Err(cut_off("the connection broke in the middle of the answer")),
+            ScriptFault::Hang | ScriptFault::Stall => return None,
+            ScriptFault::BadJson => read(render::NOT_JSON.as_bytes()),
+            ScriptFault::Truncate => {
                 let whole = body(&render::with_a_middle(answer)).into_bytes();
                 read(whole.get(..whole.len() / 2).unwrap_or_default())
             }
@@ -117,7 +118,8 @@ impl Model for ScriptedModel {
                     let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                     play(&mut state, &self.script.model, request.messages)
                 };
-                let Some((takes, result)) = played.ends(request.timeout, request.timeouts) else {
+                let Some((takes, result)) = played.ends(request.timeout.map(Into::into), request.timeouts)
+                else {
                     return std::future::pending().await;
                 };
                 if !takes.is_zero() {
@@ -130,11 +132,7 @@ impl Model for ScriptedModel {
     }
 }
 
-impl fmt::Debug for ScriptedModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedModel").field("script", &self.script.name).finish_non_exhaustive()
-    }
-}
+crate::debug_parts!(|this: ScriptedModel| script: this.script.name);
 
 fn refuse(error: &ErrorReply, messages: &[Message]) -> Failure {
     let body = render::error_body(error);

@@ -3,7 +3,7 @@
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::script::{Answer, ErrorReply};
+use super::script::{ErrorReply, ScriptAnswer};
 
 /// What is cut when nothing is said about it.
 const FILLER: &str = "This answer was meant to be longer.";
@@ -12,15 +12,15 @@ const FILLER: &str = "This answer was meant to be longer.";
 pub(super) const NOT_JSON: &str = "{\"choices\": [oops]}";
 
 /// One answer on its way.
-pub(super) struct Rendering<'a> {
+pub(super) struct AnswerRendering<'a> {
     /// The model's name.
     pub(super) model: &'a str,
     /// The number of the request; ids are made from it, so that a script always gives the same bytes.
     pub(super) number: u32,
-    pub(super) answer: &'a Answer,
+    pub(super) answer: &'a ScriptAnswer,
 }
 
-impl Rendering<'_> {
+impl AnswerRendering<'_> {
     /// The whole answer as one body.
     pub(super) fn body(&self) -> String {
         let mut message = Map::new();
@@ -71,16 +71,16 @@ impl Rendering<'_> {
 }
 
 /// An answer of which half can be sent.
-pub(super) fn with_a_middle(answer: Answer) -> Answer {
+pub(super) fn with_a_middle(answer: ScriptAnswer) -> ScriptAnswer {
     if answer.text.is_empty() && answer.calls.is_empty() {
-        Answer { text: FILLER.to_owned(), ..answer }
+        ScriptAnswer { text: FILLER.to_owned(), ..answer }
     } else {
         answer
     }
 }
 
 /// How many characters come of an answer that breaks off in the middle.
-pub(super) fn half(answer: &Answer) -> u64 {
+pub(super) fn half(answer: &ScriptAnswer) -> u64 {
     let chars = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     let calls = answer.calls.iter().map(|call| chars(&call.name).saturating_add(chars(&call.arguments)));
     let all = calls.fold(chars(&answer.text), u64::saturating_add);

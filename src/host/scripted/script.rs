@@ -1,5 +1,6 @@
 //! A script and how far it has been played.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -47,7 +48,7 @@ pub struct Script {
     /// The name the model answers under.
     pub model: String,
     /// The replies. Each is given once, or as often as it says; one whose `when` does not match is left for later.
-    pub replies: Vec<Entry>,
+    pub replies: Vec<ScriptEntry>,
     /// Whether the last reply is given again and again.
     pub repeat_last: bool,
     /// What is said when no reply is left; has a default.
@@ -56,20 +57,20 @@ pub struct Script {
 
 /// One reply of a script.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ScriptEntry {
     /// Which requests it is for.
-    pub when: Matcher,
+    pub when: RequestMatcher,
     /// How often it is given.
     pub times: u32,
     /// How long the model thinks first.
     pub delay: Nanos,
     /// What happens then.
-    pub outcome: Outcome,
+    pub outcome: ScriptOutcome,
 }
 
 /// What a request must be like. Empty: anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Matcher {
+pub struct RequestMatcher {
     /// The model that is asked for.
     pub model: Option<String>,
     /// The turn, from 1.
@@ -84,18 +85,18 @@ pub struct Matcher {
 
 /// What a scripted model does with a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ScriptOutcome {
     /// It answers.
-    Answer(Answer),
+    Answer(ScriptAnswer),
     /// It refuses.
     Error(ErrorReply),
     /// Something goes wrong on the way; the answer is what would have come.
-    Fault(Fault, Answer),
+    Fault(ScriptFault, ScriptAnswer),
 }
 
 /// A good answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct ScriptAnswer {
     /// The text.
     pub text: String,
     /// The tool calls.
@@ -139,7 +140,7 @@ pub struct ErrorReply {
 
 /// What can go wrong on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ScriptFault {
     /// The connection is closed before anything is answered.
     Close,
     /// Nothing is ever answered.
@@ -156,18 +157,18 @@ pub enum Fault {
 
 /// What a script says to one request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub(crate) struct ScriptReply {
     /// The number of the request, from 1.
     pub number: u32,
     /// How long the model thinks first.
     pub delay: Nanos,
     /// What happens then.
-    pub outcome: Outcome,
+    pub outcome: ScriptOutcome,
 }
 
 /// A script that is being played.
 #[derive(Clone, Debug)]
-pub struct ScriptState {
+pub(crate) struct ScriptState {
     script: Arc<Script>,
     /// How often each reply may still be given.
     left: Vec<u32>,
@@ -176,7 +177,7 @@ pub struct ScriptState {
 
 impl Script {
     /// A script of these replies.
-    pub fn new(name: impl Into<String>, replies: impl IntoIterator<Item = Entry>) -> Self {
+    pub fn new(name: impl Into<String>, replies: impl IntoIterator<Item = ScriptEntry>) -> Self {
         Self {
             name: name.into(),
             model: "scripted".to_owned(),
@@ -187,36 +188,36 @@ impl Script {
     }
 }
 
-impl Entry {
+impl ScriptEntry {
     /// A reply to any request, given once and at once.
-    pub fn new(outcome: Outcome) -> Self {
-        Self { when: Matcher::default(), times: 1, delay: Nanos::ZERO, outcome }
+    pub fn new(outcome: ScriptOutcome) -> Self {
+        Self { when: RequestMatcher::default(), times: 1, delay: Nanos::ZERO, outcome }
     }
 
     /// A text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::new(Outcome::Answer(Answer { text: text.into(), ..Answer::default() }))
+        Self::new(ScriptOutcome::Answer(ScriptAnswer { text: text.into(), ..ScriptAnswer::default() }))
     }
 
     /// One tool call, the arguments as they are sent.
     pub fn call(tool: impl Into<String>, arguments: impl Into<String>) -> Self {
         let call = ScriptedCall { name: tool.into(), arguments: arguments.into(), id: None };
-        Self::new(Outcome::Answer(Answer { calls: vec![call], ..Answer::default() }))
+        Self::new(ScriptOutcome::Answer(ScriptAnswer { calls: vec![call], ..ScriptAnswer::default() }))
     }
 
     /// An error with that status.
     pub fn error(status: u16, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(Outcome::Error(ErrorReply::new(status, code, message)))
+        Self::new(ScriptOutcome::Error(ErrorReply::new(status, code, message)))
     }
 
     /// A fault on the way.
-    pub fn fault(fault: Fault) -> Self {
-        Self::new(Outcome::Fault(fault, Answer::default()))
+    pub fn fault(fault: ScriptFault) -> Self {
+        Self::new(ScriptOutcome::Fault(fault, ScriptAnswer::default()))
     }
 
     /// The same, for some requests only.
     #[must_use]
-    pub fn when(self, when: Matcher) -> Self {
+    pub fn when(self, when: RequestMatcher) -> Self {
         Self { when, ..self }
     }
 
@@ -228,8 +229,8 @@ impl Entry {
 
     /// The same, after a while.
     #[must_use]
-    pub fn after(self, delay: Nanos) -> Self {
-        Self { delay, ..self }
+    pub fn after(self, delay: Duration) -> Self {
+        Self { delay: delay.into(), ..self }
     }
 }
 
@@ -260,7 +261,7 @@ impl ErrorReply {
     }
 }
 
-impl Answer {
+impl ScriptAnswer {
     /// Why the model stopped, as it is sent.
     pub(super) fn finish_reason(&self) -> &str {
         let usual = if self.calls.is_empty() { "stop" } else { "tool_calls" };
@@ -268,7 +269,7 @@ impl Answer {
     }
 }
 
-impl Matcher {
+impl RequestMatcher {
     /// Whether the request is one of these.
     pub fn matches(&self, facts: &RequestFacts) -> bool {
         fn is<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
@@ -284,24 +285,24 @@ impl Matcher {
 
 impl ScriptState {
     /// The script from its start.
-    pub fn new(script: impl Into<Arc<Script>>) -> Self {
+    pub(crate) fn new(script: impl Into<Arc<Script>>) -> Self {
         let script = script.into();
         Self { left: script.replies.iter().map(|entry| entry.times).collect(), script, requests: 0 }
     }
 
     /// The script that is played.
-    pub fn script(&self) -> &Script {
+    pub(crate) fn script(&self) -> &Script {
         &self.script
     }
 
     /// The numbers of the replies that were never given, from 1.
-    pub fn unused(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn unused(&self) -> impl Iterator<Item = usize> {
         let replies = self.script.replies.iter().zip(&self.left).zip(1..);
         replies.filter(|((entry, left), _)| entry.times == **left).map(|(_, number)| number)
     }
 
     /// The reply to the next request: the first that is left and matches.
-    pub fn next(&mut self, facts: &RequestFacts) -> Reply {
+    pub(crate) fn next(&mut self, facts: &RequestFacts) -> ScriptReply {
         self.requests = self.requests.saturating_add(1);
         let number = self.requests;
         let mut waiting = self.script.replies.iter().zip(&mut self.left);
@@ -316,8 +317,12 @@ impl ScriptState {
             }
         };
         match entry {
-            Some(entry) => Reply { number, delay: entry.delay, outcome: entry.outcome.clone() },
-            None => Reply { number, delay: Nanos::ZERO, outcome: Outcome::Error(self.exhausted(facts)) },
+            Some(entry) => ScriptReply { number, delay: entry.delay, outcome: entry.outcome.clone() },
+            None => ScriptReply {
+                number,
+                delay: Nanos::ZERO,
+                outcome: ScriptOutcome::Error(self.exhausted(facts)),
+            },
         }
     }
 
@@ -360,10 +365,10 @@ mod tests {
 
     fn play(script: Script, requests: &[RequestFacts]) -> Vec<String> {
         let mut state = ScriptState::new(script);
-        let said = |reply: Reply| match reply.outcome {
-            Outcome::Answer(answer) => answer.text,
-            Outcome::Error(error) => error.message,
-            Outcome::Fault(fault, _) => format!("{fault:?}"),
+        let said = |reply: ScriptReply| match reply.outcome {
+            ScriptOutcome::Answer(answer) => answer.text,
+            ScriptOutcome::Error(error) => error.message,
+            ScriptOutcome::Fault(fault, _) => format!("{fault:?}"),
         };
         requests.iter().map(|facts| said(state.next(facts))).collect()
     }
@@ -374,40 +379,51 @@ mod tests {
 
     #[test]
     fn replies_come_in_order() {
-        let script = Script::new("s.yaml", [Entry::text("a"), Entry::fault(Fault::Hang), Entry::text("b")]);
+        let script = Script::new(
+            "s.yaml",
+            [ScriptEntry::text("a"), ScriptEntry::fault(ScriptFault::Hang), ScriptEntry::text("b")],
+        );
         assert_eq!(play(script, &[any(), any(), any()]), ["a", "Hang", "b"]);
     }
 
     #[test]
     fn a_reply_that_does_not_match_waits_for_its_request() {
-        let when =
-            Matcher { last_tool: Some("look".into()), contains: Some("42".into()), ..Matcher::default() };
-        let script =
-            Script::new("s.yaml", [Entry::text("found").when(when), Entry::text("a"), Entry::text("b")]);
+        let when = RequestMatcher {
+            last_tool: Some("look".into()),
+            contains: Some("42".into()),
+            ..RequestMatcher::default()
+        };
+        let script = Script::new(
+            "s.yaml",
+            [ScriptEntry::text("found").when(when), ScriptEntry::text("a"), ScriptEntry::text("b")],
+        );
         let requests = [facts(1, "", "42"), facts(2, "look", "nothing"), facts(3, "look", "it is 42")];
         assert_eq!(play(script, &requests), ["a", "b", "found"]);
     }
 
     #[test]
     fn a_reply_may_come_several_times() {
-        let script = Script::new("s.yaml", [Entry::text("a").times(2), Entry::text("b")]);
+        let script = Script::new("s.yaml", [ScriptEntry::text("a").times(2), ScriptEntry::text("b")]);
         assert_eq!(play(script, &[any(), any(), any()]), ["a", "a", "b"]);
     }
 
     #[test]
     fn the_last_reply_may_go_on_for_ever() {
-        let script =
-            Script { repeat_last: true, ..Script::new("s.yaml", [Entry::text("a"), Entry::text("b")]) };
+        let script = Script {
+            repeat_last: true,
+            ..Script::new("s.yaml", [ScriptEntry::text("a"), ScriptEntry::text("b")])
+        };
         assert_eq!(play(script, &[any(), any(), any(), any()]), ["a", "b", "b", "b"]);
     }
 
     #[test]
     fn a_script_that_runs_out_says_so() {
-        let script = Script::new("s.yaml", [Entry::text("a")]);
+        let script = Script::new("s.yaml", [ScriptEntry::text("a")]);
         let said = play(script, &[any(), any()]);
         assert_eq!(said[1], "the script s.yaml has run out: no reply is left for request 2");
-        let never = Matcher { turn: Some(9), ..Matcher::default() };
-        let said = play(Script::new("s.yaml", [Entry::text("a").when(never)]), &[facts(2, "look", "x")]);
+        let never = RequestMatcher { turn: Some(9), ..RequestMatcher::default() };
+        let said =
+            play(Script::new("s.yaml", [ScriptEntry::text("a").when(never)]), &[facts(2, "look", "x")]);
         assert_eq!(
             said[0],
             "none of the 1 replies left in the script s.yaml matches this request \

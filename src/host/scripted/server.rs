@@ -1,4 +1,4 @@
-//! A scripted model behind a real HTTP server on loopback, which speaks the formats of `OpenAI` and of Anthropic.
+//! A scripted model behind a real HTTP server on loopback, which speaks the wire formats of providers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::{StreamExt, stream};
 use secrecy::SecretString;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -23,28 +22,29 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::anthropic;
-use super::chunks::{self, Chunks};
-use super::connection::{Breakable, Breaker};
-use super::facts::RequestFacts;
-use super::history;
-use super::render::{self, Rendering};
-use super::script::{ErrorReply, Fault, Outcome, Reply, Script, ScriptState};
+use super::chunks::{self, AnswerChunks};
+use super::connection::{BreakableListener, ConnectionBreaker};
+use super::dialect::{Asked, CHAT, Dialect, not_a_request};
+use super::render::{self, AnswerRendering};
+use super::script::{ErrorReply, Script, ScriptFault, ScriptOutcome, ScriptReply, ScriptState};
 use crate::host::file_error;
-use crate::host::model::ChatRequest;
 
 const MAX_REQUEST: usize = 32 * 1024 * 1024;
 /// How many requests are remembered, and how many bytes of them: those of a long run, each with the whole conversation,
 /// would come to gigabytes.
 const MAX_SEEN: usize = 1000;
 const MAX_SEEN_BYTES: usize = 16 * 1024 * 1024;
-/// How long answers under way may take to end when the server is stopped.
+/// How long answers in flight may take to end when the server is stopped.
 const DRAIN: Duration = Duration::from_millis(500);
+
+/// The formats that it speaks.
+static DIALECTS: [&Dialect; 2] = [&CHAT, &anthropic::MESSAGES];
 
 /// A scripted model behind a real HTTP server on loopback. Stops when it is dropped.
 #[derive(Debug)]
 pub struct ScriptedServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -89,13 +89,13 @@ fn can_be_dated(now: SystemTime) -> bool {
 
 /// The latest requests.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenRequests {
     /// Each with the size of its body.
     requests: VecDeque<(SeenRequest, usize)>,
     bytes: usize,
 }
 
-impl Seen {
+impl SeenRequests {
     fn remember(&mut self, request: SeenRequest, size: usize) {
         self.bytes += size;
         self.requests.push_back((request, size));
@@ -108,10 +108,10 @@ impl Seen {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     script: Arc<Script>,
     state: Mutex<ScriptState>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenRequests>,
     /// Ends waits and open streams.
     stop: CancellationToken,
     /// Breaks all connections.
@@ -134,23 +134,27 @@ impl ScriptedServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let script = script.into();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             state: Mutex::new(ScriptState::new(Arc::clone(&script))),
             script,
             seen: Mutex::default(),
             stop: CancellationToken::new(),
             broken: CancellationToken::new(),
         });
-        let router = Router::new()
-            .route("/v1/chat/completions", post(chat))
-            .route("/v1/messages", post(messages))
+        let router = DIALECTS.into_iter().fold(Router::new(), |router, dialect| {
+            router.route(
+                dialect.path,
+                post(move |state, peer, headers, body| serve(dialect, state, peer, headers, body)),
+            )
+        });
+        let router = router
             .route("/v1/models", get(models))
             .fallback(unknown)
             .layer(DefaultBodyLimit::max(MAX_REQUEST))
             .with_state(Arc::clone(&shared));
-        let listener = Breakable::new(listener, shared.broken.clone());
+        let listener = BreakableListener::new(listener, shared.broken.clone());
         let stop = shared.stop.clone().cancelled_owned();
-        let service = router.into_make_service_with_connect_info::<Breaker>();
+        let service = router.into_make_service_with_connect_info::<ConnectionBreaker>();
         let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
         let serve = async move {
             if let Err(error) = serving.await {
@@ -176,7 +180,7 @@ impl ScriptedServer {
         lock(&self.shared.seen).requests.iter().map(|(request, _)| request.clone()).collect()
     }
 
-    /// Stops: answers under way end, hanging ones are broken off. Returns when nothing runs any more.
+    /// Stops: answers in flight end, hanging ones are broken off. Returns when nothing runs any more.
     pub async fn shutdown(mut self) {
         self.shared.stop.cancel();
         if let Some(mut task) = self.task.take()
@@ -196,73 +200,32 @@ impl Drop for ScriptedServer {
     }
 }
 
-async fn models(State(shared): State<Arc<Shared>>) -> Response {
+async fn models(State(shared): State<Arc<ServerState>>) -> Response {
     let model = json!({"id": shared.script.model, "object": "model", "created": 0, "owned_by": "script"});
     json_body(StatusCode::OK, json!({"object": "list", "data": [model]}).to_string())
 }
 
 async fn unknown() -> Response {
-    let message =
-        "unknown address; this server knows POST /v1/chat/completions, POST /v1/messages and GET /v1/models";
-    Spoken::Chat.error(&ErrorReply::new(404, "unknown_url", message))
+    let known: String = DIALECTS.map(|dialect| format!("POST {}, ", dialect.path)).concat();
+    let message = format!("unknown address; this server knows {known}GET /v1/models");
+    CHAT.error(&ErrorReply::new(404, "unknown_url", message))
 }
 
-async fn chat(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(Breaker(breaker)): ConnectInfo<Breaker>,
+async fn serve(
+    dialect: &'static Dialect,
+    State(shared): State<Arc<ServerState>>,
+    ConnectInfo(ConnectionBreaker(breaker)): ConnectInfo<ConnectionBreaker>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let read = || -> Result<ChatRequest, Box<ErrorReply>> {
-        let request = shared.read::<ChatRequest>(&headers, &body)?;
-        history::check(&request.messages)?;
-        Ok(request)
-    };
-    let request = match read() {
-        Ok(request) => request,
-        Err(refused) => return Spoken::Chat.error(&refused),
-    };
-    let options = request.extra.get("stream_options");
-    let include_usage = options.is_some_and(|options| options["include_usage"] == true);
-    let wire = Wire { spoken: Spoken::Chat, stream: request.stream, include_usage };
-    shared.answer(wire, &RequestFacts::of_chat(&request.model, &request.messages), &breaker).await
-}
-
-async fn messages(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(Breaker(breaker)): ConnectInfo<Breaker>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let read = || {
-        let body = shared.read::<Value>(&headers, &body)?;
-        anthropic::read(&headers, &body)
-    };
-    match read() {
-        Ok(request) => {
-            let wire = Wire { spoken: Spoken::Messages, stream: request.stream, include_usage: true };
-            shared.answer(wire, &request.facts(), &breaker).await
-        }
-        Err(refused) => Spoken::Messages.error(&refused),
+    match shared.read(&headers, &body).and_then(|body| (dialect.read)(&headers, &body)) {
+        Ok(asked) => shared.answer(dialect, &asked, &breaker).await,
+        Err(refused) => dialect.error(&refused),
     }
 }
 
-/// Whose format is spoken.
-#[derive(Clone, Copy)]
-enum Spoken {
-    Chat,
-    Messages,
-}
-
-impl Spoken {
-    fn error_body(self, error: &ErrorReply) -> String {
-        match self {
-            Self::Chat => render::error_body(error),
-            Self::Messages => anthropic::error_body(error),
-        }
-    }
-
-    fn error(self, error: &ErrorReply) -> Response {
+impl Dialect {
+    fn error(&self, error: &ErrorReply) -> Response {
         let unsendable = |what: &str| {
             json_body(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -273,7 +236,7 @@ impl Spoken {
         let Ok(status) = StatusCode::from_u16(error.status) else { return unsendable("status") };
         match render::error_headers(error) {
             Ok(headers) => {
-                let mut response = json_body(status, self.error_body(error));
+                let mut response = json_body(status, (self.error_body)(error));
                 response.headers_mut().extend(headers);
                 response
             }
@@ -284,47 +247,51 @@ impl Spoken {
 
 /// How one request is answered.
 #[derive(Clone, Copy)]
-struct Wire {
-    spoken: Spoken,
+struct WireAnswer {
+    dialect: &'static Dialect,
     stream: bool,
     include_usage: bool,
 }
 
-impl Wire {
+impl WireAnswer {
     async fn send(
         self,
         model: &str,
-        reply: Reply,
+        reply: ScriptReply,
         stop: &CancellationToken,
         breaker: &CancellationToken,
     ) -> Response {
-        let rendering = |answer| Rendering { model, number: reply.number, answer };
+        let rendering = |answer| AnswerRendering { model, number: reply.number, answer };
         match reply.outcome {
-            Outcome::Answer(answer) => self.whole(&rendering(&answer)),
-            Outcome::Error(refusal) if self.stream && (200..300).contains(&refusal.status) => {
-                let event = chunks::event(&self.spoken.error_body(&refusal));
+            ScriptOutcome::Answer(answer) => self.whole(&rendering(&answer)),
+            ScriptOutcome::Error(refusal) if self.stream && (200..300).contains(&refusal.status) => {
+                let event = chunks::event(&(self.dialect.error_body)(&refusal));
                 events(vec![format!("event: error\n{event}")])
             }
-            Outcome::Error(refusal) => self.spoken.error(&refusal),
-            Outcome::Fault(Fault::Close, _) => {
+            ScriptOutcome::Error(refusal) => self.dialect.error(&refusal),
+            ScriptOutcome::Fault(ScriptFault::Close, _) => {
                 breaker.cancel();
                 StatusCode::NO_CONTENT.into_response()
             }
-            Outcome::Fault(Fault::Hang, _) => {
+            ScriptOutcome::Fault(ScriptFault::Hang, _) => {
                 stop.cancelled().await;
                 breaker.cancel();
                 StatusCode::NO_CONTENT.into_response()
             }
-            Outcome::Fault(Fault::BadJson, _) if self.stream => events(vec![chunks::event(render::NOT_JSON)]),
-            Outcome::Fault(Fault::BadJson, _) => json_body(StatusCode::OK, render::NOT_JSON.to_owned()),
-            Outcome::Fault(fault, answer) => {
+            ScriptOutcome::Fault(ScriptFault::BadJson, _) if self.stream => {
+                events(vec![chunks::event(render::NOT_JSON)])
+            }
+            ScriptOutcome::Fault(ScriptFault::BadJson, _) => {
+                json_body(StatusCode::OK, render::NOT_JSON.to_owned())
+            }
+            ScriptOutcome::Fault(fault, answer) => {
                 let half = self.half(&rendering(&render::with_a_middle(answer)));
                 self.broken(half, fault, stop)
             }
         }
     }
 
-    fn whole(self, answer: &Rendering<'_>) -> Response {
+    fn whole(self, answer: &AnswerRendering<'_>) -> Response {
         if self.stream {
             events(self.chunks(answer).events)
         } else {
@@ -332,7 +299,7 @@ impl Wire {
         }
     }
 
-    fn half(self, answer: &Rendering<'_>) -> Vec<Bytes> {
+    fn half(self, answer: &AnswerRendering<'_>) -> Vec<Bytes> {
         if self.stream {
             self.chunks(answer).half().into_iter().map(Bytes::from).collect()
         } else {
@@ -341,29 +308,23 @@ impl Wire {
         }
     }
 
-    fn body(self, answer: &Rendering<'_>) -> String {
-        match self.spoken {
-            Spoken::Chat => answer.body(),
-            Spoken::Messages => anthropic::body(answer),
-        }
+    fn body(self, answer: &AnswerRendering<'_>) -> String {
+        (self.dialect.body)(answer)
     }
 
-    fn chunks(self, answer: &Rendering<'_>) -> Chunks {
-        match self.spoken {
-            Spoken::Chat => Chunks::of(answer, self.include_usage),
-            Spoken::Messages => anthropic::chunks(answer),
-        }
+    fn chunks(self, answer: &AnswerRendering<'_>) -> AnswerChunks {
+        (self.dialect.chunks)(answer, self.include_usage)
     }
 
     /// Half an answer, and then what the fault says.
-    fn broken(self, half: Vec<Bytes>, fault: Fault, stop: &CancellationToken) -> Response {
+    fn broken(self, half: Vec<Bytes>, fault: ScriptFault, stop: &CancellationToken) -> Response {
         let half = stream::iter(half.into_iter().map(Ok::<_, io::Error>));
         let body = match fault {
-            Fault::Reset => {
+            ScriptFault::Reset => {
                 let reset = stream::iter([Err(io::ErrorKind::ConnectionReset.into())]);
                 Body::from_stream(half.chain(reset))
             }
-            Fault::Stall => {
+            ScriptFault::Stall => {
                 let stop = stop.clone().cancelled_owned();
                 Body::from_stream(half.chain(stream::pending()).take_until(Box::pin(stop)))
             }
@@ -374,19 +335,12 @@ impl Wire {
     }
 }
 
-impl Shared {
-    /// Reads a request and remembers it.
-    fn read<T: DeserializeOwned>(&self, headers: &HeaderMap, body: &[u8]) -> Result<T, Box<ErrorReply>> {
-        let refused = |error: serde_json::Error| {
-            let message = format!("the request is not one to a model: {error}");
-            let kind = Some("invalid_request_error".to_owned());
-            Box::new(ErrorReply { kind, ..ErrorReply::new(400, "bad_request", message) })
-        };
-        let size = body.len();
-        let body: Value = serde_json::from_slice(body).map_err(refused)?;
-        let request = T::deserialize(&body).map_err(refused)?;
-        self.remember(body, size, headers);
-        Ok(request)
+impl ServerState {
+    /// Reads the body of a request and remembers it.
+    fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Value, Box<ErrorReply>> {
+        let read: Value = serde_json::from_slice(body).map_err(|error| not_a_request(&error))?;
+        self.remember(read.clone(), body.len(), headers);
+        Ok(read)
     }
 
     fn remember(&self, body: Value, size: usize, headers: &HeaderMap) {
@@ -397,14 +351,20 @@ impl Shared {
     }
 
     /// Gives the next reply.
-    async fn answer(&self, wire: Wire, facts: &RequestFacts, breaker: &CancellationToken) -> Response {
-        let reply = lock(&self.state).next(facts);
+    async fn answer(
+        &self,
+        dialect: &'static Dialect,
+        asked: &Asked,
+        breaker: &CancellationToken,
+    ) -> Response {
+        let reply = lock(&self.state).next(&asked.facts);
         if !reply.delay.is_zero() {
             tokio::select! {
                 () = tokio::time::sleep(reply.delay.to_std()) => {}
                 () = self.stop.cancelled() => {}
             }
         }
+        let wire = WireAnswer { dialect, stream: asked.stream, include_usage: asked.include_usage };
         wire.send(&self.script.model, reply, &self.stop, breaker).await
     }
 }
@@ -438,7 +398,7 @@ mod tests {
     #[test]
     fn requests_are_remembered_by_number_and_by_size() {
         let request = || SeenRequest { body: Value::Null, key: None };
-        let mut seen = Seen::default();
+        let mut seen = SeenRequests::default();
         (0..3000).for_each(|_| seen.remember(request(), 10));
         assert_eq!((seen.requests.len(), seen.bytes), (MAX_SEEN, 10 * MAX_SEEN));
         (0..100).for_each(|_| seen.remember(request(), MAX_SEEN_BYTES / 4));

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::calls::millis;
 use crate::engine::RetryAction;
 use crate::policy::Cost;
 use crate::policy::ErrorClass;
@@ -45,7 +44,7 @@ pub struct ModelAttempt {
     /// The HTTP status of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_status: Option<u16>,
-    /// What the other side said; empty if nothing went wrong.
+    /// What the server said; empty if nothing went wrong.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Tokens of the request, if the provider says.
@@ -80,7 +79,7 @@ pub struct ModelAttempt {
 }
 
 /// How a call of a model went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, unfazed_macros::Named)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptStatus {
     /// The reply is what was due.
@@ -91,18 +90,6 @@ pub enum AttemptStatus {
     Rejected,
     /// The run ended before the call did.
     Cancelled,
-}
-
-impl AttemptStatus {
-    /// As it stands in logs and labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failed => "failed",
-            Self::Rejected => "rejected",
-            Self::Cancelled => "cancelled",
-        }
-    }
 }
 
 impl ModelAttempt {
@@ -140,7 +127,7 @@ impl ModelAttempt {
     /// This is done about a failure: after that wait, at that model.
     pub(in crate::host) fn then(&mut self, action: RetryAction, delay: Nanos, next: Option<String>) {
         self.action = Some(action);
-        self.delay_ms = millis(delay);
+        self.delay_ms = delay.millis();
         self.next_target = next;
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::attempt::{AttemptStatus, ModelAttempt};
 use super::price::ModelFacts;
-use crate::host::metrics::{Meter, Metrics};
+use crate::host::metrics::{MetricId, Metrics};
 use crate::policy::Cost;
-use crate::policy::{ContextWindow, Policy, Provider};
+use crate::policy::{ContextWindow, CooldownScope, Policy};
 use crate::time::Nanos;
 
 /// What the conventions for generative AI call a call of a model.
@@ -17,13 +17,13 @@ pub(super) const TRIGGER: &str = "turn_preflight";
 
 /// The models of a host, by what is known of them.
 #[derive(Debug, Default)]
-pub(in crate::host) struct Calls {
+pub(in crate::host) struct ModelCalls {
     pub(super) metrics: Arc<Metrics>,
     pub(in crate::host) models: BTreeMap<String, ModelFacts>,
 }
 
 /// Which call of a model.
-pub(in crate::host) struct Which<'a> {
+pub(in crate::host) struct CallRef<'a> {
     pub(in crate::host) run: &'a str,
     pub(in crate::host) turn: u32,
     pub(in crate::host) attempt: u32,
@@ -31,13 +31,18 @@ pub(in crate::host) struct Which<'a> {
     pub(in crate::host) target: &'a str,
 }
 
-impl Calls {
+impl ModelCalls {
     pub(in crate::host) const fn new(metrics: Arc<Metrics>, models: BTreeMap<String, ModelFacts>) -> Self {
         Self { metrics, models }
     }
 
     /// The record of a call that took so long and brought what was due, unless something else is said.
-    pub(in crate::host) fn record(&self, which: &Which<'_>, latency: Nanos, policy: &Policy) -> ModelAttempt {
+    pub(in crate::host) fn record(
+        &self,
+        which: &CallRef<'_>,
+        latency: Nanos,
+        policy: &Policy,
+    ) -> ModelAttempt {
         let [provider, model] = self.names(which.target, policy);
         ModelAttempt {
             correlation_id: which.run.to_owned(),
@@ -48,7 +53,7 @@ impl Calls {
             provider,
             model,
             status: AttemptStatus::Success,
-            latency_ms: millis(latency),
+            latency_ms: latency.millis(),
             latency,
             bytes_in: 0,
             bytes_out: 0,
@@ -74,10 +79,11 @@ impl Calls {
         let names = [attempt.target.as_str(), &attempt.provider, &attempt.model];
         let [target, provider, model] = names;
         let status = [target, provider, model, attempt.status.name()];
-        metrics.add(Meter::LlmRequests, &status, 1);
-        metrics.add(Meter::LlmLatency, &status, attempt.latency.0);
+        metrics.add(MetricId::LlmRequests, &status, 1);
+        metrics.add(MetricId::LlmLatency, &status, attempt.latency.0);
         // A model without a wire has no bytes.
-        for (meter, bytes) in [(Meter::LlmBytesIn, attempt.bytes_in), (Meter::LlmBytesOut, attempt.bytes_out)]
+        for (meter, bytes) in
+            [(MetricId::LlmBytesIn, attempt.bytes_in), (MetricId::LlmBytesOut, attempt.bytes_out)]
         {
             if bytes > 0 {
                 metrics.add(meter, &names, bytes);
@@ -85,29 +91,29 @@ impl Calls {
         }
         let error = attempt.error_name();
         if !error.is_empty() {
-            metrics.add(Meter::LlmErrors, &[target, provider, model, error], 1);
+            metrics.add(MetricId::LlmErrors, &[target, provider, model, error], 1);
         }
         if attempt.is_followed() {
-            metrics.add(Meter::LlmRetries, &[target, provider, model, error], 1);
+            metrics.add(MetricId::LlmRetries, &[target, provider, model, error], 1);
         }
         // The conventions know errors of the call only: a reply that is not what was due is none.
         let call = if attempt.status == AttemptStatus::Rejected { "" } else { error };
-        metrics.add(Meter::GenAiOperationDuration, &[CHAT, provider, model, call], attempt.latency.0);
+        metrics.add(MetricId::GenAiOperationDuration, &[CHAT, provider, model, call], attempt.latency.0);
         let tokens = attempt.tokens()?;
         for (meter, count) in [
-            (Meter::LlmPromptTokens, tokens.input),
-            (Meter::LlmCompletionTokens, tokens.output),
-            (Meter::LlmCacheReadTokens, tokens.cache_read),
-            (Meter::LlmCacheWriteTokens, tokens.cache_write),
+            (MetricId::LlmPromptTokens, tokens.input),
+            (MetricId::LlmCompletionTokens, tokens.output),
+            (MetricId::LlmCacheReadTokens, tokens.cache_read),
+            (MetricId::LlmCacheWriteTokens, tokens.cache_write),
         ] {
             metrics.add(meter, &names, count);
         }
         for (kind, count) in [("input", tokens.input), ("output", tokens.output)] {
-            metrics.add(Meter::GenAiTokenUsage, &[CHAT, provider, model, kind], count);
+            metrics.add(MetricId::GenAiTokenUsage, &[CHAT, provider, model, kind], count);
         }
         let price = self.models.get(target).and_then(|facts| facts.price)?;
         let cost = tokens.cost(price);
-        metrics.add(Meter::LlmCost, &names, cost.0);
+        metrics.add(MetricId::LlmCost, &names, cost.0);
         attempt.cost_usd = Some(cost);
         Some(cost)
     }
@@ -116,7 +122,7 @@ impl Calls {
     pub(in crate::host) fn passed_over(&self, target: &str, policy: &Policy) {
         let [provider, model] = self.names(target, policy);
         let labels = [target, &provider, &model, TRIGGER, "skipped_provider"];
-        self.metrics.add(Meter::ContextGuardEvents, &labels, 1);
+        self.metrics.add(MetricId::ContextGuardEvents, &labels, 1);
     }
 
     /// A turn of so many tokens begins with that model.
@@ -126,7 +132,7 @@ impl Calls {
             let reserve = u64::from(rules.output_reserve.value.get());
             let [provider, model] = self.names(target, policy);
             let left = window.get().saturating_sub(tokens).saturating_sub(reserve);
-            self.metrics.add(Meter::ContextRemaining, &[target, &provider, &model], left);
+            self.metrics.add(MetricId::ContextRemaining, &[target, &provider, &model], left);
         }
     }
 
@@ -134,13 +140,9 @@ impl Calls {
     fn names(&self, target: &str, policy: &Policy) -> [String; 2] {
         let facts = self.models.get(target).cloned().unwrap_or_default();
         let provider = match &policy.model(target).provider.value {
-            Provider::Named(name) => name.to_string(),
-            Provider::Own => facts.provider,
+            CooldownScope::Named(name) => name.to_string(),
+            CooldownScope::Own => facts.provider,
         };
         [provider, facts.model]
     }
-}
-
-pub(super) const fn millis(length: Nanos) -> u64 {
-    length.0 / 1_000_000
 }

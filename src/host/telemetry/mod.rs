@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::attempt::{AttemptStatus, ModelAttempt};
-pub(super) use self::calls::{Calls, Which};
+pub(super) use self::calls::{CallRef, ModelCalls};
 pub use self::price::ModelFacts;
 
 use self::calls::TRIGGER;
-use super::metrics::{Meter, Metrics};
-use super::port::Traffic;
+use super::metrics::{MetricId, Metrics};
+use super::port::ByteTraffic;
 use crate::engine::{
-    CallModel, Directive, Directives, Envelope, Event, Note, Order, Outcome, RunTool, Summarize, ToolOutcome,
-    TurnMeasure, TurnRetry, Work, WorkId,
+    CallModel, Directive, DirectiveKind, Directives, Envelope, Event, Note, Outcome, RunTool,
+    SummarizeMessages, ToolOutcome, TurnMeasure, TurnRetry, Work, WorkId,
 };
 use crate::policy::Cost;
 use crate::policy::{ErrorClass, Policy};
@@ -31,10 +31,10 @@ use crate::time::{Instant, Nanos};
 #[derive(Debug)]
 pub(super) struct Telemetry {
     metrics: Arc<Metrics>,
-    calls: Calls,
+    calls: ModelCalls,
     run: String,
-    under_way: BTreeMap<WorkId, Begun>,
-    /// The calls whose end the event under way has told.
+    under_way: BTreeMap<WorkId, BegunWork>,
+    /// The calls whose end the event in flight has told.
     ended: Vec<ModelAttempt>,
     /// What the turn was measured to be, while it begins.
     measure: Option<TurnMeasure>,
@@ -48,21 +48,21 @@ pub(super) struct Telemetry {
 
 /// Work that was set going.
 #[derive(Debug)]
-struct Begun {
+struct BegunWork {
     at: Instant,
-    what: What,
+    what: WorkKind,
 }
 
 #[derive(Debug)]
-enum What {
-    Model { turn: u32, attempt: u32, max_attempts: Option<u32>, target: String, traffic: Traffic },
+enum WorkKind {
+    Model { turn: u32, attempt: u32, max_attempts: Option<u32>, target: String, traffic: ByteTraffic },
     Tool { tool: String },
 }
 
 impl Telemetry {
     pub(super) fn new(metrics: Arc<Metrics>, models: BTreeMap<String, ModelFacts>) -> Self {
         Self {
-            calls: Calls::new(Arc::clone(&metrics), models),
+            calls: ModelCalls::new(Arc::clone(&metrics), models),
             metrics,
             run: String::new(),
             under_way: BTreeMap::new(),
@@ -81,16 +81,16 @@ impl Telemetry {
         self.cost
     }
 
-    /// A run goes on that began elsewhere.
+    /// A run continues that began elsewhere.
     pub(super) fn goes_on(&mut self, run: &str) {
         run.clone_into(&mut self.run);
     }
 
     /// Where the bytes of a call that was asked for are counted.
-    pub(super) fn traffic(&self, work: WorkId) -> Traffic {
+    pub(super) fn traffic(&self, work: WorkId) -> ByteTraffic {
         match self.under_way.get(&work) {
-            Some(Begun { what: What::Model { traffic, .. }, .. }) => traffic.clone(),
-            Some(Begun { what: What::Tool { .. }, .. }) | None => Traffic::default(),
+            Some(BegunWork { what: WorkKind::Model { traffic, .. }, .. }) => traffic.clone(),
+            Some(BegunWork { what: WorkKind::Tool { .. }, .. }) | None => ByteTraffic::default(),
         }
     }
 
@@ -139,17 +139,17 @@ impl Telemetry {
     ) -> Vec<ModelAttempt> {
         for directive in &directives.0 {
             match &directive.order {
-                Order::Work(work) => self.begun(work, now, policy),
-                Order::Note(Note::Finish { outcome }) => {
+                DirectiveKind::Work(work) => self.begun(work, now, policy),
+                DirectiveKind::Note(Note::Finish { outcome }) => {
                     self.cut_off(now, policy);
                     self.finished(outcome, turn);
                 }
-                Order::Note(note) => self.note(note, policy),
+                DirectiveKind::Note(note) => self.note(note, now, policy),
             }
         }
         // What is done about a refused history is decided when it has been looked at.
         let looks = |directive: &Directive| {
-            matches!(directive.order, Order::Work(Work::RepairHistory(_) | Work::ReduceContext(_)))
+            matches!(directive.order, DirectiveKind::Work(Work::RepairHistory(_) | Work::ReduceContext(_)))
         };
         if directives.0.iter().any(looks) {
             return Vec::new();
@@ -170,16 +170,16 @@ impl Telemetry {
                     self.calls.remaining(target, message_tokens.saturating_add(tool_tokens), policy);
                 }
                 let (turn, attempt, max_attempts) = (*turn, *attempt, *max_attempts);
-                let (target, traffic) = (target.clone(), Traffic::default());
-                What::Model { turn, attempt, max_attempts, target, traffic }
+                let (target, traffic) = (target.clone(), ByteTraffic::default());
+                WorkKind::Model { turn, attempt, max_attempts, target, traffic }
             }
-            Work::Summarize(Summarize { turn, target, .. }) => {
-                let (target, traffic) = (target.clone(), Traffic::default());
-                What::Model { turn: *turn, attempt: 1, max_attempts: Some(1), target, traffic }
+            Work::Summarize(SummarizeMessages { turn, target, .. }) => {
+                let (target, traffic) = (target.clone(), ByteTraffic::default());
+                WorkKind::Model { turn: *turn, attempt: 1, max_attempts: Some(1), target, traffic }
             }
             Work::RunTool(RunTool { tool, arguments, .. }) => {
-                self.metrics.add(Meter::ToolBytesIn, &[tool], length(&arguments.to_string()));
-                What::Tool { tool: tool.clone() }
+                self.metrics.add(MetricId::ToolBytesIn, &[tool], length(&arguments.to_string()));
+                WorkKind::Tool { tool: tool.clone() }
             }
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
@@ -188,23 +188,25 @@ impl Telemetry {
             | Work::Consult(_)
             | Work::Ask(_) => return,
         };
-        self.under_way.insert(work.id(), Begun { at, what });
+        self.under_way.insert(work.id(), BegunWork { at, what });
     }
 
     fn model_ended(&mut self, work: WorkId, now: Instant, policy: &Policy) -> Option<ModelAttempt> {
-        let Begun { at, what: What::Model { turn, attempt, max_attempts, target, traffic } } =
+        let BegunWork { at, what: WorkKind::Model { turn, attempt, max_attempts, target, traffic } } =
             self.under_way.remove(&work)?
         else {
             return None;
         };
-        let which = Which { run: &self.run, turn, attempt, max_attempts, target: &target };
+        let which = CallRef { run: &self.run, turn, attempt, max_attempts, target: &target };
         let mut attempt = self.calls.record(&which, now.since(at), policy);
         (attempt.bytes_in, attempt.bytes_out) = (traffic.sent(), traffic.received());
         Some(attempt)
     }
 
     fn tool_ended(&mut self, work: WorkId, outcome: &ToolOutcome, now: Instant, policy: &Policy) {
-        let Some(Begun { at, what: What::Tool { tool } }) = self.under_way.remove(&work) else { return };
+        let Some(BegunWork { at, what: WorkKind::Tool { tool } }) = self.under_way.remove(&work) else {
+            return;
+        };
         let (class, bytes) = match outcome {
             ToolOutcome::Ok { data } => {
                 (None, data.as_str().map_or_else(|| length(&data.to_string()), length))
@@ -214,7 +216,7 @@ impl Telemetry {
                 (Some(failure.classified(policy).class), length(&failure.message))
             }
         };
-        self.metrics.add(Meter::ToolBytesOut, &[&tool], bytes);
+        self.metrics.add(MetricId::ToolBytesOut, &[&tool], bytes);
         self.count_tool(&tool, class, now.since(at));
     }
 
@@ -222,20 +224,26 @@ impl Telemetry {
     fn cut_off(&mut self, now: Instant, policy: &Policy) {
         let left: Vec<WorkId> = self.under_way.keys().copied().collect();
         for work in left {
-            if let Some(Begun { at, what: What::Tool { tool } }) = self.under_way.get(&work) {
-                let (tool, latency) = (tool.clone(), now.since(*at));
-                self.under_way.remove(&work);
-                self.count_tool(&tool, Some(ErrorClass::Cancelled), latency);
-            } else if let Some(mut attempt) = self.model_ended(work, now, policy) {
-                attempt.cancel();
-                self.ended.push(attempt);
-            }
+            self.dropped(work, now, policy);
         }
     }
 
-    fn note(&mut self, note: &Note, policy: &Policy) {
+    /// Nobody waits for this work any more.
+    fn dropped(&mut self, work: WorkId, now: Instant, policy: &Policy) {
+        if let Some(BegunWork { at, what: WorkKind::Tool { tool } }) = self.under_way.get(&work) {
+            let (tool, latency) = (tool.clone(), now.since(*at));
+            self.under_way.remove(&work);
+            self.count_tool(&tool, Some(ErrorClass::Cancelled), latency);
+        } else if let Some(mut attempt) = self.model_ended(work, now, policy) {
+            attempt.cancel();
+            self.ended.push(attempt);
+        }
+    }
+
+    fn note(&mut self, note: &Note, now: Instant, policy: &Policy) {
         match note {
             Note::Metric(metric) => self.metrics.record(metric),
+            Note::Dropped { work } => self.dropped(*work, now, policy),
             Note::TurnRetry(retry) => self.turn_retry(retry, policy),
             Note::RejectTurn { error_type, .. } => {
                 if let Some(attempt) = self.ended.last_mut() {
@@ -279,10 +287,10 @@ impl Telemetry {
         self.forced = Some(reason);
         if reason == FinalReason::Context {
             let labels = ["", "", "", TRIGGER, "forced_final"];
-            self.metrics.add(Meter::ContextGuardEvents, &labels, 1);
+            self.metrics.add(MetricId::ContextGuardEvents, &labels, 1);
         }
         if turn < max_turns {
-            self.metrics.add(Meter::RetryCollapses, &[final_reason(reason)], 1);
+            self.metrics.add(MetricId::RetryCollapses, &[final_reason(reason)], 1);
         }
     }
 
@@ -293,20 +301,20 @@ impl Telemetry {
             Outcome::Failed { .. } | Outcome::Stopped { .. } => ("synthetic", "failure"),
         };
         let forced = self.forced.map_or("none", final_reason);
-        self.metrics.add(Meter::FinalReports, &[source, status, forced], 1);
+        self.metrics.add(MetricId::FinalReports, &[source, status, forced], 1);
         let accepted = u64::from(matches!(outcome, Outcome::Reported { .. }));
-        self.metrics.add(Meter::FinalReportAttempts, &[], self.refused.saturating_add(accepted));
-        self.metrics.add(Meter::FinalReportTurns, &[], turn.into());
+        self.metrics.add(MetricId::FinalReportAttempts, &[], self.refused.saturating_add(accepted));
+        self.metrics.add(MetricId::FinalReportTurns, &[], turn.into());
     }
 
     fn count_tool(&self, tool: &str, class: Option<ErrorClass>, latency: Nanos) {
         let status = class.map_or("success", |_| "failed");
-        self.metrics.add(Meter::ToolInvocations, &[tool, status], 1);
-        self.metrics.add(Meter::ToolLatency, &[tool, status], latency.0);
+        self.metrics.add(MetricId::ToolInvocations, &[tool, status], 1);
+        self.metrics.add(MetricId::ToolLatency, &[tool, status], latency.0);
         let error = class.map_or("", ErrorClass::name);
-        self.metrics.add(Meter::GenAiToolDuration, &[tool, error], latency.0);
+        self.metrics.add(MetricId::GenAiToolDuration, &[tool, error], latency.0);
         if class.is_some() {
-            self.metrics.add(Meter::ToolErrors, &[tool, error], 1);
+            self.metrics.add(MetricId::ToolErrors, &[tool, error], 1);
         }
     }
 }

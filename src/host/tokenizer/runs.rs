@@ -10,14 +10,14 @@ const SAMPLE: usize = 1 << 10;
 
 /// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part<'t> {
+pub(super) enum TextPart<'t> {
     /// It has no long run in it.
     Plain(&'t str),
     /// One character again and again, or white space only.
     Run(&'t str),
 }
 
-impl<'t> Part<'t> {
+impl<'t> TextPart<'t> {
     pub(super) const fn text(self) -> &'t str {
         match self {
             Self::Plain(text) | Self::Run(text) => text,
@@ -34,7 +34,7 @@ impl<'t> Part<'t> {
 }
 
 /// The parts of a text, in their order; together they are the text.
-pub(super) fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
+pub(super) fn parts(text: &str) -> impl Iterator<Item = TextPart<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -43,10 +43,10 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
         let (from, to) = first_run(rest).unwrap_or((rest.len(), rest.len()));
         let (part, after) = if from > 0 {
             let (plain, after) = rest.split_at(from);
-            (Part::Plain(plain), after)
+            (TextPart::Plain(plain), after)
         } else {
             let (run, after) = rest.split_at(to);
-            (Part::Run(run), after)
+            (TextPart::Run(run), after)
         };
         rest = after;
         Some(part)
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_no_long_run_is_one_part() {
         for text in ["", "a", "two words", &"ab".repeat(LONG), &" ".repeat(LONG - 1)] {
-            assert!(parts(text).all(|part| matches!(part, Part::Plain(_))), "{}", text.len());
+            assert!(parts(text).all(|part| matches!(part, TextPart::Plain(_))), "{}", text.len());
             assert!(parts(text).count() <= 1);
         }
     }
@@ -136,7 +136,7 @@ mod tests {
             pieces in prop::collection::vec(("[ \\na=漢b]", 1_usize..9000), 0..12),
         ) {
             let text: String = pieces.iter().map(|(letter, times)| letter.repeat(*times)).collect();
-            prop_assert_eq!(parts(&text).map(Part::text).collect::<String>(), text.clone());
+            prop_assert_eq!(parts(&text).map(TextPart::text).collect::<String>(), text.clone());
             prop_assert!(parts(&text).count() <= 2 * pieces.len() + 1);
             prop_assert!(work(&text) <= text.len());
             prop_assert_eq!(first_run(&text), slowly(&text));

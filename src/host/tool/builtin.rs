@@ -10,7 +10,7 @@ use crate::host::Tool;
 use crate::policy::Effect;
 
 /// The names of the tools that are built in.
-pub const BUILTINS: &[&str] = &["calc", "echo"];
+pub(crate) const BUILTINS: &[&str] = &["calc", "echo"];
 
 /// The tool that is built in under that name.
 pub fn builtin(name: &str) -> Option<Arc<dyn Tool>> {

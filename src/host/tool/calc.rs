@@ -18,7 +18,7 @@ pub(super) fn evaluate(expression: &str) -> Result<Value, ToolError> {
             "the expression is longer than {MAX_CHARS} characters; split it"
         )));
     }
-    let mut parser = Parser { chars: expression.chars().collect(), at: 0, depth: 0 };
+    let mut parser = CalcParser { chars: expression.chars().collect(), at: 0, depth: 0 };
     let value = parser.sum()?;
     if parser.peek().is_some() {
         return Err(parser.expected("an operator or the end"));
@@ -36,19 +36,19 @@ fn same_digits(number: &Value, digits: &str) -> bool {
 
 /// A fraction in lowest terms; the denominator is positive.
 #[derive(Clone, Copy)]
-struct Ratio {
+struct ExactFraction {
     over: i128,
     under: i128,
 }
 
-struct Parser {
+struct CalcParser {
     chars: Vec<char>,
     at: usize,
     depth: u32,
 }
 
-impl Parser {
-    fn sum(&mut self) -> Result<Ratio, ToolError> {
+impl CalcParser {
+    fn sum(&mut self) -> Result<ExactFraction, ToolError> {
         let mut left = self.product()?;
         while let Some(sign @ ('+' | '-')) = self.peek() {
             self.at += 1;
@@ -59,7 +59,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn product(&mut self) -> Result<Ratio, ToolError> {
+    fn product(&mut self) -> Result<ExactFraction, ToolError> {
         let mut left = self.operand()?;
         while let Some(sign @ ('*' | '/')) = self.peek() {
             self.at += 1;
@@ -73,7 +73,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn operand(&mut self) -> Result<Ratio, ToolError> {
+    fn operand(&mut self) -> Result<ExactFraction, ToolError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(ToolError::invalid_args(format!("the expression is nested deeper than {MAX_DEPTH}")));
@@ -103,7 +103,7 @@ impl Parser {
         Ok(value)
     }
 
-    fn number(&mut self) -> Result<Ratio, ToolError> {
+    fn number(&mut self) -> Result<ExactFraction, ToolError> {
         let (mut over, mut under, mut point, mut digits) = (0_i128, 1_i128, false, 0);
         while let Some(&c) = self.chars.get(self.at) {
             match c.to_digit(10) {
@@ -125,7 +125,7 @@ impl Parser {
         if digits == 0 {
             return Err(self.expected("a digit"));
         }
-        Ratio::new(over, under).ok_or_else(too_large)
+        ExactFraction::new(over, under).ok_or_else(too_large)
     }
 
     /// The next character that is not white space.
@@ -142,7 +142,7 @@ impl Parser {
     }
 }
 
-impl Ratio {
+impl ExactFraction {
     fn new(over: i128, under: i128) -> Option<Self> {
         let divisor = i128::try_from(gcd(over.unsigned_abs(), under.unsigned_abs())).ok()?;
         let (over, under) = (over.checked_div(divisor)?, under.checked_div(divisor)?);

@@ -1,9 +1,10 @@
 //! What a tool says when it failed: the class, the message, and how far it got.
 
-use crate::engine::{EffectState, Failure, Hint, ToolOutcome};
-use crate::host::guard::Classify;
+use crate::ErrorCause;
+use crate::engine::{EffectState, Failure, ToolOutcome, WaitHint};
+use crate::host::guard::ClassifyError;
 use crate::policy::{ErrorClass, Policy};
-use crate::time::Nanos;
+use core::time::Duration;
 
 /// The most bytes of a message that are passed on.
 const MESSAGE_BYTES: usize = 8 * 1024;
@@ -24,13 +25,20 @@ pub struct ToolError {
     class: ErrorClass,
     message: String,
     effect: EffectState,
-    retry_after: Hint,
+    retry_after: WaitHint,
+    source: Option<ErrorCause>,
 }
 
 impl ToolError {
     /// A failure of that class; how far the tool got is unknown.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), effect: EffectState::Unknown, retry_after: Hint::None }
+        Self {
+            class,
+            message: message.into(),
+            effect: EffectState::Unknown,
+            retry_after: WaitHint::None,
+            source: None,
+        }
     }
 
     /// The tool ran and failed.
@@ -53,17 +61,17 @@ impl ToolError {
         Self::new(ErrorClass::PermissionDenied, message).effect(EffectState::NotStarted)
     }
 
-    /// No answer within the time allowed; the tool may have acted.
+    /// No answer within the time allowed; the tool may have had side effects.
     pub fn timeout(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Timeout, message)
     }
 
-    /// The connection failed; the tool may have acted.
+    /// The connection failed; the tool may have had side effects.
     pub fn network(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::NetworkError, message)
     }
 
-    /// The run was stopped; the tool may have acted.
+    /// The run was stopped; the tool may have had side effects.
     pub fn cancelled(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Cancelled, message)
     }
@@ -74,14 +82,20 @@ impl ToolError {
         Self { effect, ..self }
     }
 
-    /// The other side asked to wait this long.
+    /// What led to it, for whoever walks the chain of errors; the model reads the message alone.
     #[must_use]
-    pub fn retry_after(self, delay: Nanos) -> Self {
-        Self { retry_after: Hint::Wait(delay), ..self }
+    pub fn caused_by(self, cause: impl Into<ErrorCause>) -> Self {
+        Self { source: Some(cause.into()), ..self }
+    }
+
+    /// The server asked to wait this long.
+    #[must_use]
+    pub fn retry_after(self, delay: Duration) -> Self {
+        Self { retry_after: WaitHint::Wait(delay.into()), ..self }
     }
 }
 
-impl Classify for ToolError {
+impl ClassifyError for ToolError {
     fn class(&self, _policy: &Policy) -> ErrorClass {
         self.class
     }
@@ -90,8 +104,8 @@ impl Classify for ToolError {
         self.message.clone()
     }
 
-    fn retry_after(&self) -> Option<Nanos> {
-        self.retry_after.wait()
+    fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.wait().map(Into::into)
     }
 
     fn effect(&self) -> EffectState {
@@ -101,7 +115,7 @@ impl Classify for ToolError {
 
 impl From<ToolError> for ToolOutcome {
     fn from(error: ToolError) -> Self {
-        let ToolError { class, mut message, effect, retry_after } = error;
+        let ToolError { class, mut message, effect, retry_after, source: _ } = error;
         if message.len() > MESSAGE_BYTES {
             let cut = (0..=MESSAGE_BYTES).rev().find(|at| message.is_char_boundary(*at));
             message.truncate(cut.unwrap_or_default());

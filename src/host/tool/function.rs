@@ -1,5 +1,6 @@
 //! Tools that are Rust functions.
 
+use core::time::Duration;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -10,11 +11,10 @@ use tracing::Instrument;
 
 use super::ToolError;
 use crate::engine::{EffectState, MOST_LEVELS, ToolOutcome, ToolSpec, shallow};
-use crate::host::{Aside, BoxFuture, Tool, ToolInput};
+use crate::host::{BoxFuture, ProgressReporter, Tool, ToolInput};
 use crate::policy::ErrorClass;
-use crate::time::Nanos;
 
-/// What a function is told about the run besides its arguments.
+/// What a function learns about the run besides its arguments.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// The attempt, from 1.
@@ -22,9 +22,9 @@ pub struct ToolContext {
     /// The same for every attempt of this call.
     pub idempotency_key: String,
     /// The longest the run may take.
-    pub timeout: Option<Nanos>,
-    /// Who is told how far the run is.
-    pub aside: Aside,
+    pub timeout: Option<Duration>,
+    /// Receives progress of the run.
+    pub aside: ProgressReporter,
     /// Fires when the run is stopped, has taken too long, or nobody waits for it any more. The function's
     /// future is dropped then; work it handed to a thread must look at this.
     pub cancel: CancellationToken,
@@ -51,10 +51,10 @@ pub struct ToolContext {
 /// ```
 pub struct FunctionTool {
     spec: ToolSpec,
-    function: Arc<Function>,
+    function: Arc<BoxedFunction>,
 }
 
-type Function = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
+type BoxedFunction = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
 
 impl FunctionTool {
     /// The tool that runs `function`.
@@ -82,7 +82,7 @@ impl FunctionTool {
         // A task of its own: a panic ends there, and a function that never yields cannot hold up the timeout.
         let task = async move { function(arguments, context).await };
         let mut task = tokio::spawn(task.in_current_span());
-        let _leash = Leash { task: task.abort_handle(), _cancel: cancel.drop_guard() };
+        let _leash = AbortOnDrop { task: task.abort_handle(), _cancel: cancel.drop_guard() };
         tokio::select! {
             biased;
             ended = &mut task => {
@@ -135,19 +135,15 @@ impl Tool for FunctionTool {
     }
 }
 
-impl std::fmt::Debug for FunctionTool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FunctionTool").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
+crate::debug_parts!(|this: FunctionTool| spec: this.spec);
 
 /// Ends the task when the run is over, however it ends.
-struct Leash {
+struct AbortOnDrop {
     task: AbortHandle,
     _cancel: DropGuard,
 }
 
-impl Drop for Leash {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -200,13 +196,13 @@ mod tests {
     #[tokio::test]
     async fn an_error_keeps_its_class_and_effect() {
         let tool = FunctionTool::new(spec("book"), |_, _| async {
-            Err(ToolError::unavailable("closed").retry_after(Nanos::from_secs(3)))
+            Err(ToolError::unavailable("closed").retry_after(Duration::from_secs(3)))
         });
         let ToolOutcome::Failed { failure, effect } = tool.run(input(&json!({}))).await else {
             panic!("failed")
         };
         assert_eq!((failure.class, effect), (Some(ErrorClass::ToolUnavailable), EffectState::NotStarted));
-        assert_eq!(failure.retry_after, crate::engine::Hint::Wait(Nanos::from_secs(3)));
+        assert_eq!(failure.retry_after, crate::engine::WaitHint::Wait(crate::time::Nanos::from_secs(3)));
     }
 
     #[tokio::test]
@@ -233,14 +229,14 @@ mod tests {
         let dropped = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&dropped);
         let tool = FunctionTool::new(spec("slow"), move |_, _| {
-            let guard = Flag(Arc::clone(&flag));
+            let guard = DoneFlag(Arc::clone(&flag));
             async move {
                 let _guard = guard;
                 std::future::pending().await
             }
         });
         let arguments = json!({});
-        let run = ToolInput { timeout: Some(Nanos::from_secs(2)), ..input(&arguments) };
+        let run = ToolInput { timeout: Some(Duration::from_secs(2)), ..input(&arguments) };
         let said = failure(tool.run(run).await);
         assert_eq!(
             said,
@@ -269,9 +265,9 @@ mod tests {
         assert_eq!(failure(tool.run(run).await).1, EffectState::NotStarted);
     }
 
-    struct Flag(Arc<AtomicBool>);
+    struct DoneFlag(Arc<AtomicBool>);
 
-    impl Drop for Flag {
+    impl Drop for DoneFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }

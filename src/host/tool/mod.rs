@@ -9,31 +9,34 @@ mod mcp;
 mod process;
 mod registry;
 
-pub use builtin::{BUILTINS, builtin};
+pub(crate) use builtin::BUILTINS;
+pub use builtin::builtin;
 pub use error::ToolError;
 pub use function::{FunctionTool, ToolContext};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};
 pub use process::{
-    Argument, DEFAULT_ENV, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig, ProcessTool, Processes,
-    Stdin,
+    BackgroundProcesses, CommandArgument, DEFAULT_ENV, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,
+    ProcessTool, StdinMode,
 };
 pub use registry::Tools;
+
+use core::time::Duration;
 
 use crate::time::Nanos;
 
 /// Ends after `timeout`; never, if there is none.
-async fn expiry(timeout: Option<Nanos>) {
+async fn expiry(timeout: Option<Duration>) {
     match timeout {
-        Some(after) => tokio::time::sleep(after.to_std()).await,
+        Some(after) => tokio::time::sleep(after).await,
         None => std::future::pending().await,
     }
 }
 
-/// The time a run had, as it is told: what is left of a deadline is no round number.
-fn allowed(timeout: Option<Nanos>) -> Nanos {
+/// The time a run had, as it is shown: what is left of a deadline is no round number.
+fn allowed(timeout: Option<Duration>) -> Nanos {
     const MILLI: u64 = 1_000_000;
-    let timeout = timeout.unwrap_or_default();
+    let timeout = Nanos::from(timeout.unwrap_or_default());
     if timeout.0 < MILLI { timeout } else { Nanos::from_millis(timeout.0.div_ceil(MILLI)) }
 }
 
@@ -43,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_deadline_is_told_in_whole_milliseconds() {
-        let told = |nanos| allowed(Some(Nanos(nanos))).to_string();
+        let told = |nanos| allowed(Some(Duration::from_nanos(nanos))).to_string();
         assert_eq!([told(2_999_976_986), told(3_000_000_000), told(1_500)], ["3s", "3s", "1500ns"]);
     }
 }
@@ -54,7 +57,7 @@ mod test_support {
     use tokio_util::sync::CancellationToken;
 
     use crate::engine::{EffectState, ToolOutcome, ToolSpec};
-    use crate::host::{Aside, ToolInput};
+    use crate::host::{ProgressReporter, ToolInput};
     use crate::policy::ErrorClass;
 
     pub(super) fn spec(name: &str) -> ToolSpec {
@@ -73,7 +76,7 @@ mod test_support {
             idempotency_key: "key",
             timeout: None,
             cancel: CancellationToken::new(),
-            aside: Aside::default(),
+            aside: ProgressReporter::default(),
         }
     }
 

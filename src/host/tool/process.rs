@@ -12,8 +12,8 @@ mod running;
 #[cfg(test)]
 mod tests;
 
+use core::time::Duration;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -21,14 +21,14 @@ use std::process::Stdio;
 use serde_json::Value;
 use tokio::process::Command;
 
-pub use self::argv::Argument;
-pub use self::background::Processes;
-use self::group::Patience;
+pub use self::argv::CommandArgument;
+pub use self::background::BackgroundProcesses;
+use self::group::GracePeriods;
 pub use self::look::PROCESS_TOOLS;
 pub use self::output::OutputFormat;
 #[cfg(feature = "mcp")]
 pub(super) use self::running::forever;
-use self::running::{Ended, Kept, Printed, Running, STDERR_BYTES};
+use self::running::{KeptOutput, OutputLimits, RunOutcome, RunningProcess, STDERR_BYTES};
 use super::ToolError;
 use crate::engine::{EffectState, RunFacts, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, Tool, ToolInput, file_error};
@@ -39,45 +39,65 @@ use crate::time::Nanos;
 pub const DEFAULT_ENV: &[&str] =
     &["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"];
 
-/// A tool that is a command.
+/// A tool that is a command, and how it runs.
+///
+/// ```
+/// use std::time::Duration;
+/// use serde_json::json;
+/// use unfazed::engine::ToolSpec;
+/// use unfazed::host::{OutputFormat, ProcessConfig, ProcessTool};
+///
+/// let spec = ToolSpec {
+///     name: "weather".into(),
+///     description: "The weather of a city.".into(),
+///     parameters: json!({"type": "object"}),
+///     effect: None,
+/// };
+/// let config = ProcessConfig::new(spec, ["./weather.py"])
+///     .output(OutputFormat::Json)
+///     .timeout(Duration::from_secs(20))
+///     .pass_env(["WEATHER_KEY"]);
+/// let tool = ProcessTool::new(config);
+/// # let _ = tool;
+/// ```
 #[derive(Clone)]
 pub struct ProcessConfig {
     /// How it is declared to the model.
-    pub spec: ToolSpec,
+    spec: ToolSpec,
     /// The command and its arguments. No shell reads them.
-    pub command: Vec<String>,
+    command: Vec<String>,
     /// More arguments, made of those of the call.
-    pub arguments: Vec<Argument>,
+    arguments: Vec<CommandArgument>,
     /// What it gets on standard input; `None`: the arguments of the call as JSON, unless there are templates of
     /// arguments.
-    pub stdin: Option<Stdin>,
+    stdin: Option<StdinMode>,
     /// Where it runs; `None`: where the host runs.
-    pub working_dir: Option<PathBuf>,
+    working_dir: Option<PathBuf>,
     /// The variables of the host's environment it sees; see [`DEFAULT_ENV`].
-    pub pass_env: Vec<String>,
+    pass_env: Vec<String>,
     /// More variables. Their values are never shown.
-    pub env: BTreeMap<String, String>,
+    env: BTreeMap<String, String>,
     /// What standard output holds.
-    pub output: OutputFormat,
+    output: OutputFormat,
     /// The most bytes of standard output that are kept: the first ones.
-    pub max_output: usize,
+    max_output: usize,
     /// How long its processes have, once told to end, before they are killed.
-    pub grace: Nanos,
+    grace: Nanos,
     /// How long processes that outlive the command have to write out what they have; at most the grace.
-    pub linger: Nanos,
+    linger: Nanos,
     /// How long a run may take before [`on_timeout`](Self::on_timeout); `None`: as long as the policy allows.
-    pub timeout: Option<Nanos>,
+    timeout: Option<Nanos>,
     /// What is done when the time is up.
-    pub on_timeout: OnTimeout,
-    /// Where commands go on whose time is up. `None`: they do not, but are killed.
-    pub background: Option<Processes>,
+    on_timeout: OnTimeout,
+    /// Where commands continue whose time is up. `None`: they do not, but are killed.
+    background: Option<BackgroundProcesses>,
     /// A command in the background is not ended with its run.
-    pub keep: bool,
+    keep: bool,
 }
 
 /// What a command gets on standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stdin {
+pub enum StdinMode {
     /// The arguments of the call as JSON.
     Json,
     /// Nothing.
@@ -92,12 +112,12 @@ pub enum OnTimeout {
     Kill,
     /// It is waited for as long as the policy allows; the log tells that it takes long.
     Wait,
-    /// It goes on, and the call is answered with its handle.
+    /// It continues, and the call is answered with its handle.
     Background,
 }
 
 /// Runs a command for each call. Every run has a process group of its own, and nothing of it outlives the run unless
-/// it is told to go on in the background.
+/// it is moved to the background.
 #[derive(Clone, Debug)]
 pub struct ProcessTool {
     config: ProcessConfig,
@@ -124,6 +144,99 @@ impl ProcessConfig {
             stdin: None,
         }
     }
+
+    /// Adds arguments of the command that are made of those of the call.
+    #[must_use]
+    pub fn arguments(mut self, arguments: impl IntoIterator<Item = CommandArgument>) -> Self {
+        self.arguments.extend(arguments);
+        self
+    }
+
+    /// Sets what it gets on standard input; without it, the arguments of the call as JSON, unless there are templates of
+    /// arguments.
+    #[must_use]
+    pub const fn stdin(mut self, stdin: StdinMode) -> Self {
+        self.stdin = Some(stdin);
+        self
+    }
+
+    /// Sets where it runs; without it, where the host runs.
+    #[must_use]
+    pub fn working_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.working_dir = Some(folder.into());
+        self
+    }
+
+    /// Adds variables of the host's environment that it sees, besides `PATH`, `HOME` and what else no command does without. Keys
+    /// of providers are not among those.
+    #[must_use]
+    pub fn pass_env<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.pass_env.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds variables. Their values are never shown.
+    #[must_use]
+    pub fn env<K: Into<String>, V: Into<String>>(mut self, env: impl IntoIterator<Item = (K, V)>) -> Self {
+        self.env.extend(env.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Sets what standard output holds.
+    #[must_use]
+    pub const fn output(mut self, output: OutputFormat) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// Sets the most bytes of standard output that are kept: the first ones.
+    #[must_use]
+    pub const fn max_output(mut self, bytes: usize) -> Self {
+        self.max_output = bytes;
+        self
+    }
+
+    /// Sets how long its processes have, once told to end, before they are killed.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace.into();
+        self
+    }
+
+    /// Sets how long processes that outlive the command have to write out what they have; at most the grace.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger.into();
+        self
+    }
+
+    /// Sets how long a run may take before [`on_timeout`](Self::on_timeout); without it, as long as the policy allows.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout.into());
+        self
+    }
+
+    /// Sets what is done when the time is up; without it, the command is killed.
+    #[must_use]
+    pub const fn on_timeout(mut self, on_timeout: OnTimeout) -> Self {
+        self.on_timeout = on_timeout;
+        self
+    }
+
+    /// Sets where commands continue whose time is up. Without it they do not, but are killed.
+    #[must_use]
+    pub fn background(mut self, processes: BackgroundProcesses) -> Self {
+        self.background = Some(processes);
+        self
+    }
+
+    /// Sets whether a command in the background outlives its run; without it, it is ended with it.
+    #[must_use]
+    pub const fn keep_running(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
+    }
 }
 
 impl ProcessTool {
@@ -138,17 +251,18 @@ impl ProcessTool {
             return Err(error.effect(EffectState::NotStarted));
         }
         let child = self.command(&input)?.spawn().map_err(|error| self.not_started(&error))?;
-        let kept = Kept {
+        let kept = OutputLimits {
             first: self.config.max_output,
             // Only who looks at it while it runs wants the end of what it printed.
             last: if self.background().is_some() { self.config.max_output } else { 0 },
         };
         let written = self.reads_json().then(|| input.arguments.to_string());
-        let mut running = Running::new(child, written, kept, self.patience());
+        let mut running = RunningProcess::new(child, written, kept, self.patience());
         facts.process_id = running.id().map(|id| id.to_string());
-        let soft = self.config.timeout.filter(|own| input.timeout.is_none_or(|policy| *own < policy));
-        let mut ended = running.ended(&input.cancel, soft.or(input.timeout)).await;
-        if let Ended::Timeout(after) = ended {
+        let allowed = input.timeout.map(Nanos::from);
+        let soft = self.config.timeout.filter(|own| allowed.is_none_or(|policy| *own < policy));
+        let mut ended = running.ended(&input.cancel, soft.or(allowed)).await;
+        if let RunOutcome::Timeout(after) = ended {
             match (self.config.on_timeout, self.background()) {
                 (OnTimeout::Wait, _) if soft.is_some() => {
                     let timeout_ms = after.0 / 1_000_000;
@@ -157,9 +271,9 @@ impl ProcessTool {
                         timeout_ms,
                         "a tool takes longer than its timeout"
                     );
-                    let rest = input.timeout.map(|policy| policy.saturating_sub(after));
+                    let rest = allowed.map(|policy| policy.saturating_sub(after));
                     ended = match running.ended(&input.cancel, rest).await {
-                        Ended::Timeout(_) => Ended::Timeout(input.timeout.unwrap_or_default()),
+                        RunOutcome::Timeout(_) => RunOutcome::Timeout(allowed.unwrap_or_default()),
                         ended => ended,
                     };
                 }
@@ -180,20 +294,20 @@ impl ProcessTool {
         self.outcome(ended, &printed)
     }
 
-    /// Where its commands go on when their time is up.
-    fn background(&self) -> Option<&Processes> {
+    /// Where its commands continue when their time is up.
+    fn background(&self) -> Option<&BackgroundProcesses> {
         self.config.background.as_ref().filter(|_| self.config.on_timeout == OnTimeout::Background)
     }
 
     fn reads_json(&self) -> bool {
         match self.config.stdin {
-            Some(stdin) => stdin == Stdin::Json,
+            Some(stdin) => stdin == StdinMode::Json,
             None => self.config.arguments.is_empty(),
         }
     }
 
-    fn patience(&self) -> Patience {
-        Patience { grace: self.config.grace.to_std(), linger: self.config.linger.to_std() }
+    fn patience(&self) -> GracePeriods {
+        GracePeriods { grace: self.config.grace.to_std(), linger: self.config.linger.to_std() }
     }
 
     fn command(&self, input: &ToolInput<'_>) -> Result<Command, ToolError> {
@@ -269,7 +383,7 @@ impl ProcessTool {
         format!("the command {command} was not found; is it installed, and in PATH?")
     }
 
-    fn outcome(&self, ended: Ended, printed: &Printed) -> Result<Value, ToolError> {
+    fn outcome(&self, ended: RunOutcome, printed: &KeptOutput) -> Result<Value, ToolError> {
         let command = self.shown();
         let said = match printed.complained.text() {
             text if text.is_empty() => printed.first.last(STDERR_BYTES),
@@ -277,27 +391,27 @@ impl ProcessTool {
         };
         let with = |what: String| if said.is_empty() { what } else { format!("{what}: {said}") };
         match ended {
-            Ended::Exit(Ok(status)) if status.success() => {
+            RunOutcome::Exit(Ok(status)) if status.success() => {
                 self.config.output.read(&printed.first).map_err(|why| {
                     ToolError::failed(format!("{command} did its work, but {why}"))
                         .effect(EffectState::Committed)
                 })
             }
-            Ended::Exit(Ok(status)) => Err(if let Some(code) = status.code() {
+            RunOutcome::Exit(Ok(status)) => Err(if let Some(code) = status.code() {
                 ToolError::failed(with(format!("{command} exited with code {code}")))
             } else {
                 let what = with(format!("{command} was killed by {}", group::signal_of(status)));
                 ToolError::failed(what).effect(EffectState::Unknown)
             }),
-            Ended::Exit(Err(error)) => {
+            RunOutcome::Exit(Err(error)) => {
                 let what = format!("how {command} ended is not known: {}", file_error(&error));
                 Err(ToolError::failed(what).effect(EffectState::Unknown))
             }
-            Ended::Timeout(after) => {
-                let after = super::allowed(Some(after));
+            RunOutcome::Timeout(after) => {
+                let after = super::allowed(Some(after.into()));
                 Err(ToolError::timeout(with(format!("{command} did not end within {after} and was killed"))))
             }
-            Ended::Cancelled => Err(ToolError::cancelled(with(format!("{command} was stopped")))),
+            RunOutcome::Cancelled => Err(ToolError::cancelled(with(format!("{command} was stopped")))),
         }
     }
 
@@ -332,16 +446,12 @@ impl Tool for ProcessTool {
     }
 }
 
-impl fmt::Debug for ProcessConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessConfig")
-            .field("tool", &self.spec.name)
-            .field("command", &self.command)
-            .field("arguments", &self.arguments)
-            .field("working_dir", &self.working_dir)
-            .field("pass_env", &self.pass_env)
-            .field("env", &self.env.keys())
-            .field("output", &self.output)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_parts!(|this: ProcessConfig|
+    tool: this.spec.name,
+    command: this.command,
+    arguments: this.arguments,
+    working_dir: this.working_dir,
+    pass_env: this.pass_env,
+    env: this.env.keys(),
+    output: this.output
+);

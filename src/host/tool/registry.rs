@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::engine::{Catalogue, CatalogueError};
+use crate::engine::{CatalogueError, ToolCatalogue};
 use crate::host::Tool;
 
 /// The tools of a run, in the order they are shown to the model. Cheap to clone.
@@ -42,8 +42,8 @@ impl Tools {
     ///
     /// # Errors
     /// Two tools of one name, or parameters that are not a JSON Schema.
-    pub fn catalogue(&self) -> Result<Catalogue, CatalogueError> {
-        Catalogue::new(self.0.iter().map(|tool| tool.spec().clone()))
+    pub fn catalogue(&self) -> Result<ToolCatalogue, CatalogueError> {
+        ToolCatalogue::new(self.0.iter().map(|tool| tool.spec().clone()))
     }
 }
 

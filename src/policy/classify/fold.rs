@@ -8,7 +8,9 @@ use std::borrow::Cow;
 const SHORT: usize = 3;
 
 /// What a byte counts as. Bytes of characters beyond ASCII count as themselves: [`plain`] has looked at those.
-pub(super) const COUNTS_AS: [u8; 256] = {
+pub(crate) const COUNTS_AS: [u8; 256] = {
+    // Anything that is neither a letter nor a digit separates words: OpenAI quotes 'tool_calls', DashScope
+    // "tool_calls".
     let mut table = [b' '; 256];
     let mut byte = 0_u8;
     loop {
@@ -26,16 +28,16 @@ pub(super) const COUNTS_AS: [u8; 256] = {
 
 /// The text with what is beyond ASCII folded character by character; ASCII is left to [`COUNTS_AS`], but for quotes of all
 /// other kinds, which become those of ASCII.
-pub(super) fn plain(text: &str) -> Cow<'_, str> {
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            // The long s in another case is a plain one; Unicode leaves it alone.
+            // U+017F lower-cases to itself in Unicode, but its upper case is a plain `S`.
             '\u{17f}' => plain.push('s'),
-            // What combines with the letter before it belongs to the word.
+            // A combining accent belongs to the letter before it and does not end the word.
             '\u{300}'..='\u{36f}' => plain.push(c),
             '‘' | '’' | '“' | '”' => plain.push('\''),
             _ if c.is_ascii() => plain.push(c),
@@ -54,6 +56,7 @@ pub(crate) fn folded(text: &str) -> String {
             .ok()
             .filter(u8::is_ascii)
             .map_or(c, |byte| COUNTS_AS.get(usize::from(byte)).map_or(' ', |byte| char::from(*byte)));
+        // Gateways wrap and indent messages, so any amount of space counts as one.
         if c != ' ' || !folded.ends_with(' ') {
             folded.push(c);
         }
@@ -66,8 +69,10 @@ pub(crate) fn folded(text: &str) -> String {
 pub(crate) fn phrase(text: &str) -> String {
     let folded = folded(text);
     let words = folded.trim();
+    // Chinese puts no spaces between words: z.ai reports an empty balance as `余额不足或无可用资源包`.
     let begins = if words.starts_with(|c: char| c.is_ascii()) { " " } else { "" };
     let last = words.rsplit(' ').next().unwrap_or_default();
+    // A short word would begin too many others: `no` begins `not`, `none` and `node`.
     let whole = last.is_ascii() && (last.len() <= SHORT || folded.ends_with(' '));
     let ends = if whole { " " } else { "" };
     format!("{begins}{words}{ends}")
@@ -79,6 +84,8 @@ pub(crate) fn identifier(text: &str) -> String {
     let mut before = ' ';
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
+        // Azure and AWS write codes in camel case, OpenAI and Anthropic in snake case. An upper-case letter begins a
+        // word after a lower-case one, and at the end of an acronym (`HTTPError`).
         let begins = c.is_ascii_uppercase()
             && (before.is_ascii_lowercase()
                 || (before.is_ascii_uppercase() && chars.peek().is_some_and(char::is_ascii_lowercase)));

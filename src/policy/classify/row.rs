@@ -53,12 +53,13 @@ impl ErrorRow {
 
     /// Whether its words tell a failure by what the message states: that something is used up, full, too large or refused.
     /// Other rows read denials themselves: `tool_use` ids that are *not* followed by results.
-    pub(super) const fn states(&self) -> bool {
+    pub(crate) const fn states(&self) -> bool {
         use ErrorClass::{AuthError, ContentFilter, ContextOverflow, Overloaded, QuotaExceeded, RateLimit};
         let of_limits = matches!(
             self.class,
             QuotaExceeded | ContextOverflow | RateLimit | Overloaded | ContentFilter | AuthError
         );
+        // Without `words` a row quotes a provider's own sentence, and that is evidence whatever stands around it.
         of_limits && !self.words.is_empty()
     }
 

@@ -14,14 +14,14 @@ const FEW_BYTES: usize = 48 << 10;
 
 /// Texts to be searched for, folded.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(crate) struct TextSearch {
     lengths: Vec<usize>,
-    way: Way,
+    way: SearchMethod,
 }
 
 #[derive(Debug)]
-enum Way {
-    Table(Table),
+enum SearchMethod {
+    Table(StepTable),
     /// For very many texts, which would make such a table too large.
     Many(NFA),
     Nothing,
@@ -30,7 +30,7 @@ enum Way {
 /// All steps of an automaton over texts as they are written: a row for each state, a column for each kind of byte. Folding and
 /// the skipping of repeated spaces are part of the steps.
 #[derive(Debug)]
-struct Table {
+struct StepTable {
     columns: [u8; 256],
     width: usize,
     /// Where the row of the next state begins, and [`ENDS`] if a text ends there.
@@ -45,29 +45,30 @@ const ENDS: u32 = 1 << 31;
 /// The column of all bytes that no text has.
 const OTHER: u8 = 1;
 
-impl Search {
+impl TextSearch {
     /// Searches for these.
-    pub(super) fn new(texts: &[String]) -> Self {
+    pub(crate) fn new(texts: &[String]) -> Self {
         let lengths: Vec<_> = texts.iter().map(String::len).collect();
         let bytes = lengths.iter().fold(0_usize, |sum, length| sum.saturating_add(*length));
+        // The steps are walked here, with folding, so a prefilter over unfolded bytes would never run.
         let automaton = NFA::builder().match_kind(MatchKind::Standard).prefilter(false).build(texts);
         let way = match automaton {
             Ok(automaton) if 0 < bytes && bytes <= FEW_BYTES => {
-                Table::of(&automaton, texts).map_or(Way::Many(automaton), Way::Table)
+                StepTable::of(&automaton, texts).map_or(SearchMethod::Many(automaton), SearchMethod::Table)
             }
-            Ok(automaton) if 0 < bytes => Way::Many(automaton),
-            Ok(_) | Err(_) => Way::Nothing,
+            Ok(automaton) if 0 < bytes => SearchMethod::Many(automaton),
+            Ok(_) | Err(_) => SearchMethod::Nothing,
         };
         Self { lengths, way }
     }
 
     /// Calls `found` with the number of each text that is in `text`; of some several times.
-    pub(super) fn each(&self, text: &str, mut found: impl FnMut(usize)) {
+    pub(crate) fn each(&self, text: &str, mut found: impl FnMut(usize)) {
         self.ends(&plain(text), |number, _| found(number));
     }
 
     /// As [`Self::each`], for a text that is [`plain`], with where in it the words of each stand.
-    pub(super) fn each_at(&self, text: &str, mut found: impl FnMut(usize, Range<usize>)) {
+    pub(crate) fn each_at(&self, text: &str, mut found: impl FnMut(usize, Range<usize>)) {
         self.ends(text, |number, end| {
             let length = self.lengths.get(number).copied().unwrap_or_default();
             if let Some(words) = words(text.as_bytes(), end, length) {
@@ -79,15 +80,15 @@ impl Search {
     /// Calls `found` with the number of each text that is in `text`, which is plain, and where it ends.
     fn ends(&self, text: &str, found: impl FnMut(usize, usize)) {
         match &self.way {
-            Way::Table(table) => walk(text, table, found),
-            Way::Many(automaton) => walk(text, automaton, found),
-            Way::Nothing => {}
+            SearchMethod::Table(table) => walk(text, table, found),
+            SearchMethod::Many(automaton) => walk(text, automaton, found),
+            SearchMethod::Nothing => {}
         }
     }
 }
 
 /// What reads a text byte by byte and knows which texts end there.
-trait Steps {
+trait TextSteps {
     type State: Copy;
 
     /// The state before a text; no text is left when there is none.
@@ -99,9 +100,10 @@ trait Steps {
 }
 
 /// Calls `found` with each text that ends in this one, and where. It begins and ends with the space between words.
-fn walk<S: Steps>(text: &str, steps: &S, mut found: impl FnMut(usize, usize)) {
+fn walk<S: TextSteps>(text: &str, steps: &S, mut found: impl FnMut(usize, usize)) {
+    // Both ends of the text count as spaces, because phrases are bounded by words.
     let first = (0_usize, steps.start());
-    // Folded, for the compiler makes two plain loops of a chain that is.
+    // `fold` over a chain compiles to two plain loops. A `for` loop would ask at each byte which half it is in.
     text.bytes().chain([b' ']).fold(first, |(at, state), byte| {
         let end = at.wrapping_add(1);
         let state = state.and_then(|state| steps.next(state, byte));
@@ -112,7 +114,7 @@ fn walk<S: Steps>(text: &str, steps: &S, mut found: impl FnMut(usize, usize)) {
     });
 }
 
-impl Steps for Table {
+impl TextSteps for StepTable {
     type State = u32;
 
     fn start(&self) -> Option<u32> {
@@ -137,15 +139,16 @@ impl Steps for Table {
 }
 
 /// A state, and whether a space led to it: another one leads nowhere else.
-impl Steps for NFA {
+impl TextSteps for NFA {
     type State = (StateID, bool);
 
     fn start(&self) -> Option<Self::State> {
-        self.start_state(Anchored::No).ok().and_then(|root| Steps::next(self, (root, false), b' '))
+        self.start_state(Anchored::No).ok().and_then(|root| TextSteps::next(self, (root, false), b' '))
     }
 
     fn next(&self, (state, after_space): Self::State, byte: u8) -> Option<Self::State> {
         let byte = folded(byte);
+        // Texts hold single spaces, so a second space must not leave the state.
         let again = after_space && byte == b' ';
         let next = if again { state } else { self.next_state(Anchored::No, state, byte) };
         Some((next, byte == b' '))
@@ -160,7 +163,7 @@ impl Steps for NFA {
     }
 }
 
-impl Table {
+impl StepTable {
     /// The steps of the automaton of these texts, if they fit.
     fn of(automaton: &NFA, texts: &[String]) -> Option<Self> {
         let kinds = kinds(texts);
@@ -171,7 +174,8 @@ impl Table {
             *column = u8::try_from(kind).ok()?;
         }
         let root = automaton.start_state(Anchored::No).ok()?;
-        let mut states = States { rows: HashMap::from([(root, 0)]), found: vec![(root, false)], width };
+        let mut states =
+            AutomatonStates { rows: HashMap::from([(root, 0)]), found: vec![(root, false)], width };
         let mut steps = Vec::new();
         let mut ends = Vec::new();
         while let Some((state, after_space)) = states.found.get(ends.len()).copied() {
@@ -188,19 +192,20 @@ impl Table {
 }
 
 /// The states of an automaton as they are come upon.
-struct States {
+struct AutomatonStates {
     rows: HashMap<StateID, u32>,
     /// And whether the last byte before each was a space; at the root it may have been any.
     found: Vec<(StateID, bool)>,
     width: usize,
 }
 
-impl States {
+impl AutomatonStates {
     /// Where the row of a state begins.
     fn row(&mut self, state: StateID, after_space: bool) -> Option<u32> {
         if let Some(row) = self.rows.get(&state) {
             return Some(*row);
         }
+        // The top bit marks the end of a text and is no part of a row.
         let row = u32::try_from(self.found.len().checked_mul(self.width)?).ok().filter(|row| *row < ENDS)?;
         self.rows.insert(state, row);
         self.found.push((state, after_space));
@@ -227,6 +232,7 @@ fn matches(automaton: &NFA, state: StateID) -> impl Iterator<Item = usize> {
 /// Where the words stand of a text of this length, folded, that ends before `end`. The last one may be longer than that.
 fn words(text: &[u8], end: usize, length: usize) -> Option<Range<usize>> {
     let is_space = |at: usize| text.get(at).is_none_or(|byte| folded(*byte) == b' ');
+    // Backwards from the end: the message may hold more space than the phrase, so its beginning is not known.
     let (mut at, mut left, mut words) = (end, length, None);
     while let (Some(before), Some(fewer)) = (at.checked_sub(1), left.checked_sub(1)) {
         (at, left) = (before, fewer);
@@ -264,15 +270,15 @@ mod tests {
     fn found(texts: &[&str], inside: &str) -> Vec<usize> {
         let texts: Vec<_> = texts.iter().map(|text| super::super::folded(text)).collect();
         let mut found = BTreeSet::new();
-        Search::new(&texts).each(inside, |number| {
+        TextSearch::new(&texts).each(inside, |number| {
             found.insert(number);
         });
         found.into_iter().collect()
     }
 
-    fn many(texts: &[String]) -> Search {
-        let way = Way::Many(NFA::new(texts).unwrap());
-        Search { lengths: texts.iter().map(String::len).collect(), way }
+    fn many(texts: &[String]) -> TextSearch {
+        let way = SearchMethod::Many(NFA::new(texts).unwrap());
+        TextSearch { lengths: texts.iter().map(String::len).collect(), way }
     }
 
     #[test]
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn a_text_is_found_where_its_words_stand() {
         let texts = [" tool call", " day ", "l-c"].map(super::super::folded);
-        for search in [Search::new(&texts), many(&texts)] {
+        for search in [TextSearch::new(&texts), many(&texts)] {
             let mut found = Vec::new();
             search.each_at("`Tool_calls`  a \"day\"", |number, at| found.push((number, at)));
             found.dedup();
@@ -317,7 +323,7 @@ mod tests {
             let padded = super::super::folded(&format!(" {text} "));
             let there = (0..texts.len()).filter(|number| texts.get(*number).is_some_and(|text| padded.contains(text)));
             let there: BTreeSet<_> = there.collect();
-            for search in [Search::new(&texts), many(&texts)] {
+            for search in [TextSearch::new(&texts), many(&texts)] {
                 let (mut each, mut each_at) = (BTreeSet::new(), BTreeSet::new());
                 search.each(&text, |number| { each.insert(number); });
                 search.each_at(&text, |number, at| {

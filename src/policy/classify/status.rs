@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::ErrorTableError;
-use crate::policy::excerpt::excerpt;
+use crate::text::excerpt;
 
 /// One status, or all of a hundred: `429`, `5xx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +29,8 @@ impl FromStr for StatusPattern {
     type Err = ErrorTableError;
 
     fn from_str(text: &str) -> Result<Self, ErrorTableError> {
+        // RFC 9110, section 15: three digits, of which the first is 1 to 5. `parse` alone also takes `+429` and
+        // `0429`.
         let exact = text.parse::<u16>().ok().filter(|status| (100..=599).contains(status) && text.len() == 3);
         let hundred = text.strip_suffix("xx").and_then(|digit| digit.parse::<u8>().ok());
         let hundred = hundred.filter(|digit| (1..=5).contains(digit) && text.len() == 3).map(Self::Hundred);

@@ -3,8 +3,8 @@
 use core::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::index::Index;
-use super::{ErrorRow, ErrorTableError, Evidence};
+use super::index::RowIndex;
+use super::{ErrorRow, ErrorTableError, FailureEvidence};
 
 /// The most bytes of texts in a table.
 const MOST_BYTES: usize = 4 << 20;
@@ -13,8 +13,8 @@ const MOST_BYTES: usize = 4 << 20;
 #[derive(Clone)]
 pub struct ErrorTable {
     rows: Vec<ErrorRow>,
-    /// Made when the first failure is told: most policies are loaded by those that never ask.
-    index: Arc<OnceLock<Index>>,
+    /// Made when the first failure is reported: most policies are loaded by those that never ask.
+    index: Arc<OnceLock<RowIndex>>,
     /// The rows after these, which several tables may share.
     below: Option<Arc<ErrorTable>>,
 }
@@ -28,6 +28,7 @@ impl ErrorTable {
         let texts = rows.iter().flat_map(|row| {
             row.message.iter().chain(&row.detail).chain(row.words.iter().flatten()).map(String::len)
         });
+        // The automaton takes several times the room of its texts, and policies may come from strangers.
         if texts.fold(0_usize, usize::saturating_add) > MOST_BYTES {
             return Err(ErrorTableError {
                 message: "the error rows hold too many message texts".to_owned(),
@@ -46,16 +47,17 @@ impl ErrorTable {
     }
 
     /// The first row that matches.
-    pub fn classify(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
+    pub fn classify(&self, evidence: &FailureEvidence<'_>) -> Option<&ErrorRow> {
+        // The rows of the user's files come first, so a built-in row never decides against them.
         let below = || self.below.as_ref().and_then(|below| below.classify_here(evidence));
         self.classify_here(evidence).or_else(below)
     }
 
-    fn classify_here(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
+    fn classify_here(&self, evidence: &FailureEvidence<'_>) -> Option<&ErrorRow> {
         if self.rows.is_empty() {
             return None;
         }
-        self.index.get_or_init(|| Index::new(&self.rows)).first(&self.rows, evidence)
+        self.index.get_or_init(|| RowIndex::new(&self.rows)).first(&self.rows, evidence)
     }
 
     /// The rows, in their order.

@@ -5,7 +5,7 @@
 use core::ops::Range;
 
 /// What such parts of a message begin with, as phrases are searched for; without one, and without a quote, it has none.
-pub(super) const MARKERS: [&str; 18] = [
+pub(crate) const MARKERS: [&str; 18] = [
     "if",
     "unless",
     "whether",
@@ -95,7 +95,7 @@ const LONGEST_NAME: usize = 128;
 
 /// The parts of a message that state nothing, in bytes of it.
 #[derive(Debug, Default)]
-pub(super) struct Unstated {
+pub(crate) struct UnstatedParts {
     /// What is denied or supposed, and addresses: a phrase that begins there.
     spoken_of: Vec<Range<usize>>,
     /// Quoted names: a phrase that is only a part of one.
@@ -103,14 +103,14 @@ pub(super) struct Unstated {
 }
 
 /// A word of a message, in lower case if it is short, and where it stands.
-struct Word<'t> {
+struct MessageWord<'t> {
     text: &'t str,
     at: Range<usize>,
 }
 
-impl Unstated {
+impl UnstatedParts {
     /// Finds them.
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut found = Self::default();
         found.addresses(text);
         found.quoted(text);
@@ -118,6 +118,7 @@ impl Unstated {
         for (number, word) in words.iter().enumerate() {
             let before = number.checked_sub(1).and_then(|before| words.get(before));
             let after = words.get(number.saturating_add(1)..).unwrap_or_default();
+            // "Has not been reached" takes back its whole clause, other denials only what comes next.
             let taken_back =
                 || takes_back(before, word, after).then(|| clause(text, &words, number)).flatten();
             let spoken_of = supposed(text, word, after).or_else(taken_back);
@@ -127,7 +128,7 @@ impl Unstated {
     }
 
     /// Whether a phrase that stands there is not stated.
-    pub(super) fn covers(&self, phrase: &Range<usize>) -> bool {
+    pub(crate) fn covers(&self, phrase: &Range<usize>) -> bool {
         let inside = |part: &Range<usize>| part.contains(&phrase.start);
         let within = |name: &Range<usize>| inside(name) && phrase.end <= name.end && phrase != name;
         self.spoken_of.iter().any(inside) || self.names.iter().any(within)
@@ -135,6 +136,7 @@ impl Unstated {
 
     /// Addresses, up to where their words end.
     fn addresses(&mut self, text: &str) {
+        // A link to documentation names a limit that may have nothing to do with the failure.
         for (at, _) in text.match_indices("://") {
             let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ')' | '>' | ']');
             let rest = text.get(at..).unwrap_or_default();
@@ -153,6 +155,7 @@ impl Unstated {
             let Some((name, _)) = rest.get(1..).and_then(|inside| inside.split_once(rest.get(..1)?)) else {
                 continue;
             };
+            // Names of models hold words of limits, such as `gpt-4-32k-context-window`.
             let is_name = name.len() <= LONGEST_NAME
                 && !name.contains(char::is_whitespace)
                 && name.contains(['-', '_', '.', '/'])
@@ -160,6 +163,7 @@ impl Unstated {
             if !is_name {
                 continue;
             }
+            // After `metric`, `quota` or `code` the quoted name is what failed: Google names the exceeded metric so.
             let last = words(before).last();
             if !last.is_some_and(|word| is_one_of(word.text, &TELLS)) {
                 self.names.push(from..from.saturating_add(name.len()));
@@ -170,8 +174,9 @@ impl Unstated {
 }
 
 /// What a word supposes, or denies as a reason: all up to the end of its clause.
-fn supposed(text: &str, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usize>> {
+fn supposed(text: &str, word: &MessageWord<'_>, after: &[MessageWord<'_>]) -> Option<Range<usize>> {
     let next = |words: &[&str]| after.first().is_some_and(|word| is_one_of(word.text, words));
+    // "If you run out of credits" supposes, and nothing of it has happened.
     let begins = match word.text.to_ascii_lowercase().as_str() {
         "if" | "unless" | "whether" => true,
         "in" => next(&["case"]),
@@ -187,7 +192,7 @@ fn supposed(text: &str, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usi
     let rest = text.get(word.at.end..)?;
     let stops = |(at, c): (usize, char)| match c {
         ',' | ';' | ':' | '!' | '?' | '(' | ')' | '\n' => true,
-        // But not in `1.5` and `example.com`.
+        // A dot inside a number or an address (`1.5`, `example.com`) does not end the clause.
         '.' => rest.get(at.saturating_add(1)..).is_none_or(|rest| !rest.starts_with(char::is_alphanumeric)),
         _ => false,
     };
@@ -196,13 +201,18 @@ fn supposed(text: &str, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usi
 }
 
 /// What a word denies: what comes next.
-fn denied(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usize>> {
+fn denied(
+    before: Option<&MessageWord<'_>>,
+    word: &MessageWord<'_>,
+    after: &[MessageWord<'_>],
+) -> Option<Range<usize>> {
     let follows = |words: &[&str]| before.is_some_and(|before| is_one_of(before.text, words));
     let next = after.iter().find(|word| !is_one_of(word.text, &BETWEEN))?;
     let denies = match word.text.to_ascii_lowercase().as_str() {
         "not" => follows(&IS),
         "t" => follows(&IS_NOT),
         "never" => true,
+        // `no` before what one needs states its lack (`no credit`), so it denies only troubles.
         "no" => is_one_of(next.text, &TROUBLES),
         _ => false,
     };
@@ -210,7 +220,7 @@ fn denied(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) -> Opt
 }
 
 /// Whether a word denies that something happened, or says that all is well.
-fn takes_back(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) -> bool {
+fn takes_back(before: Option<&MessageWord<'_>>, word: &MessageWord<'_>, after: &[MessageWord<'_>]) -> bool {
     let follows = |words: &[&str]| before.is_some_and(|before| is_one_of(before.text, words));
     let denies = match word.text.to_ascii_lowercase().as_str() {
         "not" => follows(&IS) || follows(&["did", "do"]),
@@ -219,6 +229,7 @@ fn takes_back(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) ->
         _ => return is_one_of(word.text, &AS_IT_SHOULD_BE) && follows(&IS),
     };
     let mut next = after.iter().filter(|word| !is_one_of(word.text, &BETWEEN));
+    // A filler may stand between: `has not been reached`, `have not yet exceeded`.
     let (Some(verb), then) = (next.next(), next.next()) else { return false };
     let begins =
         |stem: &&str| verb.text.get(..stem.len()).is_some_and(|start| start.eq_ignore_ascii_case(stem));
@@ -228,14 +239,15 @@ fn takes_back(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) ->
 }
 
 /// The clause around a word.
-fn clause(text: &str, words: &[Word<'_>], number: usize) -> Option<Range<usize>> {
-    let joined = |pair: &&[Word<'_>]| {
+fn clause(text: &str, words: &[MessageWord<'_>], number: usize) -> Option<Range<usize>> {
+    let joined = |pair: &&[MessageWord<'_>]| {
         let [one, other] = pair else { return false };
         let between = text.get(one.at.end..other.at.start).unwrap_or_default();
-        // But not in `1.5` and `example.com`.
+        // A dot inside a number or an address (`1.5`, `example.com`) does not end the clause.
         let ends = between.contains([',', ';', ':', '!', '?', '(', ')', '\n']) || between.starts_with(". ");
         !ends && !is_one_of(one.text, &JOINS) && !is_one_of(other.text, &JOINS)
     };
+    // Both walks are bounded, so a message of a megabyte costs no square of its length.
     let before = words.get(..=number)?.windows(2).rev().take(LONGEST_CLAUSE).take_while(joined).count();
     let after = words.get(number..)?.windows(2).take(LONGEST_CLAUSE).take_while(joined).count();
     let (first, last) = (words.get(number.checked_sub(before)?)?, words.get(number.checked_add(after)?)?);
@@ -243,7 +255,7 @@ fn clause(text: &str, words: &[Word<'_>], number: usize) -> Option<Range<usize>>
 }
 
 /// The words of a text, in their order.
-fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
+fn words(text: &str) -> impl Iterator<Item = MessageWord<'_>> {
     let mut from = 0_usize;
     core::iter::from_fn(move || {
         let rest = text.get(from..)?;
@@ -251,7 +263,7 @@ fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
         let word = text.get(start..)?;
         let end = start.saturating_add(word.find(|c: char| !c.is_alphanumeric()).unwrap_or(word.len()));
         from = end;
-        Some(Word { text: text.get(start..end)?, at: start..end })
+        Some(MessageWord { text: text.get(start..end)?, at: start..end })
     })
 }
 
@@ -266,7 +278,7 @@ mod tests {
 
     /// What of a message states nothing.
     fn parts(text: &str) -> Vec<&str> {
-        let Unstated { spoken_of, names } = Unstated::of(text);
+        let UnstatedParts { spoken_of, names } = UnstatedParts::of(text);
         spoken_of.into_iter().chain(names).map(|part| text[part].trim()).collect()
     }
 
@@ -318,7 +330,7 @@ mod tests {
         ] {
             assert_eq!(parts(text), unstated, "{text}");
         }
-        let text = Unstated::of("'max_tokens' is odd");
+        let text = UnstatedParts::of("'max_tokens' is odd");
         assert!(!text.covers(&(1..11)), "a whole name is what is spoken of");
         assert!(text.covers(&(1..4)));
     }
@@ -326,7 +338,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_can_be_looked_at(text in r#"( |if|not|is|no|'|"|`|a-b|://|\.|,|é|it's|余){0,30}"#) {
-            let found = Unstated::of(&text);
+            let found = UnstatedParts::of(&text);
             for part in found.spoken_of.iter().chain(&found.names) {
                 prop_assert!(text.get(part.clone()).is_some(), "{text:?} {part:?}");
             }

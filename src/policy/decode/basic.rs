@@ -6,13 +6,13 @@ use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{Decode, Described, Kept, Reader};
-use crate::policy::yaml::{Data, Node};
+use super::{Decode, KeptList, NodeReader, SchemaOf};
+use crate::text::yaml::{YamlData, YamlNode};
 
 impl Decode for bool {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match node.data {
-            Data::Bool(value) => Some(value),
+            YamlData::Bool(value) => Some(value),
             _ => reader.wrong_type(node, "`true` or `false`"),
         }
     }
@@ -23,10 +23,10 @@ impl Decode for bool {
 }
 
 impl Decode for String {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(_) if reader.is_ambiguous(node) => None,
-            Data::Text(text) => Some(text.to_string()),
+            YamlData::Text(_) if reader.is_ambiguous(node) => None,
+            YamlData::Text(text) => Some(text.to_string()),
             _ => reader.wrong_type(node, "a string"),
         }
     }
@@ -37,10 +37,12 @@ impl Decode for String {
 }
 
 impl Decode for u64 {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Number(number) if number.is_f64() => reader.wrong_type(node, "a whole number"),
-            Data::Number(number) => {
+            // JSON Schema counts `3.0` as an integer. Here it is refused, because who writes a fraction expects one
+            // to count.
+            YamlData::Number(number) if number.is_f64() => reader.wrong_type(node, "a whole number"),
+            YamlData::Number(number) => {
                 number.as_u64().or_else(|| reader.out_of_range(node, "must be at least 0"))
             }
             _ => reader.wrong_type(node, "a whole number"),
@@ -53,7 +55,7 @@ impl Decode for u64 {
 }
 
 impl Decode for u32 {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let value = u64::decode(node, reader)?;
         Self::try_from(value).ok().or_else(|| reader.out_of_range(node, "must be at most 4294967295"))
     }
@@ -64,7 +66,7 @@ impl Decode for u32 {
 }
 
 impl Decode for u16 {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let value = u64::decode(node, reader)?;
         Self::try_from(value).ok().or_else(|| reader.out_of_range(node, "must be at most 65535"))
     }
@@ -75,8 +77,9 @@ impl Decode for u16 {
 }
 
 impl Decode for NonZeroU32 {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        if let Data::Number(number) = &node.data
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        // Zero and less are refused here, so the message names 1 as the least and not 0.
+        if let YamlData::Number(number) = &node.data
             && number.as_i64().is_some_and(|number| number < 1)
         {
             return reader.out_of_range(node, "must be at least 1");
@@ -90,8 +93,8 @@ impl Decode for NonZeroU32 {
 }
 
 impl Decode for NonZeroU64 {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        if let Data::Number(number) = &node.data
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        if let YamlData::Number(number) = &node.data
             && number.as_i64().is_some_and(|number| number < 1)
         {
             return reader.out_of_range(node, "must be at least 1");
@@ -106,7 +109,7 @@ impl Decode for NonZeroU64 {
 
 /// Any JSON. The budgets of loading bound it.
 impl Decode for Value {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         (!reader.has_ambiguous(node)).then(|| node.to_json())
     }
 
@@ -116,7 +119,7 @@ impl Decode for Value {
 }
 
 impl<T: Decode> Decode for Option<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         T::decode(node, reader).map(Some)
     }
 
@@ -125,14 +128,14 @@ impl<T: Decode> Decode for Option<T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<Described<T>>()
+        generator.subschema_for::<SchemaOf<T>>()
     }
 }
 
 impl<T: Decode> Decode for Box<T> {
     const NAME: Option<&'static str> = T::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         T::decode(node, reader).map(Self::new)
     }
 
@@ -142,12 +145,13 @@ impl<T: Decode> Decode for Box<T> {
 }
 
 impl<T: Decode> Decode for Vec<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::List(items) = &node.data else {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let YamlData::List(items) = &node.data else {
             return reader.wrong_type(node, "a list");
         };
+        // Entries of such a list stand alone, so those that can be read are kept for the checks that follow.
         if T::PART {
-            return Kept::decode(node, reader).map(|kept| kept.0);
+            return KeptList::decode(node, reader).map(|kept| kept.0);
         }
         // Every entry is read before any failure counts, so that all mistakes are reported.
         let decoded: Vec<Option<T>> = items.iter().map(|item| reader.value(item)).collect();
@@ -155,13 +159,13 @@ impl<T: Decode> Decode for Vec<T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let items = generator.subschema_for::<Described<T>>();
+        let items = generator.subschema_for::<SchemaOf<T>>();
         json_schema!({"type": "array", "items": items})
     }
 }
 
 impl<T: Decode> Decode for IndexMap<String, T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let entries = reader.mapping(node)?;
         let decoded: Vec<Option<(String, T)>> = entries
             .iter()
@@ -180,7 +184,7 @@ impl<T: Decode> Decode for IndexMap<String, T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let values = generator.subschema_for::<Described<T>>();
+        let values = generator.subschema_for::<SchemaOf<T>>();
         json_schema!({"type": "object", "additionalProperties": values})
     }
 }

@@ -25,10 +25,10 @@ macro_rules! choice_of {
             const NAME: Option<&'static str> = Some(stringify!($name));
 
             fn decode(
-                node: &$crate::policy::yaml::Node,
-                reader: &mut $crate::policy::decode::Reader<'_>,
+                node: &$crate::text::yaml::YamlNode,
+                reader: &mut $crate::policy::decode::NodeReader<'_>,
             ) -> Option<Self> {
-                let $crate::policy::yaml::Data::Text(word) = &node.data else {
+                let $crate::text::yaml::YamlData::Text(word) = &node.data else {
                     return reader.wrong_choice(node, &[$($word),*]);
                 };
                 match reader.choice(node.span, word, &[$($word),*])? {
@@ -38,7 +38,7 @@ macro_rules! choice_of {
             }
 
             fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                $crate::policy::decode::Reader::choice_schema(
+                $crate::policy::decode::NodeReader::choice_schema(
                     &[$($doc),*],
                     &[$(($word, $crate::policy::decode::join_docs(&[$($variant_doc),*]))),*],
                 )
@@ -51,17 +51,19 @@ pub(crate) use {choice, choice_of};
 
 use serde_json::{Map, Value, json};
 
-use super::{Reader, join_docs, list, several};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, meaning};
+use super::{NodeReader, join_docs, list, several};
+use crate::policy::meaning;
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic};
 
 /// So many options stand in a message; more are listed below it.
 const FEW: usize = 6;
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Reports something else where a word is expected.
-    pub(crate) fn wrong_choice<T>(&mut self, node: &Node, options: &[&str]) -> Option<T> {
-        if !matches!(node.data, Data::Reported) {
+    pub(crate) fn wrong_choice<T>(&mut self, node: &YamlNode, options: &[&str]) -> Option<T> {
+        // What the YAML reader has reported already gets no second message.
+        if !matches!(node.data, YamlData::Reported) {
             if options.len() <= FEW {
                 let message = format!("expected one of {}, found {}", list(options), node.describe());
                 self.report(Diagnostic::error(Code::WRONG_TYPE, node.span, message));

@@ -17,7 +17,7 @@ const UNIT: &str = "x-unit";
 /// What the diagnostics of a key begin with in a doc comment.
 const CHECKS: &str = "Checks: ";
 /// Where they are kept.
-pub(crate) const X_CHECKS: &str = "x-checks";
+const X_CHECKS: &str = "x-checks";
 /// How many fields an example of a mapping shows if none is required.
 const MOST_FIELDS: usize = 2;
 /// How many types deep an example is looked for.
@@ -35,8 +35,8 @@ pub(crate) fn complete_with_checks(mut root: Value) -> Value {
     each(&mut root, &mut take_example);
     each(&mut root, &mut take_checks);
     let types = match root.get("$defs") {
-        Some(Value::Object(types)) => Types(types.clone()),
-        _ => Types(Map::new()),
+        Some(Value::Object(types)) => SchemaTypes(types.clone()),
+        _ => SchemaTypes(Map::new()),
     };
     each(&mut root, &mut |schema| types.describe_fields(schema));
     if let Some(Value::Object(defs)) = root.get_mut("$defs") {
@@ -87,6 +87,8 @@ fn take_example(schema: &mut Map<String, Value>) {
         .trim_end()
         .replace("[`", "`")
         .replace("`]", "`")
+        // Doc comments hold no NUL, so it can stand for the end of a paragraph while the other line ends become
+        // spaces.
         .replace("\n\n", "\u{0}")
         .replace('\n', " ")
         .replace('\u{0}', "\n\n");
@@ -113,6 +115,7 @@ fn take_checks(schema: &mut Map<String, Value>) {
 /// do not know. What such a type can hold stays.
 fn take_format(schema: &mut Map<String, Value>) {
     let Some(Value::String(format)) = schema.get("format") else { return };
+    // What the format said is kept as `maximum`, which every validator knows.
     if format == "uint32" && !schema.contains_key("maximum") {
         schema.insert("maximum".into(), u32::MAX.into());
     }
@@ -130,9 +133,9 @@ fn joined<const N: usize>(parts: [Option<Value>; N]) -> Option<Value> {
 }
 
 /// The types that schemas refer to by name.
-struct Types(Map<String, Value>);
+struct SchemaTypes(Map<String, Value>);
 
-impl Types {
+impl SchemaTypes {
     /// Describes the properties of a mapping. The one that tells unions apart is described by its form.
     fn describe_fields(&self, schema: &mut Map<String, Value>) {
         let form = schema.get("description").cloned();
@@ -163,6 +166,7 @@ impl Types {
 
     /// Gives a field an example, unless it has one or says no more than the type it refers to.
     fn show_field(&self, field: &mut Map<String, Value>) {
+        // The type itself shows the example already.
         let elsewhere = field.contains_key("$ref")
             || field.contains_key("anyOf")
                 && self.of(field, MOST_DEEP).is_some_and(|example| example.is_object());
@@ -191,6 +195,7 @@ impl Types {
     }
 
     fn example(&self, schema: &Value, depth: usize) -> Option<Value> {
+        // Types may refer to themselves, so the search has a depth.
         self.of(schema.as_object()?, depth.checked_sub(1)?)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::{Decode, Described};
+use super::{Decode, SchemaOf};
 
 /// What stands for the name of an entry in a path.
 const NAME: &str = "NAME";
@@ -16,15 +16,16 @@ const MAPPINGS: usize = 2_000;
 
 /// The mappings of a kind of document in which each field is, by their shortest paths.
 #[derive(Debug, Default)]
-pub(super) struct Homes(BTreeMap<String, Vec<String>>);
+pub(super) struct FieldHomes(BTreeMap<String, Vec<String>>);
 
-impl Homes {
+impl FieldHomes {
     /// Those of documents of that type.
     pub(super) fn of<T: Decode>() -> Self {
         let root =
-            SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Described<T>>().to_value();
+            SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<SchemaOf<T>>().to_value();
         let mut homes = Self::default();
         let (mut seen, mut open) = (BTreeSet::new(), VecDeque::from([(&root, String::new())]));
+        // Breadth first, so the first path that is found to a field is the shortest.
         while let Some((schema, path)) = open.pop_front() {
             if seen.len() > MAPPINGS {
                 break;
@@ -52,12 +53,13 @@ impl Homes {
 
     fn add(&mut self, field: &str, path: &str) {
         let paths = self.0.entry(field.to_owned()).or_default();
+        // One more than `help` reports is kept, so that it can tell that there are too many.
         if paths.len() <= MOST && !paths.iter().any(|known| known == path) {
             paths.push(path.to_owned());
         }
     }
 
-    /// Where a field belongs, if that is told by its name.
+    /// Where a field belongs, if that is reported by its name.
     pub(super) fn help(&self, field: &str) -> Option<String> {
         let paths = self.0.get(field).filter(|paths| paths.len() <= MOST)?;
         let place = |path: &String| match path.as_str() {
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_field_is_found_by_its_shortest_path() {
-        let homes = Homes::of::<PolicyFile>();
+        let homes = FieldHomes::of::<PolicyFile>();
         for (field, help) in [
             ("max_turns", "`max_turns` belongs in `limits` or `turn`"),
             ("breaker", "`breaker` belongs in `tools.NAME`"),

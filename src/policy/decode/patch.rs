@@ -3,9 +3,9 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{Decode, Described, Reader};
-use crate::policy::Span;
-use crate::policy::yaml::{Data, Node};
+use super::{Decode, NodeReader, SchemaOf};
+use crate::text::Span;
+use crate::text::yaml::{YamlData, YamlNode};
 
 /// A field of a layer: left out, unset, or set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub struct Spanned<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOrMany<T>(pub Vec<T>);
 
-/// A list that goes on without the entries that cannot be used. Whoever reads it asks the findings for errors.
+/// A list that continues without the entries that cannot be used. Whoever reads it asks the findings for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept<T>(pub Vec<T>);
+pub struct KeptList<T>(pub Vec<T>);
 
 impl<T> Patch<T> {
     /// The value, if one is set.
@@ -55,10 +55,10 @@ impl<T> Patch<T> {
 }
 
 impl<T: Decode> Decode for Patch<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match node.data {
-            Data::Null => Some(Self::Null(node.span)),
-            Data::Reported => {
+            YamlData::Null => Some(Self::Null(node.span)),
+            YamlData::Reported => {
                 reader.takes_null(node);
                 T::decode(node, reader).map(|value| Self::Set(value, node.span))
             }
@@ -71,9 +71,11 @@ impl<T: Decode> Decode for Patch<T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = generator.subschema_for::<Described<T>>();
+        let mut schema = generator.subschema_for::<SchemaOf<T>>();
         let plain = schema.get("type").and_then(Value::as_str).map(str::to_owned);
         match plain {
+            // `enum` and `const` refuse null whatever `type` says, because each keyword of JSON Schema counts by
+            // itself.
             Some(name) if schema.get("enum").is_none() && schema.get("const").is_none() => {
                 schema.insert("type".into(), json!([name, "null"]));
                 schema
@@ -86,11 +88,11 @@ impl<T: Decode> Decode for Patch<T> {
 impl<T: Decode> Decode for Spanned<T> {
     const NAME: Option<&'static str> = T::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         T::decode(node, reader).map(|value| Self { value, span: node.span })
     }
 
-    fn stand_in(node: &Node) -> Option<Self> {
+    fn stand_in(node: &YamlNode) -> Option<Self> {
         T::stand_in(node).map(|value| Self { value, span: Span { end: node.span.start, ..node.span } })
     }
 
@@ -99,11 +101,12 @@ impl<T: Decode> Decode for Spanned<T> {
     }
 }
 
-impl<T: Decode> Decode for Kept<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::List(items) = &node.data else {
+impl<T: Decode> Decode for KeptList<T> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let YamlData::List(items) = &node.data else {
             return reader.wrong_type(node, "a list");
         };
+        // All entries are read before one of them counts, so that all mistakes are reported.
         let decoded: Vec<Option<T>> = items.iter().map(|item| reader.value(item)).collect();
         if decoded.iter().any(Option::is_none) {
             reader.lose(T::NAME.unwrap_or_default());
@@ -117,15 +120,15 @@ impl<T: Decode> Decode for Kept<T> {
 }
 
 impl<T: Decode> Decode for OneOrMany<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match node.data {
-            Data::List(_) => Vec::decode(node, reader).map(Self),
+            YamlData::List(_) => Vec::decode(node, reader).map(Self),
             _ => T::decode(node, reader).map(|value| Self(vec![value])),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let one = generator.subschema_for::<Described<T>>();
+        let one = generator.subschema_for::<SchemaOf<T>>();
         json_schema!({"anyOf": [one, {"type": "array", "items": one}]})
     }
 }

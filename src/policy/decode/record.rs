@@ -3,7 +3,28 @@
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::{Decode, Described};
+use super::{Decode, NodeReader, SchemaOf};
+use crate::text::yaml::{YamlKey, YamlNode};
+
+/// The fields of a record, which may also be those of one [`Form`](super::Form) of a mapping.
+pub(crate) trait Fields: Sized {
+    /// What the record is.
+    const DOCS: &'static [&'static str];
+    /// Their keys.
+    #[cfg(feature = "host")]
+    const FIELDS: &'static [&'static str];
+
+    /// Reads them. `tag` is a key that is known besides them, or empty.
+    fn decode_fields(
+        node: &YamlNode,
+        entries: &[(YamlKey, YamlNode)],
+        reader: &mut NodeReader<'_>,
+        tag: &str,
+    ) -> Option<Self>;
+
+    /// Adds them to a schema.
+    fn describe_fields(object: &mut ObjectSchema, generator: &mut SchemaGenerator);
+}
 
 /// Declares a struct that is read from a mapping. See the [module](super) for an example.
 macro_rules! record {
@@ -21,25 +42,48 @@ macro_rules! record {
             $(const PART: bool = $part;)?
 
             fn decode(
-                node: &$crate::policy::yaml::Node,
-                reader: &mut $crate::policy::decode::Reader<'_>,
+                node: &$crate::text::yaml::YamlNode,
+                reader: &mut $crate::policy::decode::NodeReader<'_>,
             ) -> Option<Self> {
                 let entries = reader.mapping(node)?;
-                $crate::policy::decode::decode_fields!(
-                    node, entries, reader, "", Self { $($field: $ty $(= $default)?),* }
-                )
+                <Self as $crate::policy::decode::Fields>::decode_fields(node, entries, reader, "")
             }
 
             fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                #[allow(unused_mut, reason = "a record may have no fields")]
-                let mut object = $crate::policy::decode::Object::new(&[$($doc),*]);
+                let mut object = $crate::policy::decode::ObjectSchema::new(<Self as $crate::policy::decode::Fields>::DOCS);
+                <Self as $crate::policy::decode::Fields>::describe_fields(&mut object, generator);
+                object.finish()
+            }
+        }
+
+        impl $crate::policy::decode::Fields for $name {
+            const DOCS: &'static [&'static str] = &[$($doc),*];
+            #[cfg(feature = "host")]
+            const FIELDS: &'static [&'static str] =
+                &[$($crate::policy::decode::field_name(stringify!($field))),*];
+
+            fn decode_fields(
+                node: &$crate::text::yaml::YamlNode,
+                entries: &[($crate::text::yaml::YamlKey, $crate::text::yaml::YamlNode)],
+                reader: &mut $crate::policy::decode::NodeReader<'_>,
+                tag: &str,
+            ) -> Option<Self> {
+                $crate::policy::decode::decode_fields!(
+                    node, entries, reader, tag, Self { $($field: $ty $(= $default)?),* }
+                )
+            }
+
+            #[allow(unused_variables, reason = "a record may have no fields")]
+            fn describe_fields(
+                object: &mut $crate::policy::decode::ObjectSchema,
+                generator: &mut schemars::SchemaGenerator,
+            ) {
                 $(object.field::<$ty>(
                     generator,
                     stringify!($field),
                     &[$($field_doc),*],
                     false $(|| { let _: fn() -> $ty = || $default; true })?,
                 );)*
-                object.finish()
             }
         }
     };
@@ -51,12 +95,10 @@ macro_rules! decode_fields {
         const FIELDS: &[&str] = &[$($crate::policy::decode::field_name(stringify!($field))),*];
         $(let mut $field: Option<Option<$ty>> = None;)*
         for (key, value) in $entries {
-            let mut name = &*key.name;
-            if name != $tag && !FIELDS.contains(&name) {
-                // What is said of the field that is meant is looked at all the same.
-                let Some(meant) = $reader.unknown_field(key, FIELDS, $entries) else { continue };
-                name = meant;
+            if &*key.name == $tag {
+                continue;
             }
+            let Some(name) = $reader.field(key, FIELDS, $entries) else { continue };
             $(if name == const { $crate::policy::decode::field_name(stringify!($field)) } {
                 $field = Some($reader.value::<$ty>(value));
                 continue;
@@ -66,6 +108,7 @@ macro_rules! decode_fields {
         }
         #[allow(unused_variables, reason = "a record may have no fields")]
         let part = <Self as $crate::policy::decode::Decode>::PART;
+        // A part of a document continues without a field that cannot be read; a value does not.
         $(let lost = part && matches!($field, Some(None));
         if lost {
             $reader.lose($crate::policy::decode::field_name(stringify!($field)));
@@ -87,14 +130,14 @@ pub(crate) use {decode_fields, record};
 
 /// The schema of a closed object, as it grows.
 #[derive(Debug)]
-pub struct Object {
+pub struct ObjectSchema {
     title: Option<String>,
     description: String,
     properties: Map<String, Value>,
     required: Vec<Value>,
 }
 
-impl Object {
+impl ObjectSchema {
     pub(crate) fn new(docs: &[&str]) -> Self {
         Self { title: None, description: join_docs(docs), properties: Map::new(), required: Vec::new() }
     }
@@ -120,7 +163,7 @@ impl Object {
         has_default: bool,
     ) {
         let name = field_name(name);
-        let mut schema = generator.subschema_for::<Described<T>>();
+        let mut schema = generator.subschema_for::<SchemaOf<T>>();
         let docs = join_docs(docs);
         if !docs.is_empty() {
             schema.insert("description".into(), docs.into());
@@ -144,6 +187,8 @@ impl Object {
         if !self.required.is_empty() {
             object.insert("required".into(), self.required.into());
         }
+        // Unknown keys are errors. Where they are dropped, a misspelt rule never takes effect: grpc-go did so to
+        // chainlink-common (2373), whose clients never retried a call.
         object.insert("additionalProperties".into(), false.into());
         object.into()
     }
@@ -161,6 +206,7 @@ pub(crate) const fn field_name(ident: &'static str) -> &'static str {
 pub(crate) fn join_docs(lines: &[&str]) -> String {
     let mut out = String::new();
     for line in lines.iter().map(|line| line.trim()) {
+        // As Markdown reads it: a blank line ends a paragraph, and other line ends are spaces.
         match (line.is_empty(), out.is_empty() || out.ends_with('\n')) {
             (true, false) => out.push_str("\n\n"),
             (true, true) => {}

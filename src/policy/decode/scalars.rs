@@ -1,14 +1,14 @@
 //! Scalars that YAML readers disagree on, and values that are missing: what they may be is known by their field.
 
-use super::Reader;
-use crate::policy::scalar::{self, is_ambiguous_text};
-use crate::policy::yaml::{Data, Key, Node};
-use crate::policy::{Code, Diagnostic, secret};
+use super::NodeReader;
+use crate::text::scalar::{self, is_ambiguous_text};
+use crate::text::yaml::{YamlData, YamlKey, YamlNode};
+use crate::text::{Code, Diagnostic, secret};
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Reports a secret that is written into a text: whoever reads the file has it, and so has the model.
-    pub(crate) fn refuse_secrets(&mut self, node: &Node) {
-        let Data::Text(text) = &node.data else { return };
+    pub(crate) fn refuse_secrets(&mut self, node: &YamlNode) {
+        let YamlData::Text(text) = &node.data else { return };
         let Some(found) = secret::written(text) else { return };
         let span = self.inside(node.span, text, Some(found));
         let problem = Diagnostic::error(Code::SECRET, span, "a secret is written into the file");
@@ -18,9 +18,10 @@ impl Reader<'_> {
     }
 
     /// Reports a word that other readers take for something else than text. `true`: it is one.
-    pub(crate) fn is_ambiguous(&mut self, node: &Node) -> bool {
-        let Data::Text(text) = &node.data else { return false };
-        // Quotes leave no doubt.
+    pub(crate) fn is_ambiguous(&mut self, node: &YamlNode) -> bool {
+        let YamlData::Text(text) = &node.data else { return false };
+        // Quoted scalars are texts in every YAML. Plain `no` is a text in YAML 1.2 and a boolean in YAML 1.1:
+        // Norway's country code became `false` so.
         let doubtful = self.text(node.span) == &**text && is_ambiguous_text(text);
         if doubtful {
             let message = format!("`{text}` is read differently by different YAML readers");
@@ -32,8 +33,9 @@ impl Reader<'_> {
 
     /// Reports a name that other readers take for something else than text. Only keys that somebody makes up are
     /// looked at: those of the language, such as `on`, are known here.
-    pub(crate) fn check_name(&mut self, key: &Key) {
+    pub(crate) fn check_name(&mut self, key: &YamlKey) {
         let written = self.text(key.span);
+        // A tool called `on` would be called `true` in an editor or a pipeline that reads YAML 1.1.
         if written != &*key.name || !(scalar::read(written).is_err() || is_ambiguous_text(written)) {
             return;
         }
@@ -43,16 +45,16 @@ impl Reader<'_> {
     }
 
     /// As [`is_ambiguous`](Self::is_ambiguous), of every value and key within.
-    pub(crate) fn has_ambiguous(&mut self, node: &Node) -> bool {
+    pub(crate) fn has_ambiguous(&mut self, node: &YamlNode) -> bool {
         // All of them are reported, not the first alone.
         let mut any = false;
         match &node.data {
-            Data::List(nodes) => {
+            YamlData::List(nodes) => {
                 for node in nodes.iter() {
                     any |= self.has_ambiguous(node);
                 }
             }
-            Data::Map(entries) => {
+            YamlData::Map(entries) => {
                 for (key, node) in entries.iter() {
                     self.check_name(key);
                     any |= self.has_ambiguous(node);
@@ -65,9 +67,10 @@ impl Reader<'_> {
 
     /// Says what is expected of a scalar that was reported already. What repairs it is decided by its type: see
     /// [`value`](Self::value).
-    pub(super) fn expect(&mut self, node: &Node, expected: &str) {
+    pub(super) fn expect(&mut self, node: &YamlNode, expected: &str) {
         let known = |problem: &Diagnostic| problem.span == node.span;
-        match self.findings.recent(known) {
+        // The YAML reader could not know the type that is due here, so its message is completed now.
+        match self.findings.problems_mut().recent(known) {
             Some(problem) if problem.code == Code::AMBIGUOUS => {
                 problem.help = vec![format!("expected {expected}")];
             }
@@ -79,8 +82,9 @@ impl Reader<'_> {
     }
 
     /// Adds to the report of a value that is missing, if `node` is one, that it may be `null`.
-    pub(crate) fn takes_null(&mut self, node: &Node) {
-        let blank = matches!(node.data, Data::Reported) && node.span.start == node.span.end;
+    pub(crate) fn takes_null(&mut self, node: &YamlNode) {
+        // A key without a value is null in YAML, and most often a line that was not finished.
+        let blank = matches!(node.data, YamlData::Reported) && node.span.start == node.span.end;
         let of_key = |problem: &Diagnostic| {
             problem.code == Code::BLANK
                 && problem.span.source == node.span.source
@@ -89,7 +93,7 @@ impl Reader<'_> {
                     between.chars().all(|c| c.is_whitespace() || c == ':' || c == '"' || c == '\'')
                 })
         };
-        if let Some(problem) = blank.then(|| self.findings.recent(of_key)).flatten() {
+        if let Some(problem) = blank.then(|| self.findings.problems_mut().recent(of_key)).flatten() {
             problem.help = vec!["write `null` to unset it, or remove the line".to_owned()];
         }
     }

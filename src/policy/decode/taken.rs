@@ -2,38 +2,45 @@
 
 use core::ops::Range;
 
-use super::{Decode, Reader};
-use crate::policy::scalar::{self, Scalar, decimal, octal};
-use crate::policy::yaml::{self, Data, Node};
-use crate::policy::{Code, Diagnostic, Findings, Fix, SourceId, Span};
+use super::{Decode, NodeReader};
+use crate::policy::Findings;
+use crate::text::yaml::{self, YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, Fix, SourceId, Span};
+use crate::text::{
+    Problems,
+    scalar::{self, PlainScalar, decimal, octal},
+};
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Reads a value. Where it cannot be used, only such repairs of it are offered as its type takes.
-    pub(crate) fn value<T: Decode>(&mut self, node: &Node) -> Option<T> {
-        let before = self.findings.errors();
+    pub(crate) fn value<T: Decode>(&mut self, node: &YamlNode) -> Option<T> {
+        let before = self.findings.problems().errors();
         let value = T::decode(node, self);
-        let reported = matches!(node.data, Data::Reported);
-        if (reported || self.findings.errors() > before) && !self.findings.is_crowded() {
+        let reported = matches!(node.data, YamlData::Reported);
+        if (reported || self.findings.problems().errors() > before) && !self.findings.problems().is_crowded()
+        {
             self.settle::<T>(node);
         }
         value
     }
 
-    fn settle<T: Decode>(&mut self, node: &Node) {
-        let leaf = !matches!(node.data, Data::List(_) | Data::Map(_));
+    fn settle<T: Decode>(&mut self, node: &YamlNode) {
+        // A problem within a collection belongs to one of its entries, not to the collection.
+        let leaf = !matches!(node.data, YamlData::List(_) | YamlData::Map(_));
         let (raw, text) = (self.text(node.span), self.text);
         let about = |problem: &Diagnostic| {
             problem.span == node.span || leaf && problem.fix.as_ref().is_some_and(|fix| within(fix, node))
         };
-        let Some(problem) = self.findings.recent(about) else { return };
+        let Some(problem) = self.findings.problems_mut().recent(about) else { return };
         let scalar = match &node.data {
-            Data::Reported if problem.code == Code::AMBIGUOUS => Some(raw),
-            Data::Text(inner) if problem.code == Code::WRONG_TYPE && raw.len() > inner.len() => {
+            YamlData::Reported if problem.code == Code::AMBIGUOUS => Some(raw),
+            YamlData::Text(inner) if problem.code == Code::WRONG_TYPE && raw.len() > inner.len() => {
                 Some(&**inner)
             }
             _ => None,
         };
         if let Some(fix) = &problem.fix {
+            // A repair is written into the text and read again. One that the type would refuse must not be offered.
             if leaf && within(fix, node) || fix.span == node.span {
                 let taken = replaced(text, node.span, fix).is_some_and(|(text, at)| takes::<T>(&text, &at));
                 problem.fix = problem.fix.take().filter(|_| taken);
@@ -51,10 +58,12 @@ impl Reader<'_> {
     pub(super) fn settle_syntax<T: Decode>(&mut self, source: SourceId) {
         let text = self.text;
         let whole = Span::new(source, 0, u32::try_from(text.len()).unwrap_or(u32::MAX));
-        let others = self.findings.readings();
+        let others = self.findings.problems_mut().readings();
         let several = !others.is_empty();
         let broken = |problem: &Diagnostic| problem.code == Code::SYNTAX && problem.span.source == source;
-        let Some(problem) = self.findings.recent(broken) else { return };
+        let Some(problem) = self.findings.problems_mut().recent(broken) else { return };
+        // A broken line may be repaired in several ways. Only one that its fields take, and the only one, is
+        // certain.
         let (mut taken, mut refused) = (Vec::new(), None);
         for fix in problem.fix.take().into_iter().chain(others) {
             match replaced(text, whole, &fix).and_then(|(after, at)| refusal::<T>(&after, &at)) {
@@ -87,7 +96,7 @@ impl Reader<'_> {
 pub(super) fn of_pair(
     problem: Diagnostic,
     span: Span,
-    pair: &yaml::Pair,
+    pair: &yaml::TextPair,
     (raw, begins_line): (&str, bool),
 ) -> Diagnostic {
     let problem = problem.help(match pair.sign {
@@ -108,18 +117,18 @@ pub(super) fn of_pair(
 
 /// What a scalar is meant to be, if its type takes one thing only: a text in quotes, or a number in plain decimals; and what
 /// may be written if it takes more.
-fn meant<T: Decode>(written: &str, node: &Node) -> (Option<Fix>, Option<String>) {
+fn meant<T: Decode>(written: &str, node: &YamlNode) -> (Option<Fix>, Option<String>) {
     let fix = |title: &str, text: String| Some(Fix { span: node.span, title: Some(title.to_owned()), text });
     let whole = |text: &str| 0..text.len();
-    let plain = matches!(scalar::read(written), Ok(Scalar::Number(_))).then(|| written.to_owned());
+    let plain = matches!(scalar::read(written), Ok(PlainScalar::Number(_))).then(|| written.to_owned());
     let number = plain.or_else(|| decimal(written)).filter(|number| takes::<T>(number, &whole(number)));
     let quoted = format!("\"{written}\"");
-    let is_text = matches!(node.data, Data::Reported) && takes::<T>(&quoted, &whole(&quoted));
+    let is_text = matches!(node.data, YamlData::Reported) && takes::<T>(&quoted, &whole(&quoted));
     match number {
         None if is_text => (fix("quote it", quoted), None),
         None => (None, None),
         Some(number) if is_text => (None, Some(format!("write `{number}`, or quote it if it is a text"))),
-        // Eight to some readers and ten to others.
+        // `010` is eight in YAML 1.1 and ten in the core schema of YAML 1.2.2, so both readings are offered.
         Some(number) => match octal(written).filter(|octal| *octal != number) {
             Some(octal) => (None, Some(format!("write `{number}`, or `{octal}` if it is meant as octal"))),
             None if number == written => (fix("remove the quotes", number), None),
@@ -130,25 +139,25 @@ fn meant<T: Decode>(written: &str, node: &Node) -> (Option<Fix>, Option<String>)
 
 /// Whether a type takes a text in place of a value: it can be read, and nothing that stands at `at` is refused.
 fn takes<T: Decode>(text: &str, at: &Range<usize>) -> bool {
-    yaml::parse(SourceId(0), text, &mut Findings::default()).is_some() && refusal::<T>(text, at).is_none()
+    yaml::parse(SourceId(0), text, &mut Problems::default()).is_some() && refusal::<T>(text, at).is_none()
 }
 
 /// Why a type does not take what stands at `at` of a text.
 fn refusal<T: Decode>(text: &str, at: &Range<usize>) -> Option<String> {
     let mut findings = Findings::default();
-    // What comes after the next mistake cannot be read yet.
+    // Behind the next mistake nothing can be read yet, so the text ends before it.
     let text = yaml::readable(text).filter(|lines| lines.len() >= at.end).unwrap_or(text);
-    if let Some(node) = yaml::parse(SourceId(0), text, &mut findings) {
-        let _ = T::decode(&node, &mut Reader::new(text, &mut findings));
+    if let Some(node) = yaml::parse(SourceId(0), text, findings.problems_mut()) {
+        let _ = T::decode(&node, &mut NodeReader::new(text, &mut findings));
     }
     let touched = |problem: &Diagnostic| {
         let span = problem.span.range();
         at.start < span.end && span.start < at.end
     };
-    findings.recent(touched).map(|problem| problem.message.clone())
+    findings.problems_mut().recent(touched).map(|problem| problem.message.clone())
 }
 
-fn within(fix: &Fix, node: &Node) -> bool {
+fn within(fix: &Fix, node: &YamlNode) -> bool {
     fix.span.source == node.span.source && node.span.start <= fix.span.start && fix.span.end <= node.span.end
 }
 

@@ -173,11 +173,11 @@ fn a_place_inside_a_string_is_found_where_it_can_be() {
     let place = |text: &str, range: Range<usize>| {
         let mut sources = Sources::new();
         let mut findings = Findings::default();
-        let (id, node) = yaml::load(&mut sources, &mut findings, "x", text.as_bytes());
+        let (id, node) = yaml::load(&mut sources, findings.problems_mut(), "x", text.as_bytes());
         let node = node.unwrap().get("a").unwrap().clone();
-        let Data::Text(value) = &node.data else { panic!("{node:?}") };
+        let YamlData::Text(value) = &node.data else { panic!("{node:?}") };
         let text = sources.get(id).unwrap().text();
-        let span = Reader::new(text, &mut findings).inside(node.span, value, Some(range));
+        let span = NodeReader::new(text, &mut findings).inside(node.span, value, Some(range));
         text[span.range()].to_owned()
     };
     assert_eq!(place("a: one two\n", 4..7), "two");

@@ -20,8 +20,8 @@ macro_rules! union {
             $(const PART: bool = $part;)?
 
             fn decode(
-                node: &$crate::policy::yaml::Node,
-                reader: &mut $crate::policy::decode::Reader<'_>,
+                node: &$crate::text::yaml::YamlNode,
+                reader: &mut $crate::policy::decode::NodeReader<'_>,
             ) -> Option<Self> {
                 const TAG: &str = stringify!($tag);
                 const FIELDS: &[&str] =
@@ -41,7 +41,7 @@ macro_rules! union {
 
             fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 let forms: Vec<serde_json::Value> = vec![$({
-                    let mut object = $crate::policy::decode::Object::new(&[$($variant_doc),*]);
+                    let mut object = $crate::policy::decode::ObjectSchema::new(&[$($variant_doc),*]);
                     object.tag(stringify!($tag), $word);
                     $(object.field::<$ty>(
                         generator,
@@ -62,9 +62,9 @@ macro_rules! union {
 
 pub(crate) use union;
 
-use crate::policy::did_you_mean::{closest, is_certain};
-use crate::policy::yaml::{Data, Key, Node};
-use crate::policy::{Code, Diagnostic};
+use crate::text::did_you_mean::{closest, is_certain};
+use crate::text::yaml::{YamlData, YamlKey, YamlNode};
+use crate::text::{Code, Diagnostic};
 
 use super::{QUOTED, excerpt};
 
@@ -73,15 +73,16 @@ const LEAST: usize = 3;
 /// So many keys are looked at for one that is misspelt.
 const MOST_LOOKED_AT: usize = 32;
 
-impl super::Reader<'_> {
+impl super::NodeReader<'_> {
     /// The entries of a mapping of several forms; of a word alone, what it may be short for is said.
     pub(crate) fn form<'n>(
         &mut self,
-        node: &'n Node,
+        node: &'n YamlNode,
         tag: &str,
         forms: &[(&str, &[&str])],
-    ) -> Option<&'n [(Key, Node)]> {
-        let Data::Text(word) = &node.data else { return self.mapping(node) };
+    ) -> Option<&'n [(YamlKey, YamlNode)]> {
+        // `backoff: exponential` is what people write first; the message shows the mapping that is meant.
+        let YamlData::Text(word) = &node.data else { return self.mapping(node) };
         let names: Vec<&str> = forms.iter().map(|(form, _)| *form).collect();
         let begins = |name: &&str| word.len() >= LEAST && name.starts_with(&**word);
         let meant = match names.iter().copied().filter(begins).collect::<Vec<_>>().as_slice() {
@@ -89,7 +90,7 @@ impl super::Reader<'_> {
             _ => closest(word, names.iter().copied()),
         };
         let entries = self.mapping(node);
-        if let Some(problem) = self.findings.recent(|problem| problem.span == node.span)
+        if let Some(problem) = self.findings.problems_mut().recent(|problem| problem.span == node.span)
             && problem.fix.is_none()
         {
             problem.help.push(meant.map_or_else(
@@ -103,17 +104,18 @@ impl super::Reader<'_> {
     /// The key which says what a mapping is, the first of all `fields`; a misspelt one is reported, and taken for it.
     pub(crate) fn tag<'n>(
         &mut self,
-        node: &'n Node,
-        entries: &'n [(Key, Node)],
+        node: &'n YamlNode,
+        entries: &'n [(YamlKey, YamlNode)],
         fields: &[&str],
         forms: &[(&str, &[&str])],
-    ) -> Option<&'n (Key, Node)> {
+    ) -> Option<&'n (YamlKey, YamlNode)> {
         let tag = fields.first().copied().unwrap_or_default();
         if let Some(found) = entries.iter().find(|(key, _)| &*key.name == tag) {
             return Some(found);
         }
         let known = || fields.iter().copied();
         let meant = entries.iter().take(MOST_LOOKED_AT).find(|(key, _)| {
+            // A tag that another form has as a field must not be taken for a misspelt tag.
             let name = &*key.name;
             !fields.contains(&name) && closest(name, known()) == Some(tag) && is_certain(name, tag, known())
         });
@@ -121,9 +123,10 @@ impl super::Reader<'_> {
             self.unknown_field(&entry.0, fields, entries)?;
             return Some(entry);
         }
+        // A key whose value is the word of a form is the tag in other words, such as `type:`.
         let Some(entry) = entries.iter().take(MOST_LOOKED_AT).find(|(key, value)| {
             let is_option =
-                matches!(&value.data, Data::Text(text) if forms.iter().any(|(form, _)| form == &&**text));
+                matches!(&value.data, YamlData::Text(text) if forms.iter().any(|(form, _)| form == &&**text));
             is_option && !fields.contains(&&*key.name)
         }) else {
             self.missing_tag(node, entries, tag, forms);
@@ -134,19 +137,25 @@ impl super::Reader<'_> {
     }
 
     /// Another word for the tag, as in `type: anthropic`: its value tells what is meant.
-    fn other_tag(&mut self, key: &Key, tag: &str) {
+    fn other_tag(&mut self, key: &YamlKey, tag: &str) {
         let message = format!("unknown field `{}`", excerpt(&key.name, QUOTED));
         let problem = Diagnostic::error(Code::UNKNOWN_FIELD, key.span, message);
         self.report(problem.fix(key.span, format!("here it is called `{tag}`"), tag));
     }
 
-    fn missing_tag(&mut self, node: &Node, entries: &[(Key, Node)], tag: &str, forms: &[(&str, &[&str])]) {
+    fn missing_tag(
+        &mut self,
+        node: &YamlNode,
+        entries: &[(YamlKey, YamlNode)],
+        tag: &str,
+        forms: &[(&str, &[&str])],
+    ) {
         let problem =
             Diagnostic::error(Code::MISSING_FIELD, self.head(node), format!("missing field `{tag}`"));
         let problem = problem.label(format!("`{tag}` says which form this is"));
         let names: Vec<&str> = forms.iter().map(|(form, _)| *form).collect();
         let problem = problem.help(format!("expected one of {}", super::list(&names)));
-        // The other fields may tell it.
+        // The other fields may fit one form only, and then the tag can be added.
         let fits = |fields: &[&str]| entries.iter().all(|(key, _)| fields.contains(&&*key.name));
         let fitting: Vec<&str> =
             forms.iter().filter(|(_, fields)| fits(fields)).map(|(form, _)| *form).collect();

@@ -2,20 +2,20 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::{Decode, Reader};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic};
+use super::{Decode, NodeReader};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic};
 
 /// The only version there is.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionOne;
 
 impl Decode for VersionOne {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        if let Data::Text(_) = &node.data {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        if let YamlData::Text(_) = &node.data {
             return reader.wrong_type(node, "a version number (1)");
         }
-        if let Data::Number(number) = &node.data
+        if let YamlData::Number(number) = &node.data
             && number.is_f64()
         {
             return reader.wrong_type(node, "a version number (1)");
@@ -32,7 +32,7 @@ impl Decode for VersionOne {
         }
     }
 
-    fn stand_in(_: &Node) -> Option<Self> {
+    fn stand_in(_: &YamlNode) -> Option<Self> {
         Some(Self)
     }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
-use super::fraction::{Fraction, shown};
-use crate::policy::decode::{Decode, Reader, Spanned, choice, union};
-use crate::policy::merge::{Leaf, plain_leaf};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Backoff, Code, Diagnostic, Jitter, Ratio, Shape};
+use super::fraction::{OpenFraction, shown};
+use crate::policy::decode::{Decode, NodeReader, Spanned, choice, union};
+use crate::policy::layer_value::{LayerValue, plain_leaf};
+use crate::policy::{Backoff, BackoffShape, Jitter};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, GrowthFactor};
 use crate::time::Nanos;
 
 union! {
@@ -32,7 +33,7 @@ union! {
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Fraction>>,
+            spread: Option<Spanned<OpenFraction>>,
         },
         /// `base + step * (n - 1)`.
         Linear = "linear" {
@@ -51,7 +52,7 @@ union! {
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Fraction>>,
+            spread: Option<Spanned<OpenFraction>>,
         },
         /// `base * factor^(n - 1)`.
         Exponential = "exponential" {
@@ -59,7 +60,7 @@ union! {
             /// Example: `500ms`
             base: Nanos,
             /// By what each attempt multiplies; a number of at least 1.
-            factor: Ratio,
+            factor: GrowthFactor,
             /// The longest delay, jitter included.
             /// Checks: W0213.
             /// Example: `30s`
@@ -69,7 +70,7 @@ union! {
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Fraction>>,
+            spread: Option<Spanned<OpenFraction>>,
         },
         /// `base` times 1, 1, 2, 3, 5, 8 and so on.
         Fibonacci = "fibonacci" {
@@ -85,13 +86,13 @@ union! {
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Fraction>>,
+            spread: Option<Spanned<OpenFraction>>,
         },
         /// The delays one after another; the last one repeats.
         Schedule = "schedule" {
             /// The delays.
             /// Example: `["1s", "5s", "30s"]`
-            delays: Delays,
+            delays: DelayList,
             /// The longest delay, jitter included.
             /// Checks: W0213.
             /// Example: `30s`
@@ -101,7 +102,7 @@ union! {
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Fraction>>,
+            spread: Option<Spanned<OpenFraction>>,
         },
     }
 }
@@ -124,21 +125,22 @@ choice! {
 
 /// Delays one after another; at least one.
 #[derive(Clone, Debug)]
-struct Delays(Arc<[Nanos]>);
+struct DelayList(Arc<[Nanos]>);
 
 /// A backoff as a layer writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenBackoff {
-    pub(crate) shape: Shape,
+    pub(crate) shape: BackoffShape,
     pub(crate) cap: Option<Nanos>,
     /// `None`: that of the layer below.
     pub(crate) jitter: Option<Jitter>,
 }
 
-impl Leaf for WrittenBackoff {
+impl LayerValue for WrittenBackoff {
     type Value = Backoff;
 
     fn over(&self, below: Option<&Backoff>) -> Backoff {
+        // Jitter is not lost by changing a delay: without it, clients of one server retry in step.
         let jitter = self.jitter.or_else(|| below.map(|below| below.jitter)).unwrap_or(Jitter::None);
         Backoff { shape: self.shape.clone(), cap: self.cap, jitter }
     }
@@ -159,30 +161,32 @@ impl Leaf for WrittenBackoff {
 impl Decode for WrittenBackoff {
     const NAME: Option<&'static str> = BackoffRule::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let (shape, cap, jitter, spread) = match BackoffRule::decode(node, reader)? {
             BackoffRule::Constant { delay, cap, jitter, spread } => {
-                (Shape::Constant { delay }, cap, jitter, spread)
+                (BackoffShape::Constant { delay }, cap, jitter, spread)
             }
             BackoffRule::Linear { base, step, cap, jitter, spread } => {
-                (Shape::Linear { base, step }, cap, jitter, spread)
+                (BackoffShape::Linear { base, step }, cap, jitter, spread)
             }
             BackoffRule::Exponential { base, factor, cap, jitter, spread } => {
-                (Shape::Exponential { base, factor }, cap, jitter, spread)
+                (BackoffShape::Exponential { base, factor }, cap, jitter, spread)
             }
             BackoffRule::Fibonacci { base, cap, jitter, spread } => {
-                (Shape::Fibonacci { base }, cap, jitter, spread)
+                (BackoffShape::Fibonacci { base }, cap, jitter, spread)
             }
             BackoffRule::Schedule { delays, cap, jitter, spread } => {
-                (Shape::Schedule { delays: delays.0 }, cap, jitter, spread)
+                (BackoffShape::Schedule { delays: delays.0 }, cap, jitter, spread)
             }
         };
         let jitter = match (jitter, spread) {
             (Some(JitterRule::PlusMinus), Some(spread)) => Some(Jitter::PlusMinus { ppm: spread.value.0 }),
+            // How far a delay is spread is all that this jitter means, so there is no default for it.
             (Some(JitterRule::PlusMinus), None) => {
                 reader.missing_field(node, "spread");
                 return None;
             }
+            // A value without effect is refused, because who wrote it expects one.
             (_, Some(spread)) => {
                 let problem = Diagnostic::error(
                     Code::CONTRADICTION,
@@ -204,6 +208,7 @@ impl Decode for WrittenBackoff {
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = BackoffRule::schema(generator);
         let plus_minus = serde_json::json!({"type": "object", "properties": {"jitter": {"const": "plus_minus"}}, "required": ["jitter"]});
+        // The schema says the same as the decoder, so that editors warn before the program does.
         schema.insert("if".into(), plus_minus);
         schema.insert("then".into(), serde_json::json!({"type": "object", "required": ["spread"]}));
         schema.insert("else".into(), serde_json::json!({"type": "object", "properties": {"spread": false}}));
@@ -211,8 +216,8 @@ impl Decode for WrittenBackoff {
     }
 }
 
-impl Decode for Delays {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for DelayList {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let delays: Vec<Nanos> = Decode::decode(node, reader)?;
         if delays.is_empty() {
             reader.report(Diagnostic::error(
@@ -232,11 +237,12 @@ impl Decode for Delays {
     }
 }
 
-impl Decode for Ratio {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::Number(_) = node.data else {
+impl Decode for GrowthFactor {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let YamlData::Number(_) = node.data else {
             return reader.wrong_type(node, "a number of at least 1");
         };
+        // Read from the text and not from a float, so that 1.1 is exactly eleven tenths.
         match Self::from_str(reader.text(node.span)) {
             Ok(ratio) => Some(ratio),
             Err(error) => {
@@ -253,35 +259,35 @@ impl Decode for Ratio {
 }
 
 plain_leaf! {
-    Ratio => |value| decimal(*value);
+    GrowthFactor => |value| decimal(*value);
 }
 
-fn show(shape: &Shape, cap: Option<&Nanos>, jitter: Option<Jitter>) -> Value {
+fn show(shape: &BackoffShape, cap: Option<&Nanos>, jitter: Option<Jitter>) -> Value {
     let length = |length: &Nanos| Value::from(length.to_string());
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| {
         out.insert(key.to_owned(), value);
     };
     match shape {
-        Shape::Constant { delay } => {
+        BackoffShape::Constant { delay } => {
             put("kind", "constant".into());
             put("delay", length(delay));
         }
-        Shape::Linear { base, step } => {
+        BackoffShape::Linear { base, step } => {
             put("kind", "linear".into());
             put("base", length(base));
             put("step", length(step));
         }
-        Shape::Exponential { base, factor } => {
+        BackoffShape::Exponential { base, factor } => {
             put("kind", "exponential".into());
             put("base", length(base));
             put("factor", decimal(*factor));
         }
-        Shape::Fibonacci { base } => {
+        BackoffShape::Fibonacci { base } => {
             put("kind", "fibonacci".into());
             put("base", length(base));
         }
-        Shape::Schedule { delays } => {
+        BackoffShape::Schedule { delays } => {
             put("kind", "schedule".into());
             put("delays", delays.iter().map(length).collect());
         }
@@ -296,13 +302,13 @@ fn show(shape: &Shape, cap: Option<&Nanos>, jitter: Option<Jitter>) -> Value {
         Some(Jitter::Equal) => put("jitter", "equal".into()),
         Some(Jitter::PlusMinus { ppm }) => {
             put("jitter", "plus_minus".into());
-            put("spread", Fraction(ppm).show());
+            put("spread", OpenFraction(ppm).show());
         }
         Some(Jitter::Decorrelated) => put("jitter", "decorrelated".into()),
     }
     Value::Object(out)
 }
 
-fn decimal(ratio: Ratio) -> Value {
+fn decimal(ratio: GrowthFactor) -> Value {
     if ratio.den() == 1 { ratio.num().into() } else { shown(ratio.num(), ratio.den()) }
 }

@@ -1,19 +1,19 @@
 //! `tools.*.breaker:`: when a tool is no longer called.
 
-use crate::policy::form::{Block, Effective, Form};
 use core::num::NonZeroU32;
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::fraction::Fraction;
-use super::lasting::Lasting;
-use super::retry::Failures;
-use super::text::{Text, variables};
-use crate::policy::decode::{Decode, Reader, choice, union};
-use crate::policy::merge::plain_leaf;
-use crate::policy::yaml::Node;
-use crate::policy::{Bound, CountWindow, Counting};
+use super::fraction::OpenFraction;
+use super::lasting::NonZeroTime;
+use super::retry::FailureThreshold;
+use super::text::{TemplateText, variables};
+use crate::policy::decode::{Decode, NodeReader, union};
+use crate::policy::form::{Block, Effective, Form};
+use crate::policy::layer_value::plain_leaf;
+use crate::policy::{BreakerScope, CountWindow, FailureCounting, TimeBound};
+use crate::text::yaml::YamlNode;
 use crate::time::Nanos;
 
 variables! {
@@ -28,9 +28,9 @@ pub struct BreakerPolicy<F: Form = Effective> {
     /// Checks: W0209, W0230.
     /// Example: `5`
     #[key(looser = More)]
-    pub failures: F::Of<Failures>,
+    pub failures: F::Of<FailureThreshold>,
     /// Which failures count together.
-    pub count: F::Of<Counting>,
+    pub count: F::Of<FailureCounting>,
     /// How long what is known of failures lasts.
     /// Checks: W0249.
     #[key(looser = Less)]
@@ -39,11 +39,12 @@ pub struct BreakerPolicy<F: Form = Effective> {
     /// Checks: W0220, W0232, W0249.
     /// Example: `1m`
     #[key(looser = Less)]
-    pub open_for: F::Of<Bound>,
+    pub open_for: F::Of<TimeBound>,
     /// How many probes may run at a time. A probe that is cancelled is given back.
     /// Checks: W0232.
     /// Example: `1`
     #[key(looser = More)]
+    // A probe that never came back has kept breakers half-open for ever (resilience4j 903, Polly 1979).
     pub probes: F::Of<NonZeroU32>,
     /// How many probes have to go well before it closes. One that fails opens it again.
     /// Checks: W0232.
@@ -54,9 +55,9 @@ pub struct BreakerPolicy<F: Form = Effective> {
     /// Example: `true`
     #[key(looser = Less)]
     pub hide: F::Of<bool>,
-    /// What the model is told instead of a run.
+    /// What the model learns instead of a run.
     /// Example: `{{ tool }} has failed {{ failures }} times. Go another way.`
-    pub message: F::Of<Text<Broken>>,
+    pub message: F::Of<TemplateText<Broken>>,
 }
 
 union! {
@@ -70,12 +71,13 @@ union! {
         Window = "window" {
             /// The last so many results.
             /// Checks: W0230.
+            // 100 results, as resilience4j has by default (`slidingWindowSize`).
             calls: WindowCalls = WindowCalls(NonZeroU32::MIN.saturating_add(99)),
             /// Results that are older do not count. Left out: however old they are.
             /// Example: `1m`
-            within: Option<Lasting<Nanos>>,
+            within: Option<NonZeroTime<Nanos>>,
             /// Failures per result that there must be besides, as a fraction. Left out: `failures` alone counts.
-            ratio: Option<Fraction>,
+            ratio: Option<OpenFraction>,
             /// So many results there must be.
             /// Example: `10`
             min_calls: u32 = 0,
@@ -88,8 +90,9 @@ union! {
 struct WindowCalls(NonZeroU32);
 
 impl Decode for WindowCalls {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let calls = NonZeroU32::decode(node, reader)?;
+        // The results of a window are a part of the state of a run, so their number is bounded.
         if calls.get() > CountWindow::MOST {
             return reader.out_of_range(node, "must be at most 1000");
         }
@@ -103,10 +106,10 @@ impl Decode for WindowCalls {
     }
 }
 
-impl Decode for Counting {
+impl Decode for FailureCounting {
     const NAME: Option<&'static str> = CountRule::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         Some(match CountRule::decode(node, reader)? {
             CountRule::Consecutive {} => Self::Consecutive,
             CountRule::Cumulative {} => Self::Cumulative,
@@ -124,41 +127,18 @@ impl Decode for Counting {
     }
 }
 
-choice! {
-    /// How long what is known of a tool's failures lasts.
-    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema, PartialOrd)]
-    #[serde(rename_all = "snake_case")]
-    pub enum BreakerScope {
-        /// Until the next turn.
-        Turn = "turn",
-        /// Until the end of the run. A run that is resumed goes on with it.
-        Run = "run",
-        /// As long as the session: the next run goes on with it.
-        Session = "session",
-        /// As long as anybody counts, and with all hosts that share it.
-        Shared = "shared",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "`choice!` reads no mark of a default")]
-impl Default for BreakerScope {
-    fn default() -> Self {
-        Self::Run
-    }
-}
-
 plain_leaf! {
     BreakerScope => |value| json!(value), ordered;
-    Counting => |count| {
+    FailureCounting => |count| {
         let mut shown = Map::new();
         shown.insert("kind".to_owned(), count.to_string().into());
-        if let Counting::Window(CountWindow { calls, within, ratio_ppm, min_calls }) = count {
+        if let FailureCounting::Window(CountWindow { calls, within, ratio_ppm, min_calls }) = count {
             shown.insert("calls".to_owned(), calls.get().into());
             if let Some(within) = within {
                 shown.insert("within".to_owned(), within.to_string().into());
             }
             if *ratio_ppm > 0 {
-                shown.insert("ratio".to_owned(), Fraction(*ratio_ppm).show());
+                shown.insert("ratio".to_owned(), OpenFraction(*ratio_ppm).show());
             }
             shown.insert("min_calls".to_owned(), (*min_calls).into());
         }

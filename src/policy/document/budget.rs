@@ -7,12 +7,12 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::by_class::PerClass;
-use super::fraction::Fraction;
-use super::lasting::Lasting;
-use crate::policy::decode::{Decode, Reader, choice, union};
-use crate::policy::merge::plain_leaf;
-use crate::policy::yaml::Node;
-use crate::policy::{Budget, TokenBudget, WindowBudget};
+use super::fraction::OpenFraction;
+use super::lasting::NonZeroTime;
+use crate::policy::decode::{Decode, NodeReader, union};
+use crate::policy::layer_value::plain_leaf;
+use crate::policy::{BudgetScope, RetryBudget, TokenBudget, WindowBudget};
+use crate::text::yaml::YamlNode;
 use crate::time::Nanos;
 
 union! {
@@ -29,6 +29,7 @@ union! {
             /// What a retry takes.
             /// Checks: W0214.
             /// Example: `5`
+            // AWS SDKs, Retry Behavior 2.1: 14 of 500, and 5 after throttling.
             cost: u32 = 1,
             /// What a retry takes after a failure of one of these classes.
             /// Checks: W0214.
@@ -47,11 +48,14 @@ union! {
         Window = "window" {
             /// How far back calls and retries are counted.
             /// Example: `10s`
-            window: Lasting<Nanos>,
+            window: NonZeroTime<Nanos>,
             /// Retries per call, as a fraction.
-            ratio: Fraction,
+            // Finagle, linkerd and Envoy grant 20 %.
+            ratio: OpenFraction,
             /// So many retries are granted in any window, however few calls there were.
             /// Example: `3`
+            // An agent makes few calls, and a ratio of few calls is no retry at all: Envoy and failsafe-go have a
+            // floor of 3.
             min: u32 = 0,
             /// A name: all work whose budget has it is counted together. Left out: each tool and each model by itself.
             /// Checks: P0202.
@@ -63,10 +67,10 @@ union! {
     }
 }
 
-impl Decode for Budget {
+impl Decode for RetryBudget {
     const NAME: Option<&'static str> = BudgetRule::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let pool = |pool: Option<String>| pool.map(Arc::from);
         Some(match BudgetRule::decode(node, reader)? {
             BudgetRule::None {} => Self::None,
@@ -92,35 +96,16 @@ impl Decode for Budget {
     }
 }
 
-choice! {
-    /// Whose work draws on a budget.
-    #[derive(serde::Serialize, serde::Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum BudgetScope {
-        /// This run.
-        Run = "run",
-        /// All runs of all hosts that share it.
-        Shared = "shared",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "`choice!` reads no mark of a default")]
-impl Default for BudgetScope {
-    fn default() -> Self {
-        Self::Run
-    }
-}
-
 plain_leaf! {
-    Budget => |budget| {
+    RetryBudget => |budget| {
         let mut shown = Map::new();
         let mut show = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
         let pool = match budget {
-            Budget::None => {
+            RetryBudget::None => {
                 show("kind", "none".into());
                 &None
             }
-            Budget::Tokens(TokenBudget { capacity, cost, cost_of, earn, pool, scope: _ }) => {
+            RetryBudget::Tokens(TokenBudget { capacity, cost, cost_of, earn, pool, scope: _ }) => {
                 show("kind", "tokens".into());
                 show("capacity", capacity.get().into());
                 show("cost", (*cost).into());
@@ -131,10 +116,10 @@ plain_leaf! {
                 show("earn", (*earn).into());
                 pool
             }
-            Budget::Window(WindowBudget { window, ratio_ppm, min, pool, scope: _ }) => {
+            RetryBudget::Window(WindowBudget { window, ratio_ppm, min, pool, scope: _ }) => {
                 show("kind", "window".into());
                 show("window", window.to_string().into());
-                show("ratio", Fraction(*ratio_ppm).show());
+                show("ratio", OpenFraction(*ratio_ppm).show());
                 show("min", (*min).into());
                 pool
             }
@@ -142,6 +127,7 @@ plain_leaf! {
         if let Some(pool) = pool {
             show("pool", pool.to_string().into());
         }
+        // A shared budget reads as any other, so only the scope that differs from the default is shown.
         if budget.scope() != BudgetScope::Run {
             shown.insert("scope".to_owned(), json!(budget.scope()));
         }

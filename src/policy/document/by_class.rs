@@ -4,14 +4,14 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Map as JsonMap;
 
 use super::backoff::WrittenBackoff;
-use super::retry::RetryPolicy;
-use crate::policy::decode::{Decode, Described, Object, Patch, Reader};
+use crate::policy::decode::{Decode, NodeReader, ObjectSchema, SchemaOf};
 use crate::policy::form::{
     Block, BlockDocument, Document, Effective, Form, Make, Map, Merged, OptionalBlock,
 };
-use crate::policy::merge::{At, Leaf, Trail};
-use crate::policy::yaml::Node;
-use crate::policy::{Attempts, ErrorClass, ServerDelay, Span};
+use crate::policy::merge::{LayerPosition, ValueHistory};
+use crate::policy::{AttemptLimit, ErrorClass, ServerDelay};
+use crate::text::Span;
+use crate::text::yaml::YamlNode;
 
 /// What is different for failures of one class.
 #[derive(Clone, Debug, Block)]
@@ -19,10 +19,10 @@ pub struct ClassRetry<F: Form = Effective> {
     /// A failure of this class at this attempt of the call, or later, is not followed by another.
     /// Example: `2`
     #[key(looser = More)]
-    pub max_attempts: F::Of<Attempts>,
+    pub max_attempts: F::Of<AttemptLimit>,
     /// The delay after a failure of this class.
     pub backoff: F::Of<WrittenBackoff>,
-    /// What a delay asked for by the other side does to the wait after a failure of this class.
+    /// What a delay asked for by the server does to the wait after a failure of this class.
     pub server_delay: F::Of<ServerDelay>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct PerClass<T>(pub(crate) Vec<(ErrorClass, T)>);
 pub struct ByClass<F: Form = Effective> {
     /// Forgets what the layers below say of any class.
     unset: Option<Span>,
-    own: Vec<(ErrorClass, F::In<ClassRetry<F>>)>,
+    pub(super) own: Vec<(ErrorClass, F::In<ClassRetry<F>>)>,
 }
 
 impl<T> Default for PerClass<T> {
@@ -45,13 +45,14 @@ impl<T> Default for PerClass<T> {
 }
 
 impl<T: Decode> Decode for PerClass<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let names: Vec<&str> = ErrorClass::ALL.iter().map(|class| class.name()).collect();
         let mut read = Vec::new();
         for (key, value) in reader.mapping(node)? {
             let class = ErrorClass::from_name(&key.name);
             let class =
                 class.or_else(|| reader.choice(key.span, &key.name, &names).and_then(ErrorClass::from_name));
+            // Every entry is read before one of them counts, so that all mistakes are reported.
             read.push(class.zip(reader.value::<T>(value)));
         }
         read.into_iter().collect::<Option<_>>().map(Self)
@@ -62,7 +63,7 @@ impl<T: Decode> Decode for PerClass<T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let value = generator.subschema_for::<Described<T>>();
+        let value = generator.subschema_for::<SchemaOf<T>>();
         let of = |class: &ErrorClass| {
             let mut value = value.clone();
             value.insert("description".into(), class.meaning().into());
@@ -79,8 +80,6 @@ impl<T: Decode> Decode for PerClass<T> {
 impl<F: Form> Block for ByClass<F> {
     type Form = F;
     type As<G: Form> = ByClass<G>;
-    const NAME: &'static str = "ByClass";
-
     /// No class has rules of its own yet.
     fn make(maker: &mut impl Make<F>) -> Self {
         maker.several::<ClassRetry<F>>();
@@ -95,21 +94,21 @@ impl<F: Form> Block for ByClass<F> {
         Some(ByClass { unset: None, own: own.collect::<Option<_>>()? })
     }
 
-    /// Not without what holds for all classes: see [`fold_with_classes`].
-    fn fold(_: &mut ByClass<Merged>, _: &ByClass<Document>, _: &At) {}
+    /// Not without what holds for all classes: see `fold_with_classes`.
+    fn fold(_: &mut ByClass<Merged>, _: &ByClass<Document>, _: &LayerPosition) {}
 }
 
 impl BlockDocument for ByClass<Document> {
     const ABSENT: &'static Self = &Self { unset: None, own: Vec::new() };
     const FIELDS: &'static [&'static str] = &[];
 
-    fn read(&mut self, _: &str, _: &Node, _: &mut Reader<'_>) {}
+    fn read(&mut self, _: &str, _: &YamlNode, _: &mut NodeReader<'_>) {}
 
-    fn describe(_: &mut Object, _: &mut SchemaGenerator) {}
+    fn describe(_: &mut ObjectSchema, _: &mut SchemaGenerator) {}
 }
 
 impl Decode for ByClass<Document> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         PerClass::decode(node, reader).map(|own| Self { unset: None, own: own.0 })
     }
 
@@ -134,14 +133,14 @@ impl ByClass<Document> {
         self.unset
     }
 
-    fn get(&self, class: ErrorClass) -> Option<&ClassRetry<Document>> {
+    pub(super) fn get(&self, class: ErrorClass) -> Option<&ClassRetry<Document>> {
         self.own.iter().find(|(named, _)| *named == class).map(|(_, layer)| &**layer)
     }
 }
 
 impl ByClass<Merged> {
     /// The most attempts of each class, for limits.
-    pub(crate) fn max_attempts(&mut self) -> impl Iterator<Item = &mut Trail<Attempts>> {
+    pub(crate) fn max_attempts(&mut self) -> impl Iterator<Item = &mut ValueHistory<AttemptLimit>> {
         self.own.iter_mut().map(|(_, rules)| &mut rules.max_attempts)
     }
 }
@@ -171,52 +170,6 @@ impl ByClass {
     /// The rules of each class, to change them.
     pub(crate) fn rules_mut(&mut self) -> impl Iterator<Item = &mut ClassRetry> {
         self.own.iter_mut().map(|(_, rules)| rules)
-    }
-}
-
-/// Merges one more layer of a retry policy. What a layer says of one class stands above what it says of all, and below what
-/// any higher layer says of all.
-pub(super) fn fold_with_classes(merged: &mut RetryPolicy<Merged>, layer: &RetryPolicy<Document>, at: &At) {
-    // Classes that are named for the first time start from what has held for all so far.
-    for (class, _) in &layer.by_class.own {
-        if !merged.by_class.own.iter().any(|(known, _)| known == class) {
-            let rules = inherited(merged);
-            merged.by_class.own.push((*class, rules));
-        }
-    }
-    merged.fold_fields(layer, at);
-    let mut classes = core::mem::take(&mut merged.by_class.own);
-    for (class, rules) in &mut classes {
-        rules.max_attempts.fold(&layer.max_attempts, at);
-        rules.backoff.fold(&layer.backoff, at);
-        rules.server_delay.fold(&layer.server_delay, at);
-        if layer.by_class.is_unset() {
-            *rules = inherited(merged);
-        }
-        if let Some(own) = layer.by_class.get(*class) {
-            let at = At { name: format!("{} by_class.{class}", at.name).into(), ..at.clone() };
-            fold_own(&mut rules.max_attempts, &own.max_attempts, &merged.max_attempts, &at);
-            fold_own(&mut rules.backoff, &own.backoff, &merged.backoff, &at);
-            fold_own(&mut rules.server_delay, &own.server_delay, &merged.server_delay, &at);
-        }
-    }
-    merged.by_class.own = classes;
-}
-
-/// What holds for all, as the start of what holds for one class.
-fn inherited(general: &RetryPolicy<Merged>) -> ClassRetry<Merged> {
-    ClassRetry {
-        max_attempts: general.max_attempts.inherited(),
-        backoff: general.backoff.inherited(),
-        server_delay: general.server_delay.inherited(),
-    }
-}
-
-/// What a layer says of one class; `null` goes back to what holds for all.
-fn fold_own<T: Leaf>(trail: &mut Trail<T>, said: &Patch<T>, general: &Trail<T>, at: &At) {
-    match said {
-        Patch::Null(_) => *trail = general.inherited(),
-        Patch::Absent | Patch::Set(..) => trail.fold_own(said, at),
     }
 }
 

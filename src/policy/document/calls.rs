@@ -1,10 +1,10 @@
 //! `turn.calls:`: the calls of one reply.
 
-use super::retry::Failures;
-use super::text::{Text, variables};
-use crate::policy::form::{Block, Effective, Form};
+use super::retry::FailureThreshold;
+use super::text::{TemplateText, variables};
 
-use crate::policy::Attempts;
+use crate::policy::AttemptLimit;
+use crate::policy::form::{Block, Effective, Form};
 
 variables! {
     /// What is known of a call beyond the most there may be.
@@ -20,16 +20,16 @@ pub struct CallsPolicy<F: Form = Effective> {
     /// it and all before it have their results.
     /// Example: `4`
     #[key(looser = More)]
-    pub parallel: F::Of<Attempts>,
+    pub parallel: F::Of<AttemptLimit>,
     /// How many calls of one reply run at all, or `unlimited`. Those beyond get a result that says so.
     /// Example: `10`
     #[key(looser = More)]
-    pub most: F::Of<Attempts>,
-    /// After so many rounds in a row in which no call went well the model is told to go another way; then it is
+    pub max: F::Of<AttemptLimit>,
+    /// After so many rounds in a row in which no call went well the model is asked to go another way; then it is
     /// counted anew. Or `never`.
     /// Example: `2`
     #[key(looser = Neither)]
-    pub failed_rounds: F::Of<Failures>,
+    pub nudge_after_failed_rounds: F::Of<FailureThreshold>,
     /// Whether arguments that came as a text of JSON are taken as what the text says, if the schema holds then:
     /// all of them, or single fields.
     #[key(looser = Neither)]
@@ -42,20 +42,20 @@ pub struct CallsPolicy<F: Form = Effective> {
     /// Example: `3`
     #[key(looser = Neither)]
     pub suggestions: F::Of<u32>,
-    /// What the model is told.
+    /// The message to the model.
     pub messages: F::In<CallsMessages<F>>,
 }
 
-/// What the model is told about the calls of a reply.
+/// What the model learns about the calls of a reply.
 #[derive(Clone, Debug, Block)]
 pub struct CallsMessages<F: Form = Effective> {
     /// The result of a call beyond the most there may be.
     /// Example: `{{ tool }} did not run: a reply may have {{ most }} calls.`
-    pub too_many: F::Of<Text<Surplus>>,
+    pub too_many: F::Of<TemplateText<Surplus>>,
     /// Guidance after rounds in which no call went well.
     /// Example: `No call went well {{ rounds }} times. Go another way.`
-    pub all_failed: F::Of<Text<AllFailed>>,
+    pub all_failed: F::Of<TemplateText<AllFailed>>,
     /// The result of a call when all calls of tools that `limits.run.tool_calls` grants have run.
     /// Example: `{{ tool }} did not run: {{ most }} calls were made. Answer now.`
-    pub no_calls_left: F::Of<Text<Surplus>>,
+    pub no_calls_left: F::Of<TemplateText<Surplus>>,
 }

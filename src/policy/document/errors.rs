@@ -1,10 +1,10 @@
-//! `errors:`, how failures are told apart.
+//! `errors:`, how failures are distinguished.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::policy::decode::{Decode, Described, OneOrMany, Reader, Spanned, record};
-use crate::policy::yaml::{Data, Node};
+use crate::policy::decode::{Decode, NodeReader, OneOrMany, SchemaOf, Spanned, record};
 use crate::policy::{ErrorClass, StatusPattern};
+use crate::text::yaml::{YamlData, YamlNode};
 use crate::time::Nanos;
 
 record! {
@@ -14,29 +14,29 @@ record! {
         /// HTTP status: numbers, or `5xx`.
         /// Checks: W0227.
         /// Example: `[429, "5xx"]`
-        pub(crate) status: Option<Sought<StatusPattern>>,
+        pub(crate) status: Option<SoughtText<StatusPattern>>,
         /// The provider's `code`; case, `_`, `-` and `.` make no difference.
         /// Example: `insufficient_quota`
-        pub(crate) code: Option<Sought<Words>>,
+        pub(crate) code: Option<SoughtText<NonEmptyText>>,
         /// The provider's `type`; case, `_`, `-` and `.` make no difference.
         /// Example: `overloaded_error`
-        pub(crate) r#type: Option<Sought<Words>>,
+        pub(crate) r#type: Option<SoughtText<NonEmptyText>>,
         /// Pieces of the message; case, quotes, marks such as `_` and `:`, and the amount of space make no difference.
         /// Example: `["too many requests", "slow down"]`
-        pub(crate) message: Option<Sought<Piece>>,
+        pub(crate) message: Option<SoughtText<ComparableText>>,
         /// What the message, the code or the type speaks of: every element, in any order. An element is a phrase, or a
         /// list of phrases of which one is enough. A phrase begins where a word begins, and its last word stands for all
         /// words that begin with it (`exceed` for `exceeded`), if it has more than three letters. For a limit, a quota, an
         /// overload, a window, a filter or a key a phrase does not count where the message denies or supposes it, in an
         /// address, or as a part of a quoted name.
         /// Example: `["tool result", ["without", "no matching"], ["tool call", "function call"]]`
-        pub(crate) words: Option<Sought<Concept>>,
+        pub(crate) words: Option<SoughtText<PhraseSet>>,
         /// Pieces of the words in the body's detail fields, such as the name of a quota; compared as those of `message` are.
         /// Example: `PerDay`
-        pub(crate) detail: Option<Sought<Piece>>,
+        pub(crate) detail: Option<SoughtText<ComparableText>>,
         /// The provider behind a router, as the body names it; case does not matter.
         /// Example: `anthropic`
-        pub(crate) provider: Option<Sought<Words>>,
+        pub(crate) provider: Option<SoughtText<NonEmptyText>>,
         /// The class of such failures.
         pub(crate) class: Spanned<ErrorClass>,
         /// Whether the request itself is at fault: the same bytes are not sent to the same target again, whatever
@@ -50,36 +50,36 @@ record! {
 
 /// What a row looks for: one of these. An empty list would match everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sought<T>(pub(crate) Vec<T>);
+pub(crate) struct SoughtText<T>(pub(crate) Vec<T>);
 
 /// A text that says something. An empty one would be part of every message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Words(pub(crate) String);
+pub(crate) struct NonEmptyText(pub(crate) String);
 
 /// A text with a letter or a digit: only those are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece(pub(crate) String);
+pub(crate) struct ComparableText(pub(crate) String);
 
 /// Phrases of which one is enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Concept(pub(crate) Vec<String>);
+pub(crate) struct PhraseSet(pub(crate) Vec<String>);
 
-impl<T: Decode> Decode for Sought<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        if matches!(&node.data, Data::List(nodes) if nodes.is_empty()) {
+impl<T: Decode> Decode for SoughtText<T> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        if matches!(&node.data, YamlData::List(nodes) if nodes.is_empty()) {
             return reader.out_of_range(node, "must not be empty");
         }
         OneOrMany::decode(node, reader).map(|OneOrMany(all)| Self(all))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let one = generator.subschema_for::<Described<T>>();
+        let one = generator.subschema_for::<SchemaOf<T>>();
         json_schema!({"anyOf": [one.clone(), {"type": "array", "items": one, "minItems": 1}]})
     }
 }
 
-impl Decode for Words {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for NonEmptyText {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let text = String::decode(node, reader)?;
         if text.trim().is_empty() { reader.out_of_range(node, "must not be empty") } else { Some(Self(text)) }
     }
@@ -89,9 +89,10 @@ impl Decode for Words {
     }
 }
 
-impl Decode for Piece {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for ComparableText {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let text = String::decode(node, reader)?;
+        // Only letters and digits are compared. Without any, the text would be empty and match every message.
         if text.contains(char::is_alphanumeric) {
             Some(Self(text))
         } else {
@@ -104,26 +105,26 @@ impl Decode for Piece {
     }
 }
 
-impl Decode for Concept {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let phrases = Sought::<Piece>::decode(node, reader)?.0;
-        Some(Self(phrases.into_iter().map(|Piece(text)| text).collect()))
+impl Decode for PhraseSet {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let phrases = SoughtText::<ComparableText>::decode(node, reader)?.0;
+        Some(Self(phrases.into_iter().map(|ComparableText(text)| text).collect()))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        Sought::<Piece>::schema(generator)
+        SoughtText::<ComparableText>::schema(generator)
     }
 }
 
 impl Decode for StatusPattern {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         const EXPECTED: &str = "an HTTP status from 100 to 599, or `4xx`";
         match &node.data {
-            Data::Number(_) => match u16::decode(node, reader)? {
+            YamlData::Number(_) => match u16::decode(node, reader)? {
                 status @ 100..=599 => Some(Self::Exact(status)),
                 _ => reader.out_of_range(node, "must be from 100 to 599"),
             },
-            Data::Text(text) => match text.as_bytes() {
+            YamlData::Text(text) => match text.as_bytes() {
                 [hundreds @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
                     Some(Self::Hundred(hundreds.saturating_sub(b'0')))
                 }

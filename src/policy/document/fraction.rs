@@ -3,24 +3,24 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, parse_ppm};
+use crate::policy::decode::{Decode, NodeReader};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, parse_ppm};
 
 /// A fraction above 0 and at most 1, in parts per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fraction(pub(crate) u32);
+pub(crate) struct OpenFraction(pub(crate) u32);
 
-impl Fraction {
+impl OpenFraction {
     /// As it is written.
     pub(crate) fn show(self) -> Value {
         shown(self.0.into(), 1_000_000)
     }
 }
 
-impl Decode for Fraction {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::Number(_) = node.data else {
+impl Decode for OpenFraction {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let YamlData::Number(_) = node.data else {
             return reader.wrong_type(node, "a number above 0 and at most 1");
         };
         match parse_ppm(reader.text(node.span)) {
@@ -40,6 +40,6 @@ impl Decode for Fraction {
 
 /// Shown, never computed with: both parts are far below 2^53.
 #[expect(clippy::cast_precision_loss, clippy::float_arithmetic, reason = "shown, never computed with")]
-pub(super) fn shown(num: u64, den: u64) -> Value {
+pub(crate) fn shown(num: u64, den: u64) -> Value {
     (num as f64 / den as f64).into()
 }

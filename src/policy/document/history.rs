@@ -1,13 +1,13 @@
 //! `history:`: what is done about a conversation that providers refuse.
 
-use crate::policy::form::{Block, Effective, Form};
 use core::num::NonZeroU32;
 
 use serde_json::json;
 
-use super::text::{Text, variables};
+use super::text::{TemplateText, variables};
 use crate::policy::decode::choice;
-use crate::policy::merge::plain_leaf;
+use crate::policy::form::{Block, Effective, Form};
+use crate::policy::layer_value::plain_leaf;
 
 variables! {
     /// What is known of calls that were taken out.
@@ -26,20 +26,20 @@ pub struct HistoryPolicy<F: Form = Effective> {
     /// The most characters of a text among the arguments of a call that the model is shown again.
     /// Example: `80`
     #[key(looser = Neither)]
-    pub argument_chars: F::Of<NonZeroU32>,
-    /// What the model is told.
+    pub max_argument_chars: F::Of<NonZeroU32>,
+    /// The message to the model.
     pub messages: F::In<HistoryMessages<F>>,
 }
 
-/// What the model is told about calls without a result.
+/// What the model learns about calls without a result.
 #[derive(Clone, Debug, Block)]
 pub struct HistoryMessages<F: Form = Effective> {
     /// Guidance after calls were taken out. Each of `calls` has a `tool` and its `arguments`.
-    /// Example: `{% for call in calls %}{{ call.tool }} may have run. {% endfor %}Nobody knows.`
-    pub pruned: F::Of<Text<Pruned>>,
+    /// Example: `{% for call in calls %}{{ call.tool }} may have run. {% endfor %}Unknown.`
+    pub pruned: F::Of<TemplateText<Pruned>>,
     /// The result of a call that had none.
-    /// Example: `Nobody knows what came of {{ tool }}. It may have run.`
-    pub injected: F::Of<Text<Unanswered>>,
+    /// Example: `It is unknown what came of {{ tool }}. It may have run.`
+    pub injected: F::Of<TemplateText<Unanswered>>,
 }
 
 choice! {
@@ -61,9 +61,10 @@ choice! {
     #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum OrphanCalls {
-        /// It is taken out, and the model is told of it.
+        // As SwarmSDK does ("Orphan Tool Call Recovery").
+        /// It is taken out, and the model learns of it.
         Prune = "prune",
-        /// It gets a result, which says that nobody knows what came of it.
+        /// It gets a result, which says that its outcome is unknown.
         Inject = "inject",
     }
 }

@@ -3,18 +3,19 @@
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::merge::{Leaf, ordered};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Bound, Code, Diagnostic};
+use crate::policy::TimeBound;
+use crate::policy::decode::{Decode, NodeReader};
+use crate::policy::layer_value::{LayerValue, ordered};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic};
 use crate::time::Nanos;
 
 /// A length of time that is not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lasting<T>(pub(crate) T);
+pub struct NonZeroTime<T>(pub(crate) T);
 
 /// What may turn out to be no time at all.
-pub(crate) trait Length: Decode {
+pub(crate) trait TimeLength: Decode {
     /// The name of its schema; `None`: it is written where it is used.
     const LASTING: Option<&'static str>;
     /// What to write instead.
@@ -24,7 +25,7 @@ pub(crate) trait Length: Decode {
     fn is_nothing(&self) -> bool;
 }
 
-impl Length for Nanos {
+impl TimeLength for Nanos {
     const LASTING: Option<&'static str> = Some("PositiveDuration");
     const INSTEAD: &'static str = "write a longer time, or leave the limit out";
 
@@ -33,7 +34,7 @@ impl Length for Nanos {
     }
 }
 
-impl Length for Bound {
+impl TimeLength for TimeBound {
     const LASTING: Option<&'static str> = None;
     const INSTEAD: &'static str = "write `unlimited` or a longer time";
 
@@ -42,16 +43,16 @@ impl Length for Bound {
     }
 }
 
-impl<T: Length> Decode for Lasting<T> {
+impl<T: TimeLength> Decode for NonZeroTime<T> {
     const NAME: Option<&'static str> = T::LASTING;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let length = T::decode(node, reader)?;
         if !length.is_nothing() {
             return Some(Self(length));
         }
         let written = match &node.data {
-            Data::Text(text) => text.trim(),
+            YamlData::Text(text) => text.trim(),
             _ => "0s",
         };
         let message = format!("`{written}` leaves no time at all");
@@ -67,11 +68,11 @@ impl<T: Length> Decode for Lasting<T> {
     }
 }
 
-impl Leaf for Lasting<Bound> {
-    type Value = Bound;
+impl LayerValue for NonZeroTime<TimeBound> {
+    type Value = TimeBound;
     ordered!();
 
-    fn over(&self, _: Option<&Bound>) -> Bound {
+    fn over(&self, _: Option<&TimeBound>) -> TimeBound {
         self.0
     }
 
@@ -79,7 +80,7 @@ impl Leaf for Lasting<Bound> {
         self.0.show()
     }
 
-    fn show_value(value: &Bound) -> Value {
+    fn show_value(value: &TimeBound) -> Value {
         value.show()
     }
 }

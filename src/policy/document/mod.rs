@@ -15,6 +15,7 @@ mod errors;
 mod fraction;
 mod history;
 mod lasting;
+mod layer;
 mod loop_guard;
 mod output;
 mod price;
@@ -27,79 +28,71 @@ mod text;
 mod timeouts;
 mod tool;
 
-pub use approval::ApprovalPolicy;
-pub use approval::{Approval, Unanswered};
+pub use approval::{Approval, ApprovalPolicy, UnansweredMode};
 pub(crate) use backoff::WrittenBackoff;
 pub use breaker::BreakerPolicy;
-pub use breaker::BreakerScope;
-pub use budget::BudgetScope;
 #[cfg(feature = "host")]
 pub(crate) use by_class::PerClass;
 pub(crate) use by_class::for_all;
 pub use by_class::{ByClass, ClassRetry};
 pub use calls::{CallsMessages, CallsPolicy};
-pub use context::{BytesPerToken, ContextMessages, ContextPolicy, TokensPolicy};
-pub use context::{CountBy, ResultsRoom};
-pub(crate) use errors::{ErrorRule, Piece, Sought, Words};
+pub use context::{BytesPerToken, ContextMessages, ContextPolicy, CountBy, ResultsRoom, TokensPolicy};
+pub(crate) use errors::{ComparableText, ErrorRule, NonEmptyText, SoughtText};
 #[cfg(feature = "host")]
-pub(crate) use fraction::Fraction;
-pub use history::{HistoryCheck, OrphanCalls};
-pub use history::{HistoryMessages, HistoryPolicy};
-pub(crate) use lasting::Lasting;
-pub use loop_guard::Repeats;
-pub use loop_guard::{LoopGuardPolicy, LoopMessages, Stages};
+pub(crate) use fraction::OpenFraction;
+pub use history::{HistoryCheck, HistoryMessages, HistoryPolicy, OrphanCalls};
+pub(crate) use lasting::NonZeroTime;
+pub use loop_guard::{LoopGuardPolicy, LoopMessages, LoopStages, RepeatScope};
 pub(crate) use output::OutputLayer;
 pub use output::{OutputMessages, OutputPolicy};
-pub use price::{Dollars, PriceEntry};
-pub use result::ResultPolicy;
-pub use result::{Keep, OverMax, ResultForm};
+pub use price::{DollarAmount, PriceEntry};
+pub use result::{KeptPart, OverMax, ResultForm, ResultPolicy};
 pub use retry::RetryPolicy;
-pub use retry::{AboveMax, ServerDelayMode, WaitSource};
-pub(crate) use retry::{Classes, LimitsRule, TopLimits};
+pub(crate) use retry::{ClassList, LimitsRule, TopLimits};
 #[cfg(feature = "host")]
 pub(crate) use run::RunLimitsRule;
-pub use session::Trigger;
 pub(crate) use session::{ReducerEntry, SessionRule};
-pub use targets::TargetsPolicy;
-pub use targets::{Advance, TargetWait};
-pub(crate) use text::Selected;
+pub use targets::{TargetWait, TargetsPolicy};
+pub(crate) use text::{MOST_SELECTORS, SelectorMap, too_many_selectors};
 pub use timeouts::ModelTimeouts;
-pub use tool::{AfterPartial, Effect, MalformedCalls, OnExhausted, OnStop, TextOnly};
-pub(crate) use tool::{CallRule, ModelLayer, PlannerRule, Prioritized, Priority, ToolLayer};
-pub use tool::{GuidancePolicy, ModelPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy};
+pub use tool::{
+    AfterPartial, Effect, GuidancePolicy, MalformedCalls, ModelPolicy, OnExhausted, OnStop, TextOnly,
+    ToolMessages, ToolPolicy, TurnMessages, TurnPolicy,
+};
+pub(crate) use tool::{CallRule, ModelLayer, PlannerRule, PrioritizedRule, SelectorPriority, ToolLayer};
 
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, record};
+use super::decode::{Decode, NodeReader, OneOrMany, Patch, SchemaOf, Spanned, record};
 use super::form::{Document, OptionalBlock};
-use super::lost::Within;
-use super::yaml::{Data, Node};
-use super::{Code, Diagnostic};
+use super::lost::UnreadScope;
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic};
 
 record! {
     /// A policy: what happens when an agent's tool call or model turn goes wrong.
     #[part(true)]
     pub(crate) struct PolicyFile {
         /// The version of the policy language.
-        pub(crate) version: Version,
-        /// Files this one stands above: a path relative to this file, or a list, the lowest first.
+        pub(crate) version: LanguageVersion,
+        /// Files this one extends: a path relative to this file, or a list, the lowest first.
         /// Checks: P0204.
         /// Example: `["../base.policy.yaml"]`
-        pub(crate) extends: Parents = Parents(OneOrMany(Vec::new())),
-        /// Variants of the policy by name. The one that is chosen stands above the top-level blocks of all files.
-        pub(crate) profiles: Profiles = Profiles(Vec::new()),
+        pub(crate) extends: ParentFiles = ParentFiles(OneOrMany(Vec::new())),
+        /// Variants of the policy by name. The one that is chosen takes precedence over the top-level blocks of all files.
+        pub(crate) profiles: ProfileMap = ProfileMap(Vec::new()),
         /// Limits that no layer can loosen: the tightest value of all layers wins.
         pub(crate) limits: Option<TopLimits>,
         /// Retries of every kind: tools, models and the final report.
         pub(crate) retry: OptionalBlock<RetryPolicy<Document>>,
-        /// Rules for tools, by name or pattern with `*`. A narrower pattern wins.
+        /// Rules for tools, by name or pattern with `*`. A more specific pattern wins.
         /// Checks: P0110, P0207, W0204.
-        pub(crate) tools: Selected<ToolLayer> = Selected::default(),
-        /// Rules for models, by name or pattern with `*`. A narrower pattern wins.
+        pub(crate) tools: SelectorMap<ToolLayer> = SelectorMap::default(),
+        /// Rules for models, by name or pattern with `*`. A more specific pattern wins.
         /// Checks: P0110, P0207, W0204.
-        pub(crate) models: Selected<ModelLayer> = Selected::default(),
+        pub(crate) models: SelectorMap<ModelLayer> = SelectorMap::default(),
         /// The loop of turns.
         pub(crate) turn: OptionalBlock<TurnPolicy<Document>>,
         /// The final report. Left out: no report is asked for.
@@ -110,7 +103,7 @@ record! {
         pub(crate) context: OptionalBlock<ContextPolicy<Document>>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
-        /// How failures are told apart: the first row that matches wins, and these come before the built-in ones.
+        /// How failures are distinguished: the first row that matches wins, and these come before the built-in ones.
         /// Checks: W0219, W0227.
         pub(crate) errors: Vec<ErrorRule> = Vec::new(),
     }
@@ -119,17 +112,17 @@ record! {
 record! {
     /// The blocks of a policy that a profile may have too.
     #[part(true)]
-    pub(crate) struct Blocks {
+    pub(crate) struct PolicyBlocks {
         /// Limits that no layer can loosen: the tightest value of all layers wins.
         pub(crate) limits: Option<TopLimits>,
         /// Retries of every kind: tools, models and the final report.
         pub(crate) retry: OptionalBlock<RetryPolicy<Document>>,
-        /// Rules for tools, by name or pattern with `*`. A narrower pattern wins.
+        /// Rules for tools, by name or pattern with `*`. A more specific pattern wins.
         /// Checks: P0110, P0207, W0204.
-        pub(crate) tools: Selected<ToolLayer> = Selected::default(),
-        /// Rules for models, by name or pattern with `*`. A narrower pattern wins.
+        pub(crate) tools: SelectorMap<ToolLayer> = SelectorMap::default(),
+        /// Rules for models, by name or pattern with `*`. A more specific pattern wins.
         /// Checks: P0110, P0207, W0204.
-        pub(crate) models: Selected<ModelLayer> = Selected::default(),
+        pub(crate) models: SelectorMap<ModelLayer> = SelectorMap::default(),
         /// The loop of turns.
         pub(crate) turn: OptionalBlock<TurnPolicy<Document>>,
         /// The final report.
@@ -140,7 +133,7 @@ record! {
         pub(crate) context: OptionalBlock<ContextPolicy<Document>>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
-        /// How failures are told apart: these rows come before those of the files.
+        /// How failures are distinguished: these rows come before those of the files.
         /// Checks: W0219, W0227.
         pub(crate) errors: Vec<ErrorRule> = Vec::new(),
     }
@@ -148,13 +141,13 @@ record! {
 
 /// Profiles by name, in the order of the text.
 #[derive(Clone, Debug)]
-pub(crate) struct Profiles(Vec<(String, Blocks)>);
+pub(crate) struct ProfileMap(Vec<(String, PolicyBlocks)>);
 
 /// The most profiles of a file: each is checked as a policy of its own.
 const MOST_PROFILES: usize = 32;
 
-impl Decode for Profiles {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for ProfileMap {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let entries = reader.mapping(node)?;
         if let Some((key, _)) = entries.get(MOST_PROFILES) {
             let message = format!("more than {MOST_PROFILES} profiles");
@@ -162,9 +155,11 @@ impl Decode for Profiles {
         }
         let mut profiles = Vec::new();
         for (key, node) in entries.iter().take(MOST_PROFILES) {
+            // A profile named `no` would have another name to other readers.
             reader.check_name(key);
-            let within = Within { profile: Some(Arc::clone(&key.name)), selector: None };
-            match reader.below(within, |reader| Blocks::decode(node, reader)) {
+            let within = UnreadScope { profile: Some(Arc::clone(&key.name)), selector: None };
+            // What is unread in one profile must not silence the checks of the others.
+            match reader.below(within, |reader| PolicyBlocks::decode(node, reader)) {
                 Some(blocks) => profiles.push((key.name.to_string(), blocks)),
                 None => reader.lose("profiles"),
             }
@@ -173,25 +168,26 @@ impl Decode for Profiles {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let blocks = generator.subschema_for::<Described<Blocks>>();
+        let blocks = generator.subschema_for::<SchemaOf<PolicyBlocks>>();
         json_schema!({"type": "object", "additionalProperties": blocks, "maxProperties": MOST_PROFILES})
     }
 }
 
 /// A file that is extended, and where that is said.
-pub(crate) type Parent = Spanned<String>;
+pub(crate) type ParentFile = Spanned<String>;
 
 /// The files that are extended.
 #[derive(Clone, Debug)]
-pub(crate) struct Parents(OneOrMany<Parent>);
+pub(crate) struct ParentFiles(OneOrMany<ParentFile>);
 
-impl Decode for Parents {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for ParentFiles {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let nodes = match &node.data {
-            Data::List(nodes) => nodes,
+            YamlData::List(nodes) => nodes,
             _ => core::slice::from_ref(node),
         };
-        let read: Vec<Option<Parent>> = nodes.iter().map(|node| reader.value(node)).collect();
+        let read: Vec<Option<ParentFile>> = nodes.iter().map(|node| reader.value(node)).collect();
+        // Without a parent the rules are not complete, so checks across rules are left out.
         if read.iter().any(Option::is_none) {
             reader.lose_file();
         }
@@ -199,22 +195,22 @@ impl Decode for Parents {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        <OneOrMany<Parent>>::schema(generator)
+        <OneOrMany<ParentFile>>::schema(generator)
     }
 }
 
 /// What a file says besides its blocks.
-pub(crate) struct Header {
-    pub(crate) extends: Vec<Parent>,
-    pub(crate) profiles: Vec<(String, Blocks)>,
+pub(crate) struct FileHeader {
+    pub(crate) extends: Vec<ParentFile>,
+    pub(crate) profiles: Vec<(String, PolicyBlocks)>,
 }
 
 impl PolicyFile {
     /// The blocks, and the rest.
-    pub(crate) fn split(self) -> (Header, Blocks) {
+    pub(crate) fn split(self) -> (FileHeader, PolicyBlocks) {
         let Self {
-            // There is one version yet; another would be told apart here.
-            version: Version,
+            // There is one version yet; another would be distinguished here.
+            version: LanguageVersion,
             extends,
             profiles,
             limits,
@@ -228,23 +224,25 @@ impl PolicyFile {
             session,
             errors,
         } = self;
-        let blocks = Blocks { limits, retry, tools, models, turn, output, history, context, session, errors };
-        (Header { extends: extends.0.0, profiles: profiles.0 }, blocks)
+        let blocks =
+            PolicyBlocks { limits, retry, tools, models, turn, output, history, context, session, errors };
+        (FileHeader { extends: extends.0.0, profiles: profiles.0 }, blocks)
     }
 }
 
 /// The version of the policy language.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Version;
+pub(crate) struct LanguageVersion;
 
-impl Decode for Version {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for LanguageVersion {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Number(number) if number.as_u64() == Some(1) => Some(Self),
-            Data::Number(number) if number.as_f64() == Some(1.0) => {
+            YamlData::Number(number) if number.as_u64() == Some(1) => Some(Self),
+            // `1.0` would promise a version 1.1.
+            YamlData::Number(number) if number.as_f64() == Some(1.0) => {
                 reader.wrong_type(node, "a version number (1)")
             }
-            Data::Number(number) => {
+            YamlData::Number(number) => {
                 let message = format!("version {number} of the policy language is not known");
                 reader.report(
                     Diagnostic::error(Code::BAD_VALUE, node.span, message)
@@ -256,7 +254,9 @@ impl Decode for Version {
         }
     }
 
-    fn stand_in(_: &Node) -> Option<Self> {
+    fn stand_in(_: &YamlNode) -> Option<Self> {
+        // The wrong version has been reported. The rest is read as version 1, so that its mistakes are reported
+        // too.
         Some(Self)
     }
 

@@ -1,18 +1,20 @@
 //! `output:`, the final report.
 
-use crate::policy::form::{Block, Effective, Form};
 use std::sync::Arc;
 
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use super::retry::{LimitsRule, RetryPolicy};
-use super::text::Text;
-use super::tool::{Checks, Refused, Reported};
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::merge::{Leaf, layer};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{OnExhausted, Schema, written_schema};
+use super::text::TemplateText;
+use super::tool::{CheckList, Refused, Reported};
+use crate::policy::decode::{Decode, NodeReader};
+use crate::policy::document::layer::layer;
+use crate::policy::form::{Block, Effective, Form};
+use crate::policy::layer_value::LayerValue;
+use crate::policy::{OnExhausted, written_schema};
+use crate::text::Schema;
+use crate::text::yaml::{YamlData, YamlNode};
 
 /// The final report: the tool it is delivered by, what it must look like, and what happens when it does not.
 #[derive(Clone, Debug, Block)]
@@ -20,7 +22,7 @@ pub struct OutputPolicy<F: Form = Effective> {
     /// The name of the tool the report is delivered by.
     /// Example: `final_report`
     pub tool: F::Of<String>,
-    /// What the model is told the tool is for.
+    /// What the model is shown the tool is for.
     /// Example: `Delivers the final report. Call it once, when the work is done.`
     pub description: F::Of<String>,
     /// JSON Schema of the report. Replaced whole.
@@ -28,12 +30,12 @@ pub struct OutputPolicy<F: Form = Effective> {
     pub schema: F::Of<OutputSchema>,
     /// Checks beyond the schema. Replaced whole.
     #[key(looser = Less)]
-    pub validate: F::Of<Checks<Reported>>,
+    pub validate: F::Of<CheckList<Reported>>,
     /// What is decided when attempts are exhausted.
     pub on_exhausted: F::Of<OnExhausted>,
     /// Corrections of a report that was refused.
     pub retry: F::In<RetryPolicy<F>>,
-    /// What the model is told.
+    /// The message to the model.
     pub messages: F::In<OutputMessages<F>>,
 }
 
@@ -45,12 +47,12 @@ layer! {
     }
 }
 
-/// What the model is told about a report that was refused.
+/// What the model learns about a report that was refused.
 #[derive(Clone, Debug, Block)]
 pub struct OutputMessages<F: Form = Effective> {
     /// The report was refused.
     /// Example: `The report was refused: {{ problems }}. Deliver it again.`
-    pub invalid: F::Of<Text<Refused>>,
+    pub invalid: F::Of<TemplateText<Refused>>,
 }
 
 /// A JSON Schema, compiled.
@@ -58,10 +60,11 @@ pub struct OutputMessages<F: Form = Effective> {
 pub struct OutputSchema(pub(crate) Arc<Schema>);
 
 impl Decode for OutputSchema {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let (Data::Map(_) | Data::Bool(_)) = node.data else {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let (YamlData::Map(_) | YamlData::Bool(_)) = node.data else {
             return reader.wrong_type(node, "a JSON Schema (a mapping)");
         };
+        // A plain `no` among the values of an `enum` would be `false` to other readers of the same schema.
         if reader.has_ambiguous(node) {
             return None;
         }
@@ -82,7 +85,7 @@ impl PartialEq for OutputSchema {
     }
 }
 
-impl Leaf for OutputSchema {
+impl LayerValue for OutputSchema {
     type Value = Arc<Schema>;
 
     fn over(&self, _: Option<&Arc<Schema>>) -> Arc<Schema> {

@@ -3,11 +3,12 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
-use crate::policy::decode::{Decode, Described, Reader, record};
-use crate::policy::merge::plain_leaf;
+use crate::policy::decode::{Decode, NodeReader, SchemaOf, record};
+use crate::policy::layer_value::plain_leaf;
 use crate::policy::run_limits::dollars;
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Cost, Diagnostic, ModelPrice, Price, parse_millionths};
+use crate::policy::{Cost, ModelPrice, Price};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, parse_millionths};
 
 record! {
     /// What a model's tokens cost, in US dollars per million.
@@ -15,32 +16,32 @@ record! {
     pub struct PriceEntry {
         /// Tokens of the request.
         /// Example: `2.50`
-        pub input: Dollars,
+        pub input: DollarAmount,
         /// Tokens of the reply.
         /// Example: `10`
-        pub output: Dollars,
+        pub output: DollarAmount,
         /// Tokens of the request that are read from a cache; without it they cost what others do.
         /// Example: `0.25`
-        pub cache_read: Option<Dollars>,
+        pub cache_read: Option<DollarAmount>,
         /// Tokens of the request that are written into a cache; without it they cost what others do.
         /// Example: `3.125`
-        pub cache_write: Option<Dollars>,
+        pub cache_write: Option<DollarAmount>,
         /// Tokens of the reply that are reasoning; without it they cost what others do.
         /// Example: `10`
-        pub reasoning: Option<Dollars>,
+        pub reasoning: Option<DollarAmount>,
     }
 }
 
 /// An amount of US dollars, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Dollars(pub u64);
+pub struct DollarAmount(pub u64);
 
 /// An amount of US dollars that a run may cost; more than nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Money(pub(crate) Cost);
+pub(crate) struct CostLimit(pub(crate) Cost);
 
-impl Decode for Dollars {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for DollarAmount {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         amount(node, reader, "a number of US dollars per million tokens").map(Self)
     }
 
@@ -49,13 +50,13 @@ impl Decode for Dollars {
     }
 }
 
-impl Decode for Money {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for CostLimit {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let millionths = amount(node, reader, "a number of US dollars")?;
         if millionths == 0 {
             return reader.out_of_range(node, "must be more than nothing");
         }
-        // One of them is a million picodollars.
+        // Amounts are read in millionths of a dollar, and one of those is a million picodollars.
         Some(Self(Cost::of([(millionths, 1_000_000)])))
     }
 
@@ -65,10 +66,11 @@ impl Decode for Money {
 }
 
 /// An amount of US dollars, in millionths.
-fn amount(node: &Node, reader: &mut Reader<'_>, expected: &str) -> Option<u64> {
-    let Data::Number(_) = node.data else {
+fn amount(node: &YamlNode, reader: &mut NodeReader<'_>, expected: &str) -> Option<u64> {
+    let YamlData::Number(_) = node.data else {
         return reader.wrong_type(node, expected);
     };
+    // Read from the text and not from a float: 0.1 has no exact one.
     match parse_millionths(reader.text(node.span)) {
         Ok(millionths) => Some(millionths),
         Err(error) => {
@@ -81,7 +83,7 @@ fn amount(node: &Node, reader: &mut Reader<'_>, expected: &str) -> Option<u64> {
 
 impl From<&PriceEntry> for Price {
     fn from(entry: &PriceEntry) -> Self {
-        let value = |price: Option<Dollars>| price.map(|price| price.0);
+        let value = |price: Option<DollarAmount>| price.map(|price| price.0);
         Self {
             input: entry.input.0,
             output: entry.output.0,
@@ -93,16 +95,18 @@ impl From<&PriceEntry> for Price {
 }
 
 impl Decode for ModelPrice {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(word) if &**word == "unknown" => Some(Self::Unknown),
-            Data::Map(_) => PriceEntry::decode(node, reader).map(|entry| Self::Known(Price::from(&entry))),
+            YamlData::Text(word) if &**word == "unknown" => Some(Self::Unknown),
+            YamlData::Map(_) => {
+                PriceEntry::decode(node, reader).map(|entry| Self::Known(Price::from(&entry)))
+            }
             _ => reader.wrong_type(node, "a price such as `{input: 2.50, output: 10}`, or `unknown`"),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let price = generator.subschema_for::<Described<PriceEntry>>();
+        let price = generator.subschema_for::<SchemaOf<PriceEntry>>();
         json_schema!({"anyOf": [price, {"const": "unknown"}]})
     }
 }

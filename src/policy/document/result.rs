@@ -1,14 +1,15 @@
 //! `result:` of a tool: how much of a result a model is shown, and what becomes of the rest.
 
-use crate::policy::form::{Block, Effective, Form};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use super::text::{Text, variables};
-use crate::policy::decode::{Decode, Reader, choice};
-use crate::policy::merge::plain_leaf;
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Cap, Code, Diagnostic};
+use super::text::{TemplateText, variables};
+use crate::policy::SizeCap;
+use crate::policy::decode::{Decode, NodeReader, choice};
+use crate::policy::form::{Block, Effective, Form};
+use crate::policy::layer_value::plain_leaf;
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic};
 
 variables! {
     /// What is known of a result that is too large.
@@ -24,9 +25,9 @@ pub struct ResultPolicy<F: Form = Effective> {
     /// The most of a result that a model is shown, what is said about the rest included.
     /// Checks: W0234, W0235.
     /// Example: `12 KiB`
-    pub max: F::Of<Cap>,
+    pub max: F::Of<SizeCap>,
     /// Which part is shown of a text that is larger.
-    pub keep: F::Of<Keep>,
+    pub keep: F::Of<KeptPart>,
     /// The most lines about errors that are shown of the part that is not.
     /// Example: `10`
     #[key(looser = Neither)]
@@ -37,25 +38,25 @@ pub struct ResultPolicy<F: Form = Effective> {
     pub json: F::Of<bool>,
     /// What becomes of the rest.
     /// Checks: W0234.
-    pub over: F::Of<OverMax>,
+    pub overflow: F::Of<OverMax>,
     /// The name of the tool by which a model reads the rest of a result that is kept.
     /// Example: `read_more`
     pub reader: F::Of<String>,
     /// The form in which a model is shown it.
     pub form: F::Of<ResultForm>,
-    /// What a model is told in the place of the rest.
+    /// What a model learns in the place of the rest.
     /// Example: `[... {{ shown }} of {{ total }} {{ unit }}]`
-    pub notice: F::Of<Text<Cut>>,
-    /// What a model is told in the place of the rest, if that is kept.
+    pub notice: F::Of<TemplateText<Cut>>,
+    /// What a model learns in the place of the rest, if that is kept.
     /// Example: `[... {{ shown }} of {{ total }} {{ unit }}; {{ reader }} reads the rest of {{ handle }}]`
-    pub kept_notice: F::Of<Text<Kept>>,
+    pub kept_notice: F::Of<TemplateText<Kept>>,
 }
 
 choice! {
     /// Which part is shown of a result that is too large.
     #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    pub enum Keep {
+    pub enum KeptPart {
         /// Its beginning.
         Head = "head",
         /// Its end.
@@ -91,11 +92,11 @@ choice! {
     }
 }
 
-impl Decode for Cap {
+impl Decode for SizeCap {
     const NAME: Option<&'static str> = Some("Cap");
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::Text(text) = &node.data else {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let YamlData::Text(text) = &node.data else {
             return reader.wrong_type(node, "a size such as `6000 chars`, or `unlimited`");
         };
         Self::parse(text).or_else(|| {
@@ -116,8 +117,8 @@ impl Decode for Cap {
 }
 
 plain_leaf! {
-    Cap => |value| json!(value.to_string());
-    Keep => |value| json!(value);
+    SizeCap => |value| json!(value.to_string());
+    KeptPart => |value| json!(value);
     OverMax => |value| json!(value);
     ResultForm => |value| json!(value);
     u32 => |value| json!(value), ordered;

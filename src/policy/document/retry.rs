@@ -1,6 +1,5 @@
 //! `retry:` and `limits:`, the same in every layer.
 
-use crate::policy::form::{Block, Effective, Form};
 use core::cmp::Ordering;
 use core::num::NonZeroU32;
 
@@ -8,16 +7,20 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::backoff::WrittenBackoff;
-use super::by_class::{ByClass, fold_with_classes};
-use super::fraction::Fraction;
-use super::lasting::Lasting;
+use super::by_class::{ByClass, ClassRetry};
+use super::fraction::OpenFraction;
+use super::lasting::NonZeroTime;
 use super::run::RunLimitsRule;
-use crate::policy::decode::{Decode, Described, Reader, Spanned, choice, record};
-use crate::policy::merge::{Leaf, plain_leaf};
-use crate::policy::yaml::{Data, Node};
+use crate::policy::decode::{Decode, NodeReader, Patch, SchemaOf, Spanned, record};
+use crate::policy::form::{Block, Document, Effective, Form, Merged};
+use crate::policy::layer_value::{LayerValue, plain_leaf};
+use crate::policy::merge::{LayerPosition, ValueHistory};
 use crate::policy::{
-    Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, ServerDelay, WaitSources,
+    AboveMax, AttemptLimit, ClassSet, ErrorClass, RetryBudget, ServerDelay, ServerDelayMode, TimeBound,
+    WaitSource, WaitSources,
 };
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic};
 use crate::time::Nanos;
 
 /// How failures of one kind of work are retried. What is left out is inherited; `null` goes back to the default.
@@ -33,31 +36,31 @@ pub struct RetryPolicy<F: Form = Effective> {
     /// Checks: P0203, W0202, W0203, W0207, W0210.
     /// Example: `3`
     #[key(looser = More)]
-    pub max_attempts: F::Of<Attempts>,
+    pub max_attempts: F::Of<AttemptLimit>,
     /// The error classes that are retried.
     /// Checks: W0206, W0215, W0224.
     /// Example: `["rate_limit", "timeout"]`
     #[key(looser = More)]
-    pub retry_on: F::Of<Classes>,
+    pub retry_on: F::Of<ClassList>,
     /// The error classes that are never retried, whatever `retry_on` says.
     /// Checks: W0215, W0224.
     /// Example: `{"add": ["permission_denied"]}`
     #[key(looser = Less)]
-    pub never_retry: F::Of<Classes>,
+    pub never_retry: F::Of<ClassList>,
     /// The delay before each next attempt.
     /// Checks: W0260.
     pub backoff: F::Of<WrittenBackoff>,
     /// The delay before the model corrects arguments or a report that were refused; `backoff` is not for those.
     /// Checks: W0261.
     pub correction_backoff: F::Of<WrittenBackoff>,
-    /// What a delay asked for by the other side (`Retry-After`) does to the next wait.
+    /// What a delay asked for by the server (`Retry-After`) does to the next wait.
     /// Checks: W0210.
     pub server_delay: F::Of<ServerDelay>,
     /// From the first attempt on, no attempt starts after this.
     /// Checks: P0203, W0203, W0218.
     /// Example: `2m`
     #[key(looser = More)]
-    pub deadline: F::Of<Lasting<Bound>>,
+    pub deadline: F::Of<NonZeroTime<TimeBound>>,
     /// What an attempt needs at least: none starts with less time than this left until a deadline.
     /// Example: `2s`
     #[key(looser = Less)]
@@ -66,14 +69,14 @@ pub struct RetryPolicy<F: Form = Effective> {
     /// Checks: W0210, W0218.
     /// Example: `20s`
     #[key(looser = More)]
-    pub attempt_timeout: F::Of<Lasting<Bound>>,
+    pub attempt_timeout: F::Of<NonZeroTime<TimeBound>>,
     /// The most time spent waiting between the attempts of one call.
     /// Checks: W0203.
     /// Example: `1m`
     #[key(looser = More)]
-    pub total_delay: F::Of<Bound>,
+    pub total_delay: F::Of<TimeBound>,
     /// How many retries there may be across calls.
-    pub budget: F::Of<Budget>,
+    pub budget: F::Of<RetryBudget>,
     /// Whether failures are written into the session for the model to see.
     #[key(looser = Neither)]
     pub emit_feedback: F::Of<bool>,
@@ -96,13 +99,13 @@ record! {
         pub(crate) max_attempts: Option<Spanned<NonZeroU32>>,
         /// The longest deadline.
         /// Example: `5m`
-        pub(crate) deadline: Option<Spanned<Lasting<Nanos>>>,
+        pub(crate) deadline: Option<Spanned<NonZeroTime<Nanos>>>,
         /// The most time spent waiting between the attempts of one call.
         /// Example: `2m`
         pub(crate) total_delay: Option<Spanned<Nanos>>,
         /// The longest one attempt may take.
         /// Example: `30s`
-        pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
+        pub(crate) attempt_timeout: Option<Spanned<NonZeroTime<Nanos>>>,
         /// Error classes that are never retried; those of all layers together.
         /// Checks: W0215.
         /// Example: `["permission_denied", "quota_exceeded"]`
@@ -119,13 +122,13 @@ record! {
         pub(crate) max_attempts: Option<Spanned<NonZeroU32>>,
         /// The longest deadline.
         /// Example: `5m`
-        pub(crate) deadline: Option<Spanned<Lasting<Nanos>>>,
+        pub(crate) deadline: Option<Spanned<NonZeroTime<Nanos>>>,
         /// The most time spent waiting between the attempts of one call.
         /// Example: `2m`
         pub(crate) total_delay: Option<Spanned<Nanos>>,
         /// The longest one attempt may take.
         /// Example: `30s`
-        pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
+        pub(crate) attempt_timeout: Option<Spanned<NonZeroTime<Nanos>>>,
         /// Error classes that are never retried; those of all layers together.
         /// Checks: W0215.
         /// Example: `["permission_denied", "quota_exceeded"]`
@@ -141,7 +144,7 @@ record! {
 
 /// A list of error classes, or an edit of the inherited one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Classes {
+pub enum ClassList {
     /// Replaces the inherited list.
     Replace(ClassSet),
     /// Changes it: first removes, then adds.
@@ -150,7 +153,7 @@ pub enum Classes {
 
 /// How many failures, or `never`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Failures(pub(crate) Option<NonZeroU32>);
+pub struct FailureThreshold(pub(crate) Option<NonZeroU32>);
 
 record! {
     /// A change of the inherited list; what is removed goes first.
@@ -165,7 +168,7 @@ record! {
 }
 
 record! {
-    /// What a delay asked for by the other side does to the next wait. Replaced whole.
+    /// What a delay asked for by the server does to the next wait. Replaced whole.
     struct ServerDelayRule {
         /// How the hint and the computed delay are combined.
         mode: ServerDelayMode,
@@ -173,7 +176,9 @@ record! {
         /// Example: `5s`
         margin: Option<Spanned<Nanos>>,
         /// Lengthens the wait that is asked for by up to this fraction of it, so that not everybody comes back at once.
-        spread: Option<Fraction>,
+        // A whole fleet that is told 30 s returns at the same instant. Spread only lengthens, so nobody is too
+        // early.
+        spread: Option<OpenFraction>,
         /// Hints below this are raised to it.
         /// Checks: W0212.
         /// Example: `1s`
@@ -181,7 +186,7 @@ record! {
         /// The longest hint that is honoured.
         /// Checks: W0212.
         /// Example: `2m`
-        max: Bound = Bound::Unlimited,
+        max: TimeBound = TimeBound::Unlimited,
         /// What happens above `max`.
         above_max: AboveMax = AboveMax::NextTarget,
         /// Where the server may say it; the first of these that says something counts, and what is left out does not.
@@ -190,58 +195,15 @@ record! {
     }
 }
 
-choice! {
-    /// Where a server says how long to wait.
-    pub enum WaitSource {
-        /// `x-should-retry`: `false` ends the attempts at this target; after `true` what would be `invalid_request`
-        /// is `model_error`.
-        ShouldRetry = "should_retry",
-        /// `retry-after-ms`, `x-ms-retry-after-ms`, `retry-after`.
-        Header = "header",
-        /// A field of the body (`RetryInfo`, `retry_after`), or a number in its text: the longest of them.
-        Body = "body",
-        /// The end of a limit of which nothing is left (`x-ratelimit-reset*`, `anthropic-*-reset`, `RateLimit`).
-        Reset = "reset",
-        /// `wait` of the row of `errors` by which the failure is classified; never longer than `max`.
-        Row = "row",
-    }
-}
-
-choice! {
-    /// How a hint and the computed delay are combined.
-    pub enum ServerDelayMode {
-        /// The longer of the two.
-        Floor = "floor",
-        /// The hint alone.
-        Replace = "replace",
-        /// The hint, but neither shorter than the computed delay nor longer than that and `margin`.
-        Clamp = "clamp",
-        /// The hint is not looked at.
-        Ignore = "ignore",
-    }
-}
-
-choice! {
-    /// What happens when a hint is longer than `max`.
-    pub enum AboveMax {
-        /// Stop now; the hint is passed on.
-        GiveUp = "give_up",
-        /// Stop now, and ask the next model if there is one; for tools and reports as `give_up`.
-        NextTarget = "next_target",
-        /// Wait the maximum.
-        Clamp = "clamp",
-    }
-}
-
 plain_leaf! {
     bool => |value| Value::Bool(*value), ordered;
-    Attempts => |value| match value {
-        Attempts::Limited(count) => count.get().into(),
-        Attempts::Unlimited => "unlimited".into(),
+    AttemptLimit => |value| match value {
+        AttemptLimit::Limited(count) => count.get().into(),
+        AttemptLimit::Unlimited => "unlimited".into(),
     }, ordered;
-    Bound => |value| match value {
-        Bound::Within(length) => length.to_string().into(),
-        Bound::Unlimited => "unlimited".into(),
+    TimeBound => |value| match value {
+        TimeBound::Within(length) => length.to_string().into(),
+        TimeBound::Unlimited => "unlimited".into(),
     }, ordered;
     Nanos => |value| value.to_string().into(), ordered;
     ServerDelay => show_server_delay;
@@ -263,10 +225,10 @@ fn show_server_delay(value: &ServerDelay) -> Value {
         show("margin", value.margin.to_string().into());
     }
     if value.spread_ppm > 0 {
-        show("spread", Fraction(value.spread_ppm).show());
+        show("spread", OpenFraction(value.spread_ppm).show());
     }
     show("min", value.min.to_string().into());
-    show("max", Bound::show_value(&value.max));
+    show("max", TimeBound::show_value(&value.max));
     show(
         "above_max",
         match value.above_max {
@@ -292,7 +254,7 @@ const fn source_name(source: WaitSource) -> &'static str {
 }
 
 impl Decode for WaitSources {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let sources: Vec<WaitSource> = Vec::decode(node, reader)?;
         if sources.is_empty() {
             return reader.out_of_range(node, "must not be empty; `mode: ignore` looks at none");
@@ -301,12 +263,12 @@ impl Decode for WaitSources {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let source = generator.subschema_for::<Described<WaitSource>>();
+        let source = generator.subschema_for::<SchemaOf<WaitSource>>();
         json_schema!({"type": "array", "items": source, "minItems": 1, "uniqueItems": true})
     }
 }
 
-impl Leaf for Classes {
+impl LayerValue for ClassList {
     type Value = ClassSet;
 
     fn over(&self, below: Option<&ClassSet>) -> ClassSet {
@@ -314,6 +276,7 @@ impl Leaf for Classes {
             Self::Replace(classes) => classes,
             Self::Edit { add, remove } => {
                 let below = below.copied().unwrap_or_default();
+                // Removed first, so a class that is in both lists is in the result.
                 remove.iter().fold(below, ClassSet::without).union(add)
             }
         }
@@ -365,11 +328,14 @@ impl TopLimits {
     }
 }
 
-impl Decode for Attempts {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for AttemptLimit {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(text) if &**text == "unlimited" => Some(Self::Unlimited),
-            Data::Number(number) if number.as_u64() == Some(0) => {
+            // Infinity is a word. In Temporal 0 means both unset and unlimited, so a default cannot be lifted
+            // (sdk-python 1773).
+            YamlData::Text(text) if &**text == "unlimited" => Some(Self::Unlimited),
+            // Where retries are counted (Polly, Istio) a 0 is usual, so the message says how to write the same here.
+            YamlData::Number(number) if number.as_u64() == Some(0) => {
                 let message = format!("{} is out of range", node.describe());
                 let problem = Diagnostic::error(Code::OUT_OF_RANGE, node.span, message);
                 let problem = problem.label("must be at least 1");
@@ -378,47 +344,47 @@ impl Decode for Attempts {
                 ));
                 None
             }
-            Data::Number(_) => NonZeroU32::decode(node, reader).map(Self::Limited),
+            YamlData::Number(_) => NonZeroU32::decode(node, reader).map(Self::Limited),
             _ => reader.wrong_type(node, "a whole number or `unlimited`"),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let number = generator.subschema_for::<Described<NonZeroU32>>();
+        let number = generator.subschema_for::<SchemaOf<NonZeroU32>>();
         json_schema!({"anyOf": [number, {"const": "unlimited"}]})
     }
 }
 
-impl Decode for Bound {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for TimeBound {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(text) if &**text == "unlimited" => Some(Self::Unlimited),
+            YamlData::Text(text) if &**text == "unlimited" => Some(Self::Unlimited),
             _ => Nanos::decode(node, reader).map(Self::Within),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let duration = generator.subschema_for::<Described<Nanos>>();
+        let duration = generator.subschema_for::<SchemaOf<Nanos>>();
         json_schema!({"anyOf": [duration, {"const": "unlimited"}]})
     }
 }
 
-impl Decode for Failures {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for FailureThreshold {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(text) if &**text == "never" => Some(Self(None)),
-            Data::Number(_) => NonZeroU32::decode(node, reader).map(|count| Self(Some(count))),
+            YamlData::Text(text) if &**text == "never" => Some(Self(None)),
+            YamlData::Number(_) => NonZeroU32::decode(node, reader).map(|count| Self(Some(count))),
             _ => reader.wrong_type(node, "a whole number or `never`"),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let number = generator.subschema_for::<Described<NonZeroU32>>();
+        let number = generator.subschema_for::<SchemaOf<NonZeroU32>>();
         json_schema!({"anyOf": [number, {"const": "never"}]})
     }
 }
 
-impl Leaf for Failures {
+impl LayerValue for FailureThreshold {
     type Value = Option<NonZeroU32>;
     const ORDERED: bool = true;
 
@@ -443,21 +409,23 @@ impl Leaf for Failures {
     }
 }
 
-impl Decode for Classes {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for ClassList {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Map(_) => ClassEdit::decode(node, reader).map(|edit| Self::Edit {
+            YamlData::Map(_) => ClassEdit::decode(node, reader).map(|edit| Self::Edit {
                 add: edit.add.into_iter().collect(),
                 remove: edit.remove.into_iter().collect(),
             }),
-            Data::List(_) => Vec::decode(node, reader).map(|list| Self::Replace(list.into_iter().collect())),
+            YamlData::List(_) => {
+                Vec::decode(node, reader).map(|list| Self::Replace(list.into_iter().collect()))
+            }
             _ => reader.wrong_type(node, "a list of error classes, or `{add: [...], remove: [...]}`"),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let list = generator.subschema_for::<Described<Vec<ErrorClass>>>();
-        let edit = generator.subschema_for::<Described<ClassEdit>>();
+        let list = generator.subschema_for::<SchemaOf<Vec<ErrorClass>>>();
+        let edit = generator.subschema_for::<SchemaOf<ClassEdit>>();
         json_schema!({"anyOf": [list, edit]})
     }
 }
@@ -465,7 +433,7 @@ impl Decode for Classes {
 impl Decode for ServerDelay {
     const NAME: Option<&'static str> = ServerDelayRule::NAME;
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let ServerDelayRule { mode, margin, spread, min, max, above_max, sources } =
             ServerDelayRule::decode(node, reader)?;
         let margin = match (mode, margin) {
@@ -474,6 +442,7 @@ impl Decode for ServerDelay {
                 reader.missing_field(node, "margin");
                 return None;
             }
+            // A value without effect is refused, because who wrote it expects one.
             (_, Some(margin)) => {
                 let message = "`margin` is only for `mode: clamp`";
                 let problem = Diagnostic::error(Code::CONTRADICTION, margin.span, message);
@@ -501,10 +470,10 @@ impl Decode for ServerDelay {
 }
 
 impl Decode for ErrorClass {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let names = || Self::ALL.iter().map(|class| class.name()).collect::<Vec<_>>();
         match &node.data {
-            Data::Text(text) => match Self::from_name(text) {
+            YamlData::Text(text) => match Self::from_name(text) {
                 Some(class) => Some(class),
                 None => reader.choice(node.span, text, &names()).and_then(Self::from_name),
             },
@@ -514,5 +483,63 @@ impl Decode for ErrorClass {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         generator.subschema_for::<Self>()
+    }
+}
+
+/// Merges one more layer of a retry policy. What a layer says of one class takes precedence over what it says of all, and below what
+/// any higher layer says of all.
+pub(crate) fn fold_with_classes(
+    merged: &mut RetryPolicy<Merged>,
+    layer: &RetryPolicy<Document>,
+    at: &LayerPosition,
+) {
+    // A class that is named for the first time begins with what has held for all classes so far.
+    for (class, _) in &layer.by_class.own {
+        if !merged.by_class.own.iter().any(|(known, _)| known == class) {
+            let rules = inherited(merged);
+            merged.by_class.own.push((*class, rules));
+        }
+    }
+    merged.fold_fields(layer, at);
+    let mut classes = core::mem::take(&mut merged.by_class.own);
+    // What a higher layer says of all classes replaces what lower layers said of one, as with any more general key.
+    for (class, rules) in &mut classes {
+        rules.max_attempts.fold(&layer.max_attempts, at);
+        rules.backoff.fold(&layer.backoff, at);
+        rules.server_delay.fold(&layer.server_delay, at);
+        // `by_class: null` takes back the rules of all classes, those of this layer excepted.
+        if layer.by_class.is_unset() {
+            *rules = inherited(merged);
+        }
+        if let Some(own) = layer.by_class.get(*class) {
+            // The name says which class, so that `explain` can show where the value was written.
+            let at = LayerPosition { name: format!("{} by_class.{class}", at.name).into(), ..at.clone() };
+            fold_own(&mut rules.max_attempts, &own.max_attempts, &merged.max_attempts, &at);
+            fold_own(&mut rules.backoff, &own.backoff, &merged.backoff, &at);
+            fold_own(&mut rules.server_delay, &own.server_delay, &merged.server_delay, &at);
+        }
+    }
+    merged.by_class.own = classes;
+}
+
+/// What holds for all, as the start of what holds for one class.
+fn inherited(general: &RetryPolicy<Merged>) -> ClassRetry<Merged> {
+    ClassRetry {
+        max_attempts: general.max_attempts.inherited(),
+        backoff: general.backoff.inherited(),
+        server_delay: general.server_delay.inherited(),
+    }
+}
+
+/// What a layer says of one class; `null` goes back to what holds for all.
+fn fold_own<T: LayerValue>(
+    trail: &mut ValueHistory<T>,
+    said: &Patch<T>,
+    general: &ValueHistory<T>,
+    at: &LayerPosition,
+) {
+    match said {
+        Patch::Null(_) => *trail = general.inherited(),
+        Patch::Absent | Patch::Set(..) => trail.fold_own(said, at),
     }
 }

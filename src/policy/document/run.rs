@@ -2,10 +2,10 @@
 
 use core::num::{NonZeroU32, NonZeroU64};
 
-use super::lasting::Lasting;
-use super::price::Money;
+use super::lasting::NonZeroTime;
+use super::price::CostLimit;
 use crate::policy::decode::{Spanned, record};
-use crate::policy::{RunLimits, Scope, Setting};
+use crate::policy::{LayerKind, RunLimits, Setting};
 use crate::time::Nanos;
 
 record! {
@@ -17,7 +17,7 @@ record! {
         /// The longest a run may take. A share of it is kept for the final turn.
         /// Checks: W0256.
         /// Example: `30m`
-        pub(crate) time: Option<Spanned<Lasting<Nanos>>>,
+        pub(crate) time: Option<Spanned<NonZeroTime<Nanos>>>,
         /// The most tokens of requests and replies together.
         /// Checks: W0256.
         /// Example: `200000`
@@ -25,7 +25,7 @@ record! {
         /// The most US dollars that all calls of models may cost together. Every model needs a price.
         /// Checks: P0206, W0256.
         /// Example: `0.50`
-        pub(crate) cost: Option<Spanned<Money>>,
+        pub(crate) cost: Option<Spanned<CostLimit>>,
         /// The most calls of models; every attempt and every summary is one.
         /// Checks: W0256.
         /// Example: `40`
@@ -67,6 +67,6 @@ fn tighter<T: Copy, V: Copy + Ord>(
     let Some(said) = said else { return };
     let value = value(said.value);
     if held.as_ref().is_none_or(|held| value < held.value) {
-        *held = Some(Setting::new(value, said.span.origin(Scope::Limit)));
+        *held = Some(Setting::new(value, said.span.origin(LayerKind::Limit)));
     }
 }

@@ -1,51 +1,34 @@
 //! `turn.targets:` and what each model says about itself: in which order models are asked, and when one is passed over.
 
-use crate::policy::form::{Block, Effective, Form};
 use core::num::NonZeroU64;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use crate::policy::decode::{Decode, Reader, choice};
-use crate::policy::merge::plain_leaf;
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Attempts, Bound, ContextWindow, Provider};
+use crate::policy::decode::{Decode, NodeReader, choice};
+use crate::policy::form::{Block, Effective, Form};
+use crate::policy::layer_value::plain_leaf;
+use crate::policy::{Advance, AttemptLimit, ContextWindow, CooldownScope, TimeBound};
+use crate::text::yaml::{YamlData, YamlNode};
 
 /// In which order the models of a turn are asked.
 #[derive(Clone, Debug, Block)]
 pub struct TargetsPolicy<F: Form = Effective> {
     /// When the next model is asked.
-    pub advance: F::Of<Advance>,
-    /// With `advance: rotate`: so many attempts at a model in a turn before the next one is asked. While no other
+    pub fallback: F::Of<Advance>,
+    /// With `fallback: rotate`: so many attempts at a model in a turn before the next one is asked. While no other
     /// one can be asked, `max_attempts` alone counts.
     /// Checks: W0261.
     /// Example: `3`
     #[key(looser = Neither)]
-    pub attempts: F::Of<Attempts>,
-    /// With `advance: rotate`: rather than waiting longer than this for a model, the next one is asked first.
+    pub attempts: F::Of<AttemptLimit>,
+    /// With `fallback: rotate`: rather than waiting longer than this for a model, the next one is asked first.
     /// Checks: W0261.
     /// Example: `2s`
     #[key(looser = Neither)]
-    pub fallback_after: F::Of<Bound>,
+    pub fallback_after: F::Of<TimeBound>,
     /// What a wait holds back.
     pub wait: F::Of<TargetWait>,
-}
-
-choice! {
-    /// When the next model is asked.
-    #[derive(serde::Serialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum Advance {
-        /// When the attempts at this one are exhausted, or no attempt at it makes sense.
-        Exhausted = "exhausted",
-        /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round. Each
-        /// has all its `max_attempts` to itself.
-        Rotate = "rotate",
-        /// After every attempt, round and round; the attempts at all of them count together.
-        Attempt = "attempt",
-        /// When no attempt at this one makes sense; the attempts at all of them count together.
-        Skip = "skip",
-    }
 }
 
 choice! {
@@ -56,6 +39,7 @@ choice! {
         /// The model that asked for it; the others are asked meanwhile.
         Target = "target",
         /// The turn, and only when every model of a round is rate limited: then the longest wait of the round.
+        // ai-agent, "Cycle-Level Sleep": it waits only after a rotation in which every provider was rate limited.
         Round = "round",
         /// The turn, whichever model is next.
         Turn = "turn",
@@ -65,13 +49,13 @@ choice! {
 impl Decode for ContextWindow {
     const NAME: Option<&'static str> = Some("ContextWindow");
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Text(word) if &**word == "unknown" => Some(Self::Unknown),
-            Data::Number(number) if number.as_i64().is_some_and(|number| number < 1) => {
+            YamlData::Text(word) if &**word == "unknown" => Some(Self::Unknown),
+            YamlData::Number(number) if number.as_i64().is_some_and(|number| number < 1) => {
                 reader.out_of_range(node, "must be at least 1")
             }
-            Data::Number(_) => u64::decode(node, reader).and_then(NonZeroU64::new).map(Self::Tokens),
+            YamlData::Number(_) => u64::decode(node, reader).and_then(NonZeroU64::new).map(Self::Tokens),
             _ => reader.wrong_type(node, "a number of tokens, or `unknown`"),
         }
     }
@@ -84,8 +68,8 @@ impl Decode for ContextWindow {
     }
 }
 
-impl Decode for Provider {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl Decode for CooldownScope {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let name = String::decode(node, reader)?;
         match name.trim() {
             "" => reader.out_of_range(node, "must not be empty"),
@@ -100,9 +84,9 @@ impl Decode for Provider {
 }
 
 plain_leaf! {
-    Provider => |value| match value {
-        Provider::Own => json!("own"),
-        Provider::Named(name) => json!(name),
+    CooldownScope => |value| match value {
+        CooldownScope::Own => json!("own"),
+        CooldownScope::Named(name) => json!(name),
     };
     Advance => |value| json!(value);
     TargetWait => |value| json!(value);

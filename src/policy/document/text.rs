@@ -7,16 +7,14 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::policy::check::{MOST_SELECTORS, too_many_selectors};
-use crate::policy::decode::{Decode, Described, Reader, Spanned, list};
-use crate::policy::did_you_mean::closest;
-use crate::policy::duration::duration_schema;
-use crate::policy::merge::Leaf;
-use crate::policy::template::{SESSION, place};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{
-    Code, Diagnostic, Expr, Selector, SelectorError, Span, Template, excerpt, parse_duration,
-};
+use crate::policy::decode::{Decode, NodeReader, SchemaOf, Spanned, list};
+use crate::policy::layer_value::LayerValue;
+use crate::policy::{Selector, SelectorError};
+use crate::text::did_you_mean::closest;
+use crate::text::duration::duration_schema;
+use crate::text::template::{SESSION, place};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic, Expr, Span, Template, excerpt, parse_duration};
 use crate::time::Nanos;
 
 /// What a template takes; it is kept as text until it is rendered.
@@ -32,7 +30,7 @@ const REFUSED_TEMPLATE_COST: usize = 500;
 const FEEDBACK: [&str; 3] = ["latest", "all", "tools"];
 
 /// The variables an expression or template may use.
-pub trait Variables: Clone + fmt::Debug + PartialEq + 'static {
+pub trait ScopeVariables: Clone + fmt::Debug + PartialEq + 'static {
     /// Their names.
     const NAMES: &'static [&'static str];
     /// An expression over them that may be shown; empty: each field shows its own.
@@ -48,7 +46,7 @@ macro_rules! variables {
         #[allow(unreachable_pub, reason = "some are named by the keys of public blocks")]
         pub enum $name {}
 
-        impl $crate::policy::document::text::Variables for $name {
+        impl $crate::policy::document::text::ScopeVariables for $name {
             const NAMES: &'static [&'static str] = &[$($variable),+];
             $(const EXAMPLE: &'static str = $example;)?
             $(const GATE: bool = $gate;)?
@@ -56,29 +54,31 @@ macro_rules! variables {
     )+};
 }
 
-pub(super) use variables;
+pub(crate) use variables;
 
 /// An expression in CEL over those variables.
-pub(crate) struct Cel<V> {
+pub(crate) struct CelText<V> {
     pub(crate) expr: Expr,
     source: Arc<str>,
     variables: PhantomData<fn() -> V>,
 }
 
 /// A template over those variables.
-pub struct Text<V> {
+pub struct TemplateText<V> {
     template: Template,
     source: Arc<str>,
     variables: PhantomData<fn() -> V>,
 }
 
-impl<V: Variables> Decode for Cel<V> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl<V: ScopeVariables> Decode for CelText<V> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let source = string(node, reader, "an expression in a string")?;
+        // A file may hold any number of expressions, and parsing each costs more than reading its text.
         if reader.is_spent() {
             return None;
         }
         let parsed =
+            // A gate that has no value must not open, so its conditions are held to stricter rules.
             if V::GATE { Expr::parse_gate(&source, V::NAMES) } else { Expr::parse(&source, V::NAMES) };
         match parsed {
             Ok(expr) => {
@@ -87,7 +87,7 @@ impl<V: Variables> Decode for Cel<V> {
             }
             Err(error) => {
                 let span = reader.inside(node.span, &source, error.at);
-                // A slip of an operator has one reading.
+                // A wrong operator (`=` for `==`) has one meaning only, so its repair is certain.
                 let slip = error.message.ends_with("is not an operator");
                 let meant = error.help.as_deref().and_then(|help| {
                     help.strip_prefix("did you mean `")?
@@ -96,12 +96,15 @@ impl<V: Variables> Decode for Cel<V> {
                         .map(str::to_owned)
                 });
                 let written = error.message.split('`').nth(1).unwrap_or_default();
+                // The repair replaces what stands there, and that must be the operator itself, not an escaped form
+                // of it.
                 let exact = reader.text(span) == written;
                 let problem = Diagnostic::error(Code::EXPRESSION, span, &*error.message);
                 reader.report(match meant.filter(|_| exact) {
                     Some(meant) => problem.label(format!("did you mean `{meant}`?")).fix_as(span, meant),
                     None => problem.help_if(error.help),
                 });
+                // A file of broken expressions must not take longer than one of good ones.
                 reader.spend(REFUSED_COST, node.span)?;
                 None
             }
@@ -118,10 +121,11 @@ impl<V: Variables> Decode for Cel<V> {
     }
 }
 
-impl<V: Variables> Decode for Text<V> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl<V: ScopeVariables> Decode for TemplateText<V> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let source = string(node, reader, "a template in a string")?;
         reader.spend(TEMPLATE_COST, node.span)?;
+        // Messages are shown to models and written to logs, so a key in one would leave the house.
         reader.refuse_secrets(node);
         match Template::parse(&source, &known::<V>()) {
             Ok(template) => {
@@ -147,13 +151,13 @@ impl<V: Variables> Decode for Text<V> {
 }
 
 /// The variables of a text. One that stands beside an expression is made of those of the expression alone.
-fn known<V: Variables>() -> Vec<&'static str> {
+fn known<V: ScopeVariables>() -> Vec<&'static str> {
     let session = SESSION.into_iter().filter(|_| V::EXAMPLE.is_empty());
     V::NAMES.iter().copied().chain(session).collect()
 }
 
 /// What is read of the session: fields that feedback does not have are a mistake. Slices are known later.
-fn session(template: &Template, source: &str, node: &Node, reader: &mut Reader<'_>) -> Option<()> {
+fn session(template: &Template, source: &str, node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<()> {
     for path in template.session() {
         let mut words = path.split('.');
         let (Some(of), Some(name)) = (words.next(), words.next()) else { continue };
@@ -170,7 +174,7 @@ fn session(template: &Template, source: &str, node: &Node, reader: &mut Reader<'
     Some(())
 }
 
-impl<V: Variables> Leaf for Text<V> {
+impl<V: ScopeVariables> LayerValue for TemplateText<V> {
     type Value = Template;
 
     fn over(&self, _: Option<&Template>) -> Template {
@@ -186,13 +190,13 @@ impl<V: Variables> Leaf for Text<V> {
     }
 }
 
-impl<V> Text<V> {
+impl<V> TemplateText<V> {
     pub(crate) fn template(&self) -> Template {
         self.template.clone()
     }
 }
 
-impl<V> Cel<V> {
+impl<V> CelText<V> {
     pub(crate) fn source(&self) -> &str {
         &self.source
     }
@@ -201,12 +205,12 @@ impl<V> Cel<V> {
 impl Decode for Nanos {
     const NAME: Option<&'static str> = Some("Duration");
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::Text(text) = &node.data else {
-            if let Data::Number(number) = &node.data {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let YamlData::Text(text) = &node.data else {
+            if let YamlData::Number(number) = &node.data {
                 let problem = Diagnostic::error(Code::DURATION, node.span, format!("`{number}` has no unit"));
                 let problem = match number.as_u64() {
-                    // Other systems count in either; nobody knows which one is meant.
+                    // Some systems count in seconds and some in milliseconds, so neither is assumed.
                     Some(number) => problem.help(format!("write a unit: `{number}s` or `{number}ms`")),
                     None => problem.help("write a duration such as `500ms` or `1m30s`"),
                 };
@@ -240,18 +244,21 @@ impl Decode for Nanos {
     }
 }
 
+/// The most selectors of each kind, of all files together.
+pub(crate) const MOST_SELECTORS: usize = 10_000;
+
 /// Values by selector, in the order of the text.
 #[derive(Clone, Debug)]
-pub(crate) struct Selected<T>(pub(crate) Vec<(Spanned<Selector>, Arc<T>)>);
+pub(crate) struct SelectorMap<T>(pub(crate) Vec<(Spanned<Selector>, Arc<T>)>);
 
-impl<T> Default for Selected<T> {
+impl<T> Default for SelectorMap<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Decode> Decode for Selected<T> {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: Decode> Decode for SelectorMap<T> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let mut selected = Vec::new();
         let entries = reader.mapping(node)?;
         if let Some((key, _)) = entries.get(MOST_SELECTORS) {
@@ -261,7 +268,7 @@ impl<T: Decode> Decode for Selected<T> {
             reader.check_name(key);
             let selector = match Selector::parse(&key.name) {
                 Ok(selector) => {
-                    // Its rules are looked at all the same.
+                    // The rules below it are read all the same, so that their mistakes are reported too.
                     if let Some(error) = never(T::NAME, &selector) {
                         let problem = Diagnostic::error(Code::SELECTOR, key.span, error.message);
                         reader.report(problem.help_if(error.help));
@@ -277,12 +284,15 @@ impl<T: Decode> Decode for Selected<T> {
             let rules = T::NAME.unwrap_or_default();
             let within = reader.under(rules, selector.clone());
             let rule = reader.below(within, |reader| {
+                // `tools: {retry: …}` instead of `tools: {search: {retry: …}}` is the usual slip, and would make a
+                // tool named `retry`.
                 if is_too_shallow(&key.name, value) {
                     too_shallow(&key.name, value, rules, reader);
                     reader.lose(rules);
                     return None;
                 }
                 let rule = reader.value::<T>(value);
+                // Rules under a selector that cannot be read may be for any name.
                 if rule.is_none() || selector.is_none() {
                     reader.lose(rules);
                 }
@@ -296,7 +306,8 @@ impl<T: Decode> Decode for Selected<T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let values = generator.subschema_for::<Described<T>>();
+        let values = generator.subschema_for::<SchemaOf<T>>();
+        // The schema refuses what `Selector` refuses, so editors mark it while it is typed.
         let (title, refused, example) = match T::NAME {
             Some(MODELS) => ("model", r"\*\*|[|,;?{}^$\\]", "gpt-*"),
             _ => ("tool", r#"\*\*|[|,;?!\[\]{}()<>^$+=&%\\"'`\s]"#, "search*"),
@@ -323,7 +334,7 @@ const RULE_KEYS: [&str; 22] = [
     "on_exhausted",
     "approval",
     "concurrency",
-    "after_effect",
+    "on_uncertain_effect",
     "retry",
     "breaker",
     "loop_guard",
@@ -336,19 +347,20 @@ const RULE_KEYS: [&str; 22] = [
     "context_window",
     "provider",
     "tokens",
-    "abort_on",
-    "cool_down",
+    "no_fallback_on",
+    "cooldown",
     "assumed_window",
     "output_reserve",
 ];
 
 /// Whether what stands there as the name of a tool or model is one of the keys of its rules: they are no mapping, or one of
 /// other keys.
-fn is_too_shallow(name: &str, rules: &Node) -> bool {
+fn is_too_shallow(name: &str, rules: &YamlNode) -> bool {
     match &rules.data {
-        Data::Reported | Data::Null => false,
-        Data::Map(entries) => {
+        YamlData::Reported | YamlData::Null => false,
+        YamlData::Map(entries) => {
             let known = |key: &str| RULE_KEYS.contains(&key);
+            // A tool may be named like a key, as long as its rules have keys of rules.
             known(name) && !entries.is_empty() && !entries.iter().any(|(key, _)| known(&key.name))
         }
         _ => true,
@@ -356,15 +368,15 @@ fn is_too_shallow(name: &str, rules: &Node) -> bool {
 }
 
 /// Reports a key that is one level too shallow.
-fn too_shallow(name: &str, value: &Node, rules: &str, reader: &mut Reader<'_>) {
+fn too_shallow(name: &str, value: &YamlNode, rules: &str, reader: &mut NodeReader<'_>) {
     let what = if rules == MODELS { "model" } else { "tool" };
-    if crate::policy::yaml::pair(reader.text(value.span)).is_some() {
+    if crate::text::yaml::pair(reader.text(value.span)).is_some() {
         reader.wrong_type::<()>(value, "a mapping");
         return;
     }
     let name = excerpt(name, 60);
     let but = match &value.data {
-        Data::Map(_) => String::new(),
+        YamlData::Map(_) => String::new(),
         _ => format!(", whose rules are a mapping and not {}", value.describe()),
     };
     let message = format!("`{name}` is read as the name of a {what} here{but}");
@@ -387,46 +399,52 @@ fn never(rules: Option<&str>, selector: &Selector) -> Option<SelectorError> {
     if rules == Some(MODELS) { selector.never_a_model() } else { selector.never_a_tool() }
 }
 
-fn string(node: &Node, reader: &mut Reader<'_>, expected: &str) -> Option<Arc<str>> {
+fn string(node: &YamlNode, reader: &mut NodeReader<'_>, expected: &str) -> Option<Arc<str>> {
     match &node.data {
-        Data::Text(_) if reader.is_ambiguous(node) => None,
-        Data::Text(text) => Some(Arc::clone(text)),
+        YamlData::Text(_) if reader.is_ambiguous(node) => None,
+        YamlData::Text(text) => Some(Arc::clone(text)),
         _ => reader.wrong_type(node, expected),
     }
 }
 
-impl<V> Clone for Cel<V> {
+impl<V> Clone for CelText<V> {
     fn clone(&self) -> Self {
         Self { expr: self.expr.clone(), source: Arc::clone(&self.source), variables: PhantomData }
     }
 }
 
-impl<V> Clone for Text<V> {
+impl<V> Clone for TemplateText<V> {
     fn clone(&self) -> Self {
         Self { template: self.template.clone(), source: Arc::clone(&self.source), variables: PhantomData }
     }
 }
 
-impl<V> PartialEq for Cel<V> {
+impl<V> PartialEq for CelText<V> {
     fn eq(&self, other: &Self) -> bool {
         self.source == other.source
     }
 }
 
-impl<V> PartialEq for Text<V> {
+impl<V> PartialEq for TemplateText<V> {
     fn eq(&self, other: &Self) -> bool {
         self.source == other.source
     }
 }
 
-impl<V> fmt::Debug for Cel<V> {
+impl<V> fmt::Debug for CelText<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.source, f)
     }
 }
 
-impl<V> fmt::Debug for Text<V> {
+impl<V> fmt::Debug for TemplateText<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.source, f)
     }
+}
+
+/// Says that there are too many selectors.
+pub(crate) fn too_many_selectors(span: Span) -> Diagnostic {
+    let message = format!("more than {MOST_SELECTORS} selectors");
+    Diagnostic::error(Code::TOO_LARGE, span, message).help("use fewer, wider patterns with `*`")
 }

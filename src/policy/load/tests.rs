@@ -4,7 +4,8 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::*;
-use crate::policy::{Attempts, Bound, Effect, OnExhausted, TextOnly, yaml};
+use crate::policy::{AttemptLimit, Effect, OnExhausted, TextOnly, TimeBound};
+use crate::text::yaml;
 
 mod at_once;
 mod by_class;
@@ -26,8 +27,8 @@ fn mistakes(text: &str) -> String {
 
 fn attempts(policy: &Policy, tool: &str) -> u32 {
     match policy.tool(tool).retry.max_attempts.value {
-        Attempts::Limited(count) => count.get(),
-        Attempts::Unlimited => 0,
+        AttemptLimit::Limited(count) => count.get(),
+        AttemptLimit::Unlimited => 0,
     }
 }
 
@@ -40,7 +41,7 @@ mod defaults {
         let all = policy.layers();
         let mut open = Vec::new();
         let mut look =
-            |path: String, _: &crate::policy::form::Key, trail: &dyn crate::policy::merge::AnyTrail| {
+            |path: String, _: &crate::policy::key::Key, trail: &dyn crate::policy::merge::AnyTrail| {
                 if trail.value().is_none() {
                     open.push(path);
                 }
@@ -93,8 +94,8 @@ mod limits {
         );
         assert_eq!((attempts(&policy, "a"), attempts(&policy, "b")), (6, 2));
         let b = policy.tool("b");
-        assert_eq!(b.retry.deadline.value, Bound::Within(crate::time::Nanos::from_secs(10)));
-        assert_eq!(b.retry.max_attempts.origin.scope, Scope::Limit);
+        assert_eq!(b.retry.deadline.value, TimeBound::Within(crate::time::Nanos::from_secs(10)));
+        assert_eq!(b.retry.max_attempts.origin.scope, LayerKind::Limit);
         assert_eq!(policy.place(b.retry.max_attempts.origin).to_string(), "team.yaml:6:30");
         assert!(b.retry.never_retry.value.contains(ErrorClass::Timeout));
         assert!(b.retry.never_retry.value.contains(ErrorClass::AuthError));
@@ -108,7 +109,7 @@ mod limits {
             let planner = CallOverride::new(json).unwrap();
             policy.call("a", &json!({}), Some(&planner)).policy.retry.max_attempts.value
         };
-        let limited = |n: u32| Attempts::Limited(n.try_into().unwrap());
+        let limited = |n: u32| AttemptLimit::Limited(n.try_into().unwrap());
         assert_eq!(of(json!({"limits": {"max_attempts": 2}})), limited(2));
         assert_eq!(of(json!({"limits": {"max_attempts": 40}, "retry": {"max_attempts": 9}})), limited(4));
         assert_eq!(of(json!({"retry": {"max_attempts": "unlimited"}})), limited(4));
@@ -177,7 +178,7 @@ mod bad_input {
             "version: 1\nmodels: {a: {context_window: 0, output_reserve: 0, assumed_window: -1}, b: {context_window: -8192}}\n"
         ));
         assert_snapshot!(mistakes(
-            "version: 1\ncontext: {evict_at: 0, gate: 0 tokens, target: 0.0, reserve: -1, safety: 1.5, give_up_after: 0}\n"
+            "version: 1\ncontext: {compact_at_free: 0, min_free: 0 tokens, target_free: 0.0, reserve: -1, safety: 1.5, give_up_after: 0}\n"
         ));
         assert_snapshot!(mistakes(
             "version: 1\ncontext: {results: few, tokens: {safety: 0, bytes_per_token: {prose: 0, json: -2}}, reduce: [{kind: drop, keep_last: 0}, {kind: results, keep_last: 1, over: 0 chars, show: -1 chars}]}\n"
@@ -301,7 +302,8 @@ mod schema {
 
     /// Whether the schema and the reader take a document, and they must agree.
     fn takes(text: &str) -> bool {
-        let document = yaml::parse(SourceId(0), text, &mut Findings::default()).unwrap().to_json();
+        let document =
+            yaml::parse(SourceId(0), text, &mut crate::text::Problems::default()).unwrap().to_json();
         let validator = jsonschema::validator_for(&json_schema()).unwrap();
         let (schema, reader) = (validator.is_valid(&document), Policy::from_yaml("x", text).is_ok());
         assert_eq!(schema, reader, "the schema says {schema}, the reader {reader}: {text}");

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::policy::builtin::BUILTIN_TEXTS;
-use crate::policy::{Attempts, Loader, Policy, Report, Scope};
+use crate::policy::{AttemptLimit, LayerKind, Loader, Policy};
+use crate::text::Report;
 
 /// Loads `team.yaml`; the others are found from it. The path of a file is its name.
 fn load(files: &[(&str, &str)]) -> Result<Policy, Report> {
@@ -27,8 +28,8 @@ fn policy(files: &[(&str, &str)]) -> Policy {
 
 fn attempts(policy: &Policy, tool: &str) -> u32 {
     match policy.tool(tool).retry.max_attempts.value {
-        Attempts::Limited(count) => count.get(),
-        Attempts::Unlimited => 0,
+        AttemptLimit::Limited(count) => count.get(),
+        AttemptLimit::Unlimited => 0,
     }
 }
 
@@ -160,12 +161,12 @@ output: {tool: done}
         assert_eq!(attempts(&ci, "file"), 1, "above the global block");
         assert_eq!(attempts(&ci, "http.put"), 6, "below a selector");
         assert_eq!(attempts(&ci, "http.get"), 2, "its own selectors are selectors like others");
-        assert_eq!(ci.tool("file").retry.max_attempts.origin.scope, Scope::Profile);
+        assert_eq!(ci.tool("file").retry.max_attempts.origin.scope, LayerKind::Profile);
         assert!(ci.output().is_none());
         assert_eq!(
             attempts(&with("staging"), "http.put"),
             7,
-            "within one selector it stands above the files"
+            "within one selector it takes precedence over the files"
         );
         assert_eq!(ci.profiles(), ["ci", "staging"]);
         assert_eq!(ci.profile(), Some("ci"));
@@ -251,7 +252,7 @@ mod priorities {
     #[test]
     fn it_comes_before_specificity() {
         let narrow = "  db.delete: {retry: {max_attempts: 2}}\n";
-        assert_eq!(of(&team("priority: 1, ", "", narrow)), 4, "a narrower rule of lower priority loses");
+        assert_eq!(of(&team("priority: 1, ", "", narrow)), 4, "a more specific rule of lower priority loses");
         let narrow = "  db.delete: {priority: 1, retry: {max_attempts: 2}}\n";
         assert_eq!(of(&team("priority: 1, ", "", narrow)), 2, "one of the same priority wins");
         let narrow = "  db.delete: {priority: -1, retry: {max_attempts: 2}}\n";
@@ -313,7 +314,7 @@ proptest! {
         let split = load_with(&loader(), &[("a", &a), ("b", &b), ("team.yaml", &team)]).unwrap();
         let whole = load_with(&loader(), &[("team.yaml", &whole)]).unwrap();
         prop_assert_eq!(effective(&split), effective(&whole));
-        let teapot = crate::policy::Evidence { status: Some(418), ..Default::default() };
+        let teapot = crate::policy::FailureEvidence { status: Some(418), ..Default::default() };
         prop_assert_eq!(split.classify(&teapot).class, whole.classify(&teapot).class);
         prop_assert_eq!(split.session().slices.len(), whole.session().slices.len());
     }

@@ -1,6 +1,6 @@
 //! Fields by the names they have elsewhere.
 
-use super::Counts;
+use super::CountedUnit;
 
 /// How many attempts there are after the first, as the `OpenAI` and Vercel SDKs, `LiteLLM`, urllib3, Polly and httpx call it.
 const RETRIES: &[&str] = &[
@@ -53,12 +53,12 @@ const RUN: &str =
 
 /// Names as [`fold`] leaves them, the field of that sense, which must be there, and how it is written. The first row of
 /// a name whose field is there is the one.
-pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
+pub(super) const FIELDS: &[(&[&str], &str, &str, CountedUnit)] = &[
     (
         RETRIES,
         "max_attempts",
         "`max_attempts` counts the first attempt too: 3 retries are `max_attempts: 4`",
-        Counts::Retries,
+        CountedUnit::Retries,
     ),
     (
         // resilience4j, Spring, tenacity, backoff, LangChain.
@@ -74,19 +74,20 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "max_attempts",
         "`max_attempts` counts the first attempt too",
-        Counts::Attempts,
+        CountedUnit::Attempts,
     ),
     (
         RETRIES,
         "retry",
         "write it under `retry:`; `max_attempts` counts the first attempt too: 3 retries are `retry: {max_attempts: 4}`",
-        Counts::Retries,
+        CountedUnit::Retries,
     ),
     (
+        // One level too high: these belong below `retry`.
         &["maxattempts", "attempts", "tries", "maxtries", "stopafterattempt"],
         "retry",
         "write it under `retry:`, as in `retry: {max_attempts: 3}`; the first attempt counts",
-        Counts::Attempts,
+        CountedUnit::Attempts,
     ),
     (
         // Most HTTP clients, LiteLLM, resilience4j, Envoy.
@@ -102,13 +103,13 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "attempt_timeout",
         "`attempt_timeout` bounds one attempt, `deadline` all attempts of a call",
-        Counts::Other,
+        CountedUnit::Other,
     ),
-    (BUDGETS, "run", RUN, Counts::Other),
-    (BUDGETS, "limits", RUN, Counts::Other),
-    // In `turn:`, which has neither.
-    (BUDGETS, "max_turns", RUN, Counts::Other),
-    (&["deadline", "timeout", "time", "tokens", "cost", "budget"], "max_turns", RUN, Counts::Other),
+    (BUDGETS, "run", RUN, CountedUnit::Other),
+    (BUDGETS, "limits", RUN, CountedUnit::Other),
+    // In `turn:`, which has neither `run` nor `limits`.
+    (BUDGETS, "max_turns", RUN, CountedUnit::Other),
+    (&["deadline", "timeout", "time", "tokens", "cost", "budget"], "max_turns", RUN, CountedUnit::Other),
     (
         // LangChain, OpenAI Agents SDK, Vercel AI SDK, LangGraph.
         &[
@@ -126,15 +127,18 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "max_turns",
         "`max_turns` is the number of turns of a run, the last one included",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // One level too high: these belong below `turn`.
         &["maxiterations", "maxsteps", "steplimit", "recursionlimit", "maxrounds", "maxturns", "maxturn"],
         "turn",
         "write it under `turn:`, as in `turn: {max_turns: 20}`",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // tenacity (`retry_if_exception_type`), Spring (`retryFor`), Polly (`ShouldHandle`), urllib3
+        // (`status_forcelist`).
         &[
             "on",
             "when",
@@ -155,9 +159,10 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "retry_on",
         "`retry_on: [rate_limit, timeout]` names classes of errors",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // Spring (`noRetryFor`), resilience4j (`ignoreExceptions`), backoff (`giveup`), Failsafe (`abortIf`).
         &[
             "exclude",
             "ignore",
@@ -173,9 +178,11 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "never_retry",
         "`never_retry: [auth_error]` names classes of errors",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // tenacity (`wait_*`), resilience4j (`waitDuration`), Polly (`BackoffType`), backoff (`expo`), npm's retry
+        // (`minTimeout`).
         &[
             "delay",
             "wait",
@@ -214,9 +221,10 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "backoff",
         "`backoff: {kind: exponential, base: 500ms, factor: 2, cap: 30s, jitter: full}` says all about delays",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // backoff (`max_time`), tenacity (`stop_after_delay`), backoff for Go (`MaxElapsedTime`).
         &[
             "maxelapsedtime",
             "totaltimeout",
@@ -229,9 +237,10 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "deadline",
         "`deadline` bounds all attempts of a call",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // urllib3 (`respect_retry_after_header`).
         &[
             "retryafter",
             "respectretryafter",
@@ -241,9 +250,10 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "server_delay",
         "`server_delay: {mode: floor, max: 1m}` says what a wait that the server asks for does",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // urllib3 (`backoff_factor`), resilience4j (`exponentialBackoffMultiplier`).
         &[
             "multiplier",
             "rate",
@@ -254,9 +264,11 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "factor",
         "`factor: 2` doubles each delay",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // tenacity (`initial`, `min`), Temporal (`initialInterval`), resilience4j (`waitDuration`), npm's retry
+        // (`minTimeout`).
         &[
             "delay",
             "wait",
@@ -272,15 +284,17 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "base",
         "`base` is the first delay",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         &["wait", "interval", "base", "initialdelay", "seconds", "waitfixed", "waitduration"],
         "delay",
         "`delay` is what is always waited",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // tenacity (`max`), gRPC (`maxBackoff`), Spring (`maxDelay`), backoff (`max_value`), npm's retry
+        // (`maxTimeout`).
         &[
             "max",
             "maxdelay",
@@ -294,25 +308,26 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "cap",
         "`cap` is the longest delay",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         &["when", "if", "condition"],
         "calls",
         "`calls: [{when: ...}]` holds rules for single calls",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // Hystrix, resilience4j and Polly; Envoy (`outlierDetection`).
         &["circuitbreaker", "circuit", "cb", "outlierdetection"],
         "breaker",
         "`breaker: {failures: 5, open_for: 1m}` stops calling a tool",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         &["loopdetection", "loopdetector", "repetition", "repetitionthreshold", "stuckdetection"],
         "loop_guard",
         "`loop_guard: {same_call: {nudge: 3, block: 5}}` holds back a model that repeats itself",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         // LiteLLM, Polly, resilience4j, Hystrix.
@@ -327,9 +342,11 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "failures",
         "`failures` counts consecutive ones",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // LiteLLM (`cooldown_time`), Hystrix (`sleepWindow`), resilience4j (`waitDurationInOpenState`), Polly
+        // (`BreakDuration`), Envoy (`baseEjectionTime`).
         &[
             "resettimeout",
             "cooldown",
@@ -342,15 +359,17 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "open_for",
         "`open_for: 1m` is how long it stays open",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // resilience4j (`permittedNumberOfCallsInHalfOpenState`).
         &["permittednumberofcallsinhalfopenstate", "halfopenrequests", "halfopencalls", "successthreshold"],
         "probes",
         "`probes: 2` is how many calls must go well before it closes",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // resilience4j (`slidingWindowSize`, `failureRateThreshold`), Polly (`SamplingDuration`).
         &[
             "slidingwindowsize",
             "slidingwindow",
@@ -360,9 +379,10 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "count",
         "`count` says which failures it counts: those in a row, or those of a window of time",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // One level too high: these belong below `retry`.
         &[
             "maxattempts",
             "timeout",
@@ -384,21 +404,22 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "retry",
         "write it under `retry:`, as in `retry: {max_attempts: 3, attempt_timeout: 20s}`",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         FALLBACKS,
         "targets",
         "the models of the agent are asked in their order; `targets` says when the next one is",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         FALLBACKS,
         "turn",
         "the models of the agent are asked in their order; `turn: {targets: ...}` says when the next one is",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
+        // LiteLLM (`max_parallel_requests`), resilience4j and Polly (bulkhead).
         &[
             "maxparallelrequests",
             "maxconcurrency",
@@ -409,7 +430,7 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "concurrency",
         "`concurrency: 1` is how many calls of a tool run at once",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         // LangGraph, OpenAI Agents SDK, Vercel AI SDK, Claude Code.
@@ -426,18 +447,18 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         ],
         "approval",
         "`approval: always` asks a person before the tool runs",
-        Counts::Other,
+        CountedUnit::Other,
     ),
     (
         &["include", "includes", "inherits", "parent", "import", "imports", "from"],
         "extends",
-        "`extends: base.yaml` names the file this one stands above",
-        Counts::Other,
+        "`extends: base.yaml` names the file this one extends",
+        CountedUnit::Other,
     ),
     (
         &["llm", "llms", "providers", "model"],
         "models",
         "`models:` holds rules for models by name",
-        Counts::Other,
+        CountedUnit::Other,
     ),
 ];

@@ -1,6 +1,6 @@
 //! Error classes and effects by the words they have elsewhere.
 
-/// Words as [`fold`] leaves them, and the classes of that sense: one, or several that are told apart here.
+/// Words as [`fold`] leaves them, and the classes of that sense: one, or several that are distinguished here.
 pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
     // OpenAI SDK `APIConnectionError`, LiteLLM the same, Node `ECONNRESET`, Envoy `connect-failure`, `reset`, `refused-stream`.
     (
@@ -52,6 +52,7 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         ],
         &["timeout"],
     ),
+    // HTTP 429 in words, AWS `ThrottlingException`, OpenAI SDK `RateLimitError`.
     (
         &[
             "ratelimited",
@@ -68,6 +69,7 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
     ),
     // RFC 6585; of providers a quota that is used up has that status, too.
     (&["429", "http429", "status429", "resourceexhausted"], &["rate_limit", "quota_exceeded"]),
+    // HTTP 402, OpenAI `insufficient_quota`, LiteLLM `BudgetExceededError`.
     (
         &[
             "quota",
@@ -127,6 +129,7 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         &["4xx", "http4xx", "clienterror", "clienterrors", "retriable4xx"],
         &["invalid_request", "auth_error", "not_found", "rate_limit"],
     ),
+    // HTTP 401, gRPC `UNAUTHENTICATED`, OpenAI SDK `AuthenticationError`.
     (
         &[
             "auth",
@@ -142,6 +145,7 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         ],
         &["auth_error"],
     ),
+    // HTTP 403, gRPC `PERMISSION_DENIED`; providers answer so to a key without the right, too.
     (
         &[
             "forbidden",
@@ -188,6 +192,7 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         ],
         &["context_overflow"],
     ),
+    // OpenAI `content_policy_violation`, LiteLLM `ContentPolicyViolationError`, Anthropic `refusal`.
     (
         &[
             "contentpolicy",
@@ -224,6 +229,7 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
     ),
     // Of arguments or of a report.
     (&["validation", "validationerror"], &["invalid_args", "invalid_output"]),
+    // Vercel `InvalidToolInputError`, before it `InvalidToolArgumentsError`.
     (
         &[
             "invalidarguments",
@@ -240,17 +246,21 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         &["parseerror", "parsing", "jsonerror", "invalidjson", "jsondecodeerror", "malformedjson"],
         &["malformed_tool_call", "invalid_output"],
     ),
+    // Gemini `MALFORMED_FUNCTION_CALL`.
     (&["malformedfunctioncall"], &["malformed_tool_call"]),
+    // Vercel `NoSuchToolError`.
     (
         &["nosuchtool", "unknowntool", "nosuchtoolerror", "toolmissing", "unknownfunction"],
         &["tool_not_found"],
     ),
     (&["mcperror", "tooldown", "toolunreachable", "spawnerror"], &["tool_unavailable"]),
+    // Why models stop: OpenAI `length`, Anthropic `max_tokens`.
     (
         &["length", "maxtokens", "truncated", "truncation", "finishreasonlength", "incomplete"],
         &["truncated_output"],
     ),
     (&["empty", "emptyreply", "noanswer", "nocontent", "noresponse", "emptyoutput"], &["empty_response"]),
+    // Polly `BrokenCircuitException`, resilience4j `CallNotPermittedException`.
     (
         &["circuitbreaker", "circuitbreakeropen", "brokencircuit", "callnotpermitted", "breakeropen"],
         &["circuit_open"],
@@ -262,6 +272,7 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
 
 /// Words as [`fold`] leaves them, and the effect of that sense.
 pub(super) const EFFECTS: &[(&[&str], &[&str])] = &[
+    // MCP's tool annotations, and the methods of RFC 9110, section 9.2.
     (&["read", "safe", "pure", "readonlyhint", "none", "query", "get"], &["read_only"]),
     (&["idempotenthint", "repeatable", "upsert", "put"], &["idempotent"]),
     (

@@ -1,12 +1,8 @@
-//! The fold of layers: what each layer says about a value, which of them won, and what the limits made of it.
+//! The fold of layers: what each layer says about a value, and which of them won.
 
-mod layer;
-mod limits;
 mod trail;
 
-pub(crate) use layer::layer;
-pub(crate) use limits::Limits;
-pub(crate) use trail::{AnyTrail, At, Leaf, Trail, Word, WordKind, ordered, plain_leaf};
+pub(crate) use trail::{AnyTrail, LayerPosition, LayerWord, ValueHistory, WordKind};
 
 #[cfg(test)]
 mod tests;

@@ -6,44 +6,46 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::decode::Patch;
-use crate::policy::document::Classes;
-use crate::policy::{Attempts, ClassSet, ErrorClass, Scope, SourceId, Span};
+use crate::policy::document::ClassList;
+use crate::policy::{AttemptLimit, ClassSet, ErrorClass, LayerKind};
+use crate::text::{SourceId, Span};
 
 fn classes() -> impl Strategy<Value = ClassSet> {
     proptest::collection::vec(0..ErrorClass::ALL.len(), 0..5)
         .prop_map(|picked| picked.into_iter().map(|i| ErrorClass::ALL[i]).collect())
 }
 
-fn patch() -> impl Strategy<Value = Patch<Classes>> {
+fn patch() -> impl Strategy<Value = Patch<ClassList>> {
     let span = Span::new(SourceId(1), 0, 0);
     prop_oneof![
         Just(Patch::Absent),
         Just(Patch::Null(span)),
-        classes().prop_map(move |all| Patch::Set(Classes::Replace(all), span)),
-        (classes(), classes()).prop_map(move |(add, remove)| Patch::Set(Classes::Edit { add, remove }, span)),
+        classes().prop_map(move |all| Patch::Set(ClassList::Replace(all), span)),
+        (classes(), classes())
+            .prop_map(move |(add, remove)| Patch::Set(ClassList::Edit { add, remove }, span)),
     ]
 }
 
-/// The word of a layer, numbered by its place so that words can be told apart.
-fn layers() -> impl Strategy<Value = Vec<(Patch<Classes>, At)>> {
+/// The word of a layer, numbered by its place so that words can be distinguished.
+fn layers() -> impl Strategy<Value = Vec<(Patch<ClassList>, LayerPosition)>> {
     proptest::collection::vec(patch(), 0..8).prop_map(|patches| {
         let numbered = patches.into_iter().enumerate().map(|(i, patch)| {
-            let scope = if i < 2 { Scope::Builtin } else { Scope::Tool };
+            let scope = if i < 2 { LayerKind::Builtin } else { LayerKind::Tool };
             let span = Span::new(SourceId(1), u32::try_from(i).unwrap(), 0);
             let patch = match patch {
                 // The built-in layers have nothing to go back to.
-                Patch::Null(_) if scope == Scope::Tool => Patch::Null(span),
+                Patch::Null(_) if scope == LayerKind::Tool => Patch::Null(span),
                 Patch::Absent | Patch::Null(_) => Patch::Absent,
                 Patch::Set(value, _) => Patch::Set(value, span),
             };
-            (patch, At::new(scope, "layer"))
+            (patch, LayerPosition::new(scope, "layer"))
         });
         numbered.collect()
     })
 }
 
-fn fold(layers: &[(Patch<Classes>, At)]) -> Trail<Classes> {
-    let mut trail = Trail::default();
+fn fold(layers: &[(Patch<ClassList>, LayerPosition)]) -> ValueHistory<ClassList> {
+    let mut trail = ValueHistory::default();
     for (patch, at) in layers {
         trail.fold(patch, at);
     }
@@ -51,19 +53,19 @@ fn fold(layers: &[(Patch<Classes>, At)]) -> Trail<Classes> {
 }
 
 /// What is said in plain words: replace, edit, or go back to what the built-in layers made of it.
-fn expected(layers: &[(Patch<Classes>, At)]) -> Option<ClassSet> {
+fn expected(layers: &[(Patch<ClassList>, LayerPosition)]) -> Option<ClassSet> {
     let (mut value, mut builtin) = (None, None);
     for (patch, at) in layers {
         value = match patch {
             Patch::Absent => value,
             Patch::Null(_) => builtin,
-            Patch::Set(Classes::Replace(all), _) => Some(*all),
-            Patch::Set(Classes::Edit { add, remove }, _) => {
+            Patch::Set(ClassList::Replace(all), _) => Some(*all),
+            Patch::Set(ClassList::Edit { add, remove }, _) => {
                 let kept = value.unwrap_or_default().iter().filter(|class| !remove.contains(*class));
                 Some(kept.chain(add.iter()).collect())
             }
         };
-        if at.scope == Scope::Builtin {
+        if at.scope == LayerKind::Builtin {
             builtin = value;
         }
     }
@@ -90,8 +92,8 @@ proptest! {
     #[test]
     fn the_empty_trail_changes_nothing(layers in layers()) {
         let trail = fold(&layers);
-        prop_assert_eq!(Trail::default().join(&trail).value(), trail.value());
-        prop_assert_eq!(trail.clone().join(&Trail::default()).value(), trail.value());
+        prop_assert_eq!(ValueHistory::default().join(&trail).value(), trail.value());
+        prop_assert_eq!(trail.clone().join(&ValueHistory::default()).value(), trail.value());
     }
 
     #[test]
@@ -119,7 +121,7 @@ proptest! {
     fn a_limit_never_loosens(attempts in 1..50_u32, limit in 1..50_u32) {
         let text = format!("version: 1\nlimits: {{max_attempts: {limit}}}\nretry: {{max_attempts: {attempts}}}\n");
         let policy = crate::policy::Policy::from_yaml("x", &text).unwrap();
-        let expected = Attempts::Limited(NonZeroU32::new(attempts.min(limit)).unwrap());
+        let expected = AttemptLimit::Limited(NonZeroU32::new(attempts.min(limit)).unwrap());
         prop_assert_eq!(policy.model("m").retry.max_attempts.value, expected);
     }
 }

@@ -1,54 +1,21 @@
 //! One value and everything that was said about it.
 
-use core::cmp::Ordering;
-use core::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::policy::decode::{Decode, Patch};
-use crate::policy::form::Key;
+use crate::policy::decode::Patch;
+use crate::policy::key::Key;
 use crate::policy::key_value::KeyValue;
-use crate::policy::{Origin, Scope, Selector, Setting, Span};
-
-/// A value of a layer, as it is written. Most replace what is inherited; some edit it.
-pub trait Leaf: Decode + Clone + fmt::Debug + PartialEq + 'static {
-    /// What comes out of the merge.
-    type Value: Clone + fmt::Debug + 'static;
-
-    /// Whether values can be more or less than others.
-    const ORDERED: bool = false;
-
-    /// Which of two values is more; `None`: neither.
-    fn compare(_: &Self::Value, _: &Self::Value) -> Option<Ordering> {
-        None
-    }
-
-    /// What this makes of what is inherited.
-    fn over(&self, below: Option<&Self::Value>) -> Self::Value;
-
-    /// Whether it needs what is inherited.
-    fn is_edit(&self) -> bool {
-        false
-    }
-
-    /// Whether a part of what is inherited stays.
-    fn keeps(&self) -> bool {
-        self.is_edit()
-    }
-
-    /// As it is written, for comparison and for people.
-    fn show(&self) -> Value;
-
-    /// What came out, for people.
-    fn show_value(value: &Self::Value) -> Value;
-}
+use crate::policy::layer_value::LayerValue;
+use crate::policy::{LayerKind, Origin, Selector, Setting};
+use crate::text::Span;
 
 /// A layer that speaks: its kind, its name for people, the part it is of, by the order of precedence, and the selector
 /// it stands under.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct At {
-    pub(crate) scope: Scope,
+pub struct LayerPosition {
+    pub(crate) scope: LayerKind,
     pub(crate) name: Arc<str>,
     pub(crate) part: usize,
     pub(crate) selector: Option<Selector>,
@@ -56,7 +23,7 @@ pub struct At {
 
 /// One layer's word on a value.
 #[derive(Clone, Debug)]
-pub(super) struct Step<T> {
+pub(crate) struct TrailStep<T> {
     /// `None`: forget what is inherited.
     pub(crate) set: Option<T>,
     pub(crate) layer: Arc<str>,
@@ -68,8 +35,8 @@ pub(super) struct Step<T> {
 
 /// A value and everything that was said about it, lowest layer first. The empty trail is the identity of the merge.
 #[derive(Clone, Debug)]
-pub struct Trail<T: Leaf> {
-    steps: Vec<Step<T>>,
+pub struct ValueHistory<T: LayerValue> {
+    steps: Vec<TrailStep<T>>,
     value: Option<(T::Value, Origin)>,
     /// What the built-in layers made of it; what `null` goes back to.
     builtin: Option<(T::Value, Origin)>,
@@ -81,7 +48,7 @@ pub struct Trail<T: Leaf> {
 
 /// A contribution for people: `add [..] remove [..]`, the layer, the place, and whether it still counts.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct ShownContribution {
     pub(crate) won: bool,
     pub(crate) set: Option<Value>,
     pub(crate) layer: Arc<str>,
@@ -90,10 +57,10 @@ pub(crate) struct Said {
 
 /// One layer's word, and the value before and after it.
 #[derive(Clone, Debug)]
-pub(crate) struct Word {
+pub(crate) struct LayerWord {
     pub(crate) kind: WordKind,
     pub(crate) layer: Arc<str>,
-    pub(crate) scope: Scope,
+    pub(crate) scope: LayerKind,
     pub(crate) span: Span,
     pub(crate) part: usize,
     /// The selector it stands under.
@@ -119,26 +86,26 @@ pub(crate) enum WordKind {
 pub(crate) trait AnyTrail {
     /// The value of the key that the trail is of.
     fn key_value(&self, key: &Key) -> Option<KeyValue>;
-    /// The value in force.
+    /// The effective value.
     fn value(&self) -> Option<(Value, Origin)>;
     /// Every contribution, lowest layer first.
-    fn contributions(&self) -> Vec<Said>;
+    fn contributions(&self) -> Vec<ShownContribution>;
     /// The value before a limit made it tighter.
     fn capped_from(&self) -> Option<Value>;
     /// Every layer's word, lowest first, without the limits; nothing if only the built-in layers speak. What was
     /// before and after a built-in word is not told.
-    fn words(&self) -> Vec<Word>;
+    fn words(&self) -> Vec<LayerWord>;
 }
 
-impl<T: Leaf> Default for Trail<T> {
+impl<T: LayerValue> Default for ValueHistory<T> {
     fn default() -> Self {
         Self { steps: Vec::new(), value: None, builtin: None, capped_from: None, inherited: false }
     }
 }
 
-impl<T: Leaf> Trail<T> {
+impl<T: LayerValue> ValueHistory<T> {
     /// Hears one more layer.
-    pub(crate) fn fold(&mut self, patch: &Patch<T>, at: &At) {
+    pub(crate) fn fold(&mut self, patch: &Patch<T>, at: &LayerPosition) {
         let (set, span) = match patch {
             Patch::Absent => return,
             Patch::Null(span) => (None, *span),
@@ -146,18 +113,20 @@ impl<T: Leaf> Trail<T> {
         };
         let (layer, origin) = (Arc::clone(&at.name), span.origin(at.scope));
         let selector = at.selector.clone();
-        self.push(Step { set, layer, origin, end: span.end, part: at.part, selector });
+        self.push(TrailStep { set, layer, origin, end: span.end, part: at.part, selector });
     }
 
-    fn push(&mut self, step: Step<T>) {
+    fn push(&mut self, step: TrailStep<T>) {
         match &step.set {
             Some(leaf) => {
                 let value = leaf.over(self.value.as_ref().map(|(value, _)| value));
                 self.value = Some((value, step.origin));
             }
+            // `null` goes back to the default and not to nothing, because the engine needs a value for every key.
             None => self.value.clone_from(&self.builtin),
         }
-        if step.origin.scope == Scope::Builtin {
+        // Kept apart, because `null` in any later layer goes back to it.
+        if step.origin.scope == LayerKind::Builtin {
             self.builtin.clone_from(&self.value);
         }
         self.steps.push(step);
@@ -181,7 +150,7 @@ impl<T: Leaf> Trail<T> {
     }
 
     /// Hears what a layer says of this subject itself.
-    pub(crate) fn fold_own(&mut self, patch: &Patch<T>, at: &At) {
+    pub(crate) fn fold_own(&mut self, patch: &Patch<T>, at: &LayerPosition) {
         self.inherited &= matches!(patch, Patch::Absent);
         self.fold(patch, at);
     }
@@ -193,12 +162,13 @@ impl<T: Leaf> Trail<T> {
 
     /// A limit makes it tighter.
     pub(crate) fn tighten(&mut self, value: T::Value, origin: Origin) {
+        // Several limits may tighten one value in turn. People are shown the value before the first of them.
         if let Some((from, _)) = self.value.replace((value, origin)) {
             self.capped_from.get_or_insert(from);
         }
     }
 
-    /// The value in force with its origin.
+    /// The effective value with its origin.
     pub(crate) fn setting(&self) -> Option<Setting<T::Value>> {
         self.value.clone().map(|(value, origin)| Setting::new(value, origin))
     }
@@ -206,17 +176,20 @@ impl<T: Leaf> Trail<T> {
     /// The first step that still counts: the last one that keeps nothing from below. After a `null`, that is the
     /// step of the built-in layers it goes back to.
     fn won(&self) -> Vec<bool> {
-        let is_builtin = |step: &Step<T>| step.origin.scope == Scope::Builtin;
-        let starts = |step: &Step<T>| step.set.as_ref().is_none_or(|leaf| !leaf.keeps());
+        let is_builtin = |step: &TrailStep<T>| step.origin.scope == LayerKind::Builtin;
+        // `add` and `remove` build on what is below, so the words that count begin with the last full value.
+        let starts = |step: &TrailStep<T>| step.set.as_ref().is_none_or(|leaf| !leaf.keeps());
         let start = self.steps.iter().rposition(starts).unwrap_or(0);
+        // After a `null` the built-in words count again, and nothing in between.
         let unset = self.steps.get(start).is_some_and(|step| step.set.is_none());
         let builtin = self.steps.iter().rposition(|step| is_builtin(step) && starts(step)).unwrap_or(0);
-        let counts = |(i, step): (usize, &Step<T>)| i >= start || (unset && is_builtin(step) && i >= builtin);
+        let counts =
+            |(i, step): (usize, &TrailStep<T>)| i >= start || (unset && is_builtin(step) && i >= builtin);
         self.steps.iter().enumerate().map(counts).collect()
     }
 }
 
-impl<T: Leaf> AnyTrail for Trail<T> {
+impl<T: LayerValue> AnyTrail for ValueHistory<T> {
     fn key_value(&self, key: &Key) -> Option<KeyValue> {
         self.value.as_ref().map(|(value, origin)| KeyValue::new::<T>(key, value, *origin))
     }
@@ -225,10 +198,10 @@ impl<T: Leaf> AnyTrail for Trail<T> {
         self.value.as_ref().map(|(value, origin)| (T::show_value(value), *origin))
     }
 
-    fn contributions(&self) -> Vec<Said> {
-        let shown = self.won().into_iter().zip(&self.steps).map(|(won, step)| Said {
+    fn contributions(&self) -> Vec<ShownContribution> {
+        let shown = self.won().into_iter().zip(&self.steps).map(|(won, step)| ShownContribution {
             won,
-            set: step.set.as_ref().map(Leaf::show),
+            set: step.set.as_ref().map(LayerValue::show),
             layer: Arc::clone(&step.layer),
             origin: step.origin,
         });
@@ -239,18 +212,20 @@ impl<T: Leaf> AnyTrail for Trail<T> {
         self.capped_from.as_ref().map(T::show_value)
     }
 
-    fn words(&self) -> Vec<Word> {
-        if self.steps.iter().all(|step| step.origin.scope == Scope::Builtin) {
+    fn words(&self) -> Vec<LayerWord> {
+        // A value that only the built-in layers set needs no story: nobody wrote it.
+        if self.steps.iter().all(|step| step.origin.scope == LayerKind::Builtin) {
             return Vec::new();
         }
         let (mut trail, mut from, mut builtin) = (Self::default(), None, None);
         let mut words = Vec::with_capacity(self.steps.len());
         for (number, step) in self.steps.iter().enumerate() {
-            let is_builtin = step.origin.scope == Scope::Builtin;
+            let is_builtin = step.origin.scope == LayerKind::Builtin;
+            // Values of built-in layers are not shown as before and after, because nobody can change them.
             let shown = |trail: &Self| trail.get().filter(|_| !is_builtin).map(T::show_value);
             let before = shown(&trail);
             trail.push(step.clone());
-            words.push(Word {
+            words.push(LayerWord {
                 kind: step.kind(),
                 layer: Arc::clone(&step.layer),
                 scope: step.origin.scope,
@@ -261,6 +236,7 @@ impl<T: Leaf> AnyTrail for Trail<T> {
                 before,
                 after: shown(&trail),
             });
+            // After a `null` the next word builds on the built-in value again, so it is named as the word before.
             from = if step.set.is_some() { Some(number) } else { builtin };
             if is_builtin {
                 builtin = from;
@@ -270,7 +246,7 @@ impl<T: Leaf> AnyTrail for Trail<T> {
     }
 }
 
-impl<T: Leaf> Step<T> {
+impl<T: LayerValue> TrailStep<T> {
     fn kind(&self) -> WordKind {
         match &self.set {
             None => WordKind::Unset,
@@ -280,8 +256,8 @@ impl<T: Leaf> Step<T> {
     }
 }
 
-impl At {
-    pub(crate) fn new(scope: Scope, name: impl Into<Arc<str>>) -> Self {
+impl LayerPosition {
+    pub(crate) fn new(scope: LayerKind, name: impl Into<Arc<str>>) -> Self {
         Self { scope, name: name.into(), part: 0, selector: None }
     }
 
@@ -297,40 +273,3 @@ impl At {
         Self { selector: Some(selector.clone()), ..self }
     }
 }
-
-/// A value that replaces what is inherited; `$show` makes JSON of it. `ordered`: by its own order.
-macro_rules! plain_leaf {
-    ($($ty:ty => $show:expr $(, $ordered:ident)?);+ $(;)?) => {$(
-        impl $crate::policy::merge::Leaf for $ty {
-            type Value = Self;
-
-            $($crate::policy::merge::$ordered!();)?
-
-            fn over(&self, _: Option<&Self>) -> Self {
-                self.clone()
-            }
-
-            fn show(&self) -> serde_json::Value {
-                Self::show_value(self)
-            }
-
-            fn show_value(value: &Self) -> serde_json::Value {
-                let show: fn(&Self) -> serde_json::Value = $show;
-                show(value)
-            }
-        }
-    )+};
-}
-
-/// Values compare by the order of their type.
-macro_rules! ordered {
-    () => {
-        const ORDERED: bool = true;
-
-        fn compare(a: &Self::Value, b: &Self::Value) -> Option<core::cmp::Ordering> {
-            a.partial_cmp(b)
-        }
-    };
-}
-
-pub(crate) use {ordered, plain_leaf};

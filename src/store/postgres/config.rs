@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use crate::store::{Fsync, StoreError};
+use crate::store::{FsyncMode, StoreError};
 
 /// How long a session stays its writer's after the last sign of life.
 const LEASE: Duration = Duration::from_secs(30);
@@ -44,6 +44,7 @@ impl PgConfig {
         if database.get_hosts().is_empty() || database.get_hosts().iter().any(is_torn) {
             return Err(StoreError::Address);
         }
+        // As libpq does, so that no password need stand in an address.
         if database.get_password().is_none()
             && let Ok(password) = std::env::var("PGPASSWORD")
         {
@@ -55,6 +56,7 @@ impl PgConfig {
         if database.get_connect_timeout().is_none() {
             database.connect_timeout(CONNECT);
         }
+        // A connection through a firewall that forgot it would otherwise wait for hours.
         database.keepalives_idle(Duration::from_secs(30));
         let place = place(&database);
         Ok(Self {
@@ -73,12 +75,13 @@ impl PgConfig {
         Some(SecretString::from(String::from_utf8_lossy(password).into_owned()))
     }
 
-    /// What is appended is safe before `append` returns, whatever happens to the server; but for [`Fsync::Never`], which
+    /// What is appended is safe before `append` returns, whatever happens to the server; but for [`FsyncMode::Never`], which
     /// lets a server that breaks down lose the last moments. The session then cannot be written any further.
     #[must_use]
-    pub fn fsync(mut self, fsync: Fsync) -> Self {
-        if fsync == Fsync::Never {
+    pub fn fsync(mut self, fsync: FsyncMode) -> Self {
+        if fsync == FsyncMode::Never {
             let options = self.database.get_options().unwrap_or_default();
+            // PostgreSQL, "Asynchronous Commit": a crash may lose the last commits, and never leaves half of one.
             let options = format!("{options} -c synchronous_commit=off");
             self.database.options(options.trim());
         }

@@ -1,9 +1,10 @@
-//! The log of a session as bytes, as it would stand in a file: read piece by piece.
+//! The log of a session as bytes, as it would stand in a file: read piece by piece, on a thread that may block.
 
 use std::io::{self, Read};
-use std::sync::Arc;
 
-use super::link::Link;
+use tokio::runtime::Handle;
+
+use super::link::DatabaseLink;
 use crate::store::SessionId;
 
 /// So many lines are read at once.
@@ -13,8 +14,10 @@ const READ: &str =
     "select seq, line from unfazed_record where session = $1 and seq >= $2 order by seq limit $3";
 
 /// The lines of a log, one after the other.
-pub(super) struct Lines {
-    link: Arc<Link>,
+pub(super) struct LogLines {
+    link: DatabaseLink,
+    /// Of the runtime whose connections are used.
+    runtime: Handle,
     id: SessionId,
     /// The first line that has not been read.
     next: i64,
@@ -23,19 +26,20 @@ pub(super) struct Lines {
     ended: bool,
 }
 
-impl Lines {
-    pub(super) const fn new(link: Arc<Link>, id: SessionId) -> Self {
-        Self { link, id, next: 0, piece: Vec::new(), at: 0, ended: false }
+impl LogLines {
+    pub(super) fn new(link: DatabaseLink, id: SessionId) -> Self {
+        Self { link, runtime: Handle::current(), id, next: 0, piece: Vec::new(), at: 0, ended: false }
     }
 
     fn read_on(&mut self) -> io::Result<()> {
         let values = vec![Box::new(self.id.to_string()) as _, Box::new(self.next) as _, Box::new(PIECE) as _];
-        let rows = self.link.rows(READ, values).map_err(|trouble| io::Error::other(trouble.why))?;
+        let rows = self.runtime.block_on(self.link.rows(READ, values)).map_err(io::Error::other)?;
         self.piece.clear();
         self.at = 0;
         self.ended = rows.is_empty();
         for row in rows {
             let (seq, line): (i64, String) = (row.get(0), row.get(1));
+            // A gap would make the rest of the log look sound.
             if seq != self.next {
                 return Err(io::Error::other(format!("line {} is missing", self.next + 1)));
             }
@@ -47,7 +51,7 @@ impl Lines {
     }
 }
 
-impl Read for Lines {
+impl Read for LogLines {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.at >= self.piece.len() && !self.ended {
             self.read_on()?;

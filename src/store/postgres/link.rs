@@ -1,22 +1,21 @@
-//! The way to the database: connections on a thread of their own, for callers that wait. A connection that is lost is made
-//! again, and what was asked is asked again: every statement is written so that it can be.
+//! The way to the database. A connection that is lost is made again, and what was asked is asked again: every statement is
+//! written so that it can be.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime as PoolRuntime,
 };
-use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::PgConfig;
 use super::config::CONNECT;
-use super::tls::Tls;
+use super::tls::TlsSetup;
+use crate::ErrorCause;
 
 /// The first wait before a database is asked again, and the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -26,14 +25,17 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// What a statement is given.
-pub(super) type Values = Vec<Value>;
-pub(super) type Value = Box<dyn ToSql + Sync + Send>;
+pub(super) type SqlValues = Vec<SqlValue>;
+pub(super) type SqlValue = Box<dyn ToSql + Sync + Send>;
 
 /// Why a statement has failed.
-#[derive(Clone, Debug)]
-pub(super) struct Trouble {
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub(super) struct SqlFailure {
     /// What is said about it; no values, no password.
     pub(super) why: String,
+    /// What the driver says.
+    source: Option<ErrorCause>,
     /// It may go better soon.
     passing: bool,
     /// There is no such table.
@@ -41,87 +43,67 @@ pub(super) struct Trouble {
 }
 
 /// The connections to one database.
-pub(super) struct Link {
-    /// Only `None` while it is dropped.
-    runtime: Option<Runtime>,
+#[derive(Clone)]
+pub(super) struct DatabaseLink {
     pool: Pool,
     patience: Duration,
 }
 
-impl Link {
+impl DatabaseLink {
     /// Does not connect yet.
-    pub(super) fn new(config: &PgConfig) -> Result<Self, Trouble> {
+    pub(super) fn new(config: &PgConfig) -> Result<Self, SqlFailure> {
+        // A dead connection shows at the next statement, which is asked again anyway.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.database.clone(), Tls::default(), recycling);
+        let manager = Manager::from_config(config.database.clone(), TlsSetup::default(), recycling);
         let pool = Pool::builder(manager)
             .max_size(config.connections.max(1))
             .runtime(PoolRuntime::Tokio1)
             .create_timeout(Some(CONNECT))
             .build()
-            .map_err(|error| Trouble::lasting(error.to_string()))?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("unfazed-postgres")
-            .enable_all()
-            .build()
-            .map_err(|error| Trouble::lasting(error.to_string()))?;
-        Ok(Self { runtime: Some(runtime), pool, patience: config.patience })
+            .map_err(SqlFailure::of)?;
+        Ok(Self { pool, patience: config.patience })
     }
 
     /// Asks, and waits for the answer. While the database is away it is asked again.
-    pub(super) fn rows(&self, statement: &'static str, values: Values) -> Result<Vec<Row>, Trouble> {
-        self.rows_within(self.patience, statement, values)
+    pub(super) async fn rows(
+        &self,
+        statement: &'static str,
+        values: SqlValues,
+    ) -> Result<Vec<Row>, SqlFailure> {
+        self.rows_within(self.patience, statement, values).await
     }
 
     /// The same, but waits at most so long for a database that is away.
-    pub(super) fn rows_within(
+    pub(super) async fn rows_within(
         &self,
         patience: Duration,
         statement: &'static str,
-        values: Values,
-    ) -> Result<Vec<Row>, Trouble> {
-        let pool = self.pool.clone();
-        self.wait(async move { asked(&pool, patience, statement, &values).await })
+        values: SqlValues,
+    ) -> Result<Vec<Row>, SqlFailure> {
+        asked(&self.pool, patience, statement, &values).await
     }
 
     /// Asks once, and does not wait longer than that for an answer.
-    pub(super) fn rows_if_soon(
+    pub(super) async fn rows_if_soon(
         &self,
         longest: Duration,
         statement: &'static str,
-        values: Values,
-    ) -> Result<Vec<Row>, Trouble> {
-        let pool = self.pool.clone();
-        let late = || Trouble::lasting("it does not answer".to_owned());
-        let asking = async move { asked(&pool, Duration::ZERO, statement, &values).await };
-        self.start(asking)?.recv_timeout(longest).map_err(|_| late())?
-    }
-
-    /// The same, for who does not block while it waits.
-    pub(super) async fn rows_soon(
-        &self,
-        patience: Duration,
-        statement: &'static str,
-        values: Values,
-    ) -> Result<Vec<Row>, Trouble> {
-        let pool = self.pool.clone();
-        let runtime = self.runtime.as_ref().ok_or_else(gone)?;
-        let asking = runtime.spawn(async move { asked(&pool, patience, statement, &values).await });
-        asking.await.map_err(|_| gone())?
+        values: SqlValues,
+    ) -> Result<Vec<Row>, SqlFailure> {
+        let asking = self.rows_within(Duration::ZERO, statement, values);
+        let late = |_| SqlFailure::lasting("it does not answer".to_owned());
+        timeout(longest, asking).await.map_err(late)?
     }
 
     /// Runs several statements as they stand, once.
-    pub(super) fn script(&self, script: String) -> Result<(), Trouble> {
-        let pool = self.pool.clone();
-        self.wait(async move {
-            let client = pool.get().await?;
-            let done = client.batch_execute(&script).await;
-            if done.is_err() {
-                // It may be in the middle of a transaction.
-                drop(Object::take(client));
-            }
-            Ok(done?)
-        })
+    pub(super) async fn script(&self, script: &str) -> Result<(), SqlFailure> {
+        let client = self.pool.get().await?;
+        let done = client.batch_execute(script).await;
+        if done.is_err() {
+            // It may be in the middle of a transaction.
+            drop(Object::take(client));
+        }
+        Ok(done?)
     }
 
     /// Asks again and again, so often, until no row comes back.
@@ -129,51 +111,21 @@ impl Link {
         &self,
         every: Duration,
         statement: &'static str,
-        values: impl Fn() -> Values + Send + 'static,
-    ) -> Option<AbortHandle> {
-        let pool = self.pool.clone();
+        values: impl Fn() -> SqlValues + Send + 'static,
+    ) -> AbortHandle {
+        let link = self.clone();
         let task = async move {
             loop {
                 sleep(every).await;
-                // While the database is away there is nobody who could take the lease.
-                if let Ok(rows) = asked(&pool, Duration::ZERO, statement, &values()).await
+                // While the database is away nobody can take the lease either.
+                if let Ok(rows) = link.rows_within(Duration::ZERO, statement, values()).await
                     && rows.is_empty()
                 {
                     return;
                 }
             }
         };
-        self.runtime.as_ref().map(|runtime| runtime.spawn(task).abort_handle())
-    }
-
-    fn wait<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
-    ) -> Result<T, Trouble> {
-        self.start(work)?.recv().map_err(|_| gone())?
-    }
-
-    /// Has the work done on the thread of the connections. Its result comes through the channel.
-    fn start<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<mpsc::Receiver<T>, Trouble> {
-        let runtime = self.runtime.as_ref().ok_or_else(gone)?;
-        let (send, result) = mpsc::channel();
-        runtime.spawn(async move {
-            // The caller may have stopped waiting.
-            let _ = send.send(work.await);
-        });
-        Ok(result)
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        // It may be dropped where nobody may wait.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        tokio::spawn(task).abort_handle()
     }
 }
 
@@ -181,8 +133,8 @@ async fn asked(
     pool: &Pool,
     patience: Duration,
     statement: &'static str,
-    values: &Values,
-) -> Result<Vec<Row>, Trouble> {
+    values: &SqlValues,
+) -> Result<Vec<Row>, SqlFailure> {
     let begin = Instant::now();
     let (end, mut pause) = (begin + patience, FIRST_WAIT);
     loop {
@@ -195,6 +147,7 @@ async fn asked(
         }
         tracing::warn!(error = %trouble.why, "the database of sessions is away; it is asked again");
         sleep(pause).await;
+        // Doubled up to a bound: a database that comes back is found soon, and one that stays away is not flooded.
         pause = (pause * 2).min(LONGEST_WAIT);
     }
 }
@@ -202,10 +155,10 @@ async fn asked(
 async fn once(
     pool: &Pool,
     statement: &'static str,
-    values: &Values,
+    values: &SqlValues,
     end: Instant,
-) -> Result<Vec<Row>, Trouble> {
-    let silent = || Trouble { passing: true, ..Trouble::lasting("it does not answer".to_owned()) };
+) -> Result<Vec<Row>, SqlFailure> {
+    let silent = || SqlFailure { passing: true, ..SqlFailure::lasting("it does not answer".to_owned()) };
     let client = timeout_at(end, pool.get()).await.map_err(|_| silent())??;
     let asked = async {
         let statement = client.prepare_cached(statement).await?;
@@ -215,43 +168,44 @@ async fn once(
     if let Ok(done) = timeout_at(end, asked).await {
         return Ok(done?);
     }
-    // What is asked next must not wait behind it.
+    // What is asked next on this connection would wait behind it.
     drop(Object::take(client));
     Err(silent())
 }
 
-fn gone() -> Trouble {
-    Trouble::lasting("the connections are closed".to_owned())
-}
-
-impl Trouble {
+impl SqlFailure {
     fn lasting(why: String) -> Self {
-        Self { why, passing: false, no_table: false }
+        Self { why, source: None, passing: false, no_table: false }
+    }
+
+    fn of(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        let why = error.to_string();
+        Self { source: Some(error.into()), ..Self::lasting(why) }
     }
 }
 
-impl From<PoolError> for Trouble {
+impl From<PoolError> for SqlFailure {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => Self::from(error),
             PoolError::Timeout(_) => {
                 Self { passing: true, ..Self::lasting("no connection has come about in time".to_owned()) }
             }
-            error => Self::lasting(error.to_string()),
+            error => Self::of(error),
         }
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for SqlFailure {
     fn from(error: Error) -> Self {
-        let Some(said) = error.as_db_error() else {
-            return Self { passing: !is_lasting(&error), why: causes(&error), no_table: false };
+        let (why, passing, no_table) = match error.as_db_error() {
+            None => (causes(&error), !is_lasting(&error), false),
+            Some(said) => {
+                let no_table = *said.code() == SqlState::UNDEFINED_TABLE;
+                (said.message().to_owned(), is_passing(said.code()), no_table)
+            }
         };
-        Self {
-            why: said.message().to_owned(),
-            passing: is_passing(said.code()),
-            no_table: *said.code() == SqlState::UNDEFINED_TABLE,
-        }
+        Self { why, source: Some(error.into()), passing, no_table }
     }
 }
 
@@ -267,6 +221,7 @@ fn is_passing(code: &SqlState) -> bool {
         // Behind a switch to another server, the old one may take writes no more.
         SqlState::READ_ONLY_SQL_TRANSACTION,
     ];
+    // Class 08 has the connection exceptions (PostgreSQL, appendix A).
     known.contains(code) || code.code().starts_with("08")
 }
 

@@ -1,17 +1,18 @@
 //! The open log of a session. Who has it open holds a lease, which every append asks for and renews.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::future::ready;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
-use super::link::{Link, Trouble, Value, Values};
+use super::link::{DatabaseLink, SqlFailure, SqlValue, SqlValues};
 use super::said::said;
 use super::table::{self, META};
-use crate::engine::RecordRef;
-use crate::store::{SessionId, SessionLog, SessionMeta, StoreError, written};
+use crate::engine::RecordLine;
+use crate::host::BoxFuture;
+use crate::store::{SessionId, SessionLog, SessionMeta, StoreError, StoreFuture};
 
 /// How long the end of a session waits for its lease to be released.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
@@ -62,74 +63,90 @@ set meta_version = $3, title = case when named then title else $4 end, agent = $
 where id = $1 and holder = $2 returning id";
 
 /// The right to write to a session; it ends when it is dropped.
-pub(super) struct Lease {
-    link: Arc<Link>,
+pub(super) struct WriteLease {
+    link: DatabaseLink,
     id: SessionId,
     /// New with every opening.
     holder: String,
     length: Duration,
-    beat: Option<AbortHandle>,
+    beat: AbortHandle,
+    /// On which it is released.
+    runtime: Handle,
+    /// It was given back.
+    released: bool,
 }
 
 /// The open log of a session.
 pub(super) struct PgLog {
-    lease: Lease,
-    path: PathBuf,
+    lease: WriteLease,
+    place: String,
     /// How many lines the log has.
     next: i64,
     /// What is kept with the next append.
     state: Option<Vec<u8>>,
-    /// Reused from append to append.
-    lines: Vec<u8>,
 }
 
-impl Lease {
+impl WriteLease {
     /// The lease of who has opened the session; it is renewed until it is dropped.
-    pub(super) fn new(link: Arc<Link>, id: SessionId, holder: String, length: Duration) -> Self {
+    pub(super) fn new(link: DatabaseLink, id: SessionId, holder: String, length: Duration) -> Self {
         let (session, who, millis) = (id.to_string(), holder.clone(), table::millis(length));
         let values =
-            move || -> Values { vec![Box::new(session.clone()), Box::new(who.clone()), Box::new(millis)] };
+            move || -> SqlValues { vec![Box::new(session.clone()), Box::new(who.clone()), Box::new(millis)] };
+        // A run may wait for a tool longer than the lease, and must keep its session.
         let beat = link.repeat(length / RENEWALS, RENEW, values);
-        Self { link, id, holder, length, beat }
+        Self { link, id, holder, length, beat, runtime: Handle::current(), released: false }
     }
 
     /// The first values of every statement that only the holder may run, and the others.
-    fn values(&self, more: impl IntoIterator<Item = Value>) -> Values {
-        let who: [Value; 2] = [Box::new(self.id.to_string()), Box::new(self.holder.clone())];
+    fn values(&self, more: impl IntoIterator<Item = SqlValue>) -> SqlValues {
+        let who: [SqlValue; 2] = [Box::new(self.id.to_string()), Box::new(self.holder.clone())];
         who.into_iter().chain(more).collect()
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(beat) = &self.beat {
-            beat.abort();
+impl WriteLease {
+    /// Gives it back. A database that is away does not hold up the end of a session: a lease runs out by itself.
+    fn release(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        self.beat.abort();
+        self.released = true;
+        let (link, id, values) = (self.link.clone(), self.id.clone(), self.values([]));
+        async move {
+            if let Err(trouble) = link.rows_if_soon(RELEASE_WAIT, RELEASE, values).await {
+                tracing::warn!(session = %id, error = %trouble.why, "the lease of the session is left to run out");
+            }
         }
-        // If nobody hears it, the lease runs out.
-        if let Err(trouble) = self.link.rows_if_soon(RELEASE_WAIT, RELEASE, self.values([])) {
-            tracing::warn!(session = %self.id, error = %trouble.why, "the lease of the session is left to run out");
+    }
+}
+
+impl Drop for WriteLease {
+    fn drop(&mut self) {
+        if !self.released {
+            let runtime = self.runtime.clone();
+            runtime.spawn(self.release());
         }
     }
 }
 
 impl PgLog {
-    pub(super) const fn new(lease: Lease, path: PathBuf, next: i64) -> Self {
-        Self { lease, path, next, state: None, lines: Vec::new() }
+    pub(super) const fn new(lease: WriteLease, place: String, next: i64) -> Self {
+        Self { lease, place, next, state: None }
     }
 
     /// Nothing was added: because somebody else has the session, or because it was added already, and only the answer was
     /// lost.
-    fn not_added(&self, lines: &[String]) -> Result<(), StoreError> {
+    async fn not_added(&self, lines: &[String]) -> Result<(), StoreError> {
         let next = self.next + table::count(lines.len());
-        let last: Value = Box::new(next - 1);
-        let rows = self.lease.link.rows(STANDING, self.lease.values([last]));
+        let last: SqlValue = Box::new(next - 1);
+        let rows = self.lease.link.rows(STANDING, self.lease.values([last])).await;
         let rows = rows.map_err(|trouble| self.write_error(&trouble))?;
         let Some(row) = rows.first() else {
             return Err(self.lost("it was deleted meanwhile".to_owned()));
         };
         let (ours, records, last): (bool, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
         match ours {
+            // The lease ran out while the database was away, and somebody else has taken the session.
             false => Err(StoreError::InUse { id: self.lease.id.clone() }),
+            // The statement was run and its answer was lost on the way, so asking again changed nothing.
             true if records == next && last.as_ref() == lines.last() => Ok(()),
             true => Err(self.lost(format!(
                 "the database has {records} of its lines, and had acknowledged {}; it has lost some, or was put back to an \
@@ -140,8 +157,8 @@ impl PgLog {
     }
 
     /// What the database knows of the session; `None`: it does not answer.
-    fn row(&self, statement: &'static str) -> Option<Row> {
-        match self.lease.link.rows(statement, vec![Box::new(self.lease.id.to_string())]) {
+    async fn row(&self, statement: &'static str) -> Option<Row> {
+        match self.lease.link.rows(statement, vec![Box::new(self.lease.id.to_string())]).await {
             Ok(rows) => rows.into_iter().next(),
             Err(trouble) => {
                 tracing::warn!(session = %self.lease.id, error = %trouble.why, "the session cannot be looked at");
@@ -150,71 +167,70 @@ impl PgLog {
         }
     }
 
-    fn write_error(&self, trouble: &Trouble) -> StoreError {
-        self.lost(trouble.why.clone())
+    fn write_error(&self, trouble: &SqlFailure) -> StoreError {
+        StoreError::Write { place: self.place.clone(), source: std::io::Error::other(trouble.clone()) }
     }
 
     fn lost(&self, why: String) -> StoreError {
-        StoreError::Write { path: self.path.clone(), source: std::io::Error::other(why) }
+        StoreError::Write { place: self.place.clone(), source: std::io::Error::other(why) }
     }
 }
 
 impl SessionLog for PgLog {
-    fn append(&mut self, records: &[RecordRef<'_>]) -> Result<(), StoreError> {
-        self.lines.clear();
-        let mut lines = Vec::with_capacity(records.len());
-        for record in records {
-            let start = self.lines.len();
-            written::add(*record, &mut self.lines)
-                .map_err(|why| StoreError::Unwritable { path: self.path.clone(), why })?;
-            let line = self.lines.get(start..).unwrap_or_default().trim_ascii_end();
-            lines.push(String::from_utf8_lossy(line).into_owned());
-        }
-        let more: [Value; 6] = [
-            Box::new(self.next),
-            Box::new(lines.clone()),
-            Box::new(table::count(self.lines.len())),
-            Box::new(table::millis(self.lease.length)),
-            Box::new(self.state.clone()),
-            Box::new(records.iter().flat_map(said).collect::<Vec<String>>()),
-        ];
-        let values = self.lease.values(more);
-        let added = self.lease.link.rows(APPEND, values).map_err(|trouble| self.write_error(&trouble))?;
-        if added.is_empty() {
-            self.not_added(&lines)?;
-        }
-        self.next += table::count(lines.len());
-        self.state = None;
-        Ok(())
+    fn place(&self) -> String {
+        self.place.clone()
     }
 
-    /// What was appended is safe already.
-    fn turn_ended(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
+    /// What was appended is safe when this ends.
+    fn append(&mut self, added: Vec<RecordLine>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let lines: Vec<String> = added.iter().map(|line| line.as_str().to_owned()).collect();
+            let more: [SqlValue; 6] = [
+                Box::new(self.next),
+                Box::new(lines.clone()),
+                Box::new(table::count(added.iter().map(|line| line.with_end().len()).sum())),
+                Box::new(table::millis(self.lease.length)),
+                Box::new(self.state.clone()),
+                Box::new(added.iter().flat_map(said).collect::<Vec<String>>()),
+            ];
+            let values = self.lease.values(more);
+            let rows = self.lease.link.rows(APPEND, values).await;
+            if rows.map_err(|trouble| self.write_error(&trouble))?.is_empty() {
+                self.not_added(&lines).await?;
+            }
+            self.next += table::count(lines.len());
+            self.state = None;
+            Ok(())
+        })
     }
 
     /// It goes with the next append.
-    fn keep_state(&mut self, state: &[u8]) -> Result<(), StoreError> {
-        self.state = Some(state.to_vec());
-        Ok(())
+    fn keep_state(&mut self, state: Vec<u8>) -> StoreFuture<'_, ()> {
+        self.state = Some(state);
+        Box::pin(ready(Ok(())))
     }
 
-    fn kept_states(&self) -> Vec<Vec<u8>> {
-        let Some(row) = self.row(STATES) else { return Vec::new() };
-        [row.get(0), row.get(1), self.state.clone()].into_iter().flatten().collect()
+    fn kept_states(&mut self) -> BoxFuture<'_, Vec<Vec<u8>>> {
+        Box::pin(async {
+            let Some(row) = self.row(STATES).await else { return Vec::new() };
+            [row.get(0), row.get(1), self.state.clone()].into_iter().flatten().collect()
+        })
     }
 
-    fn meta(&self) -> Option<SessionMeta> {
-        table::meta(&self.row(META)?).ok()
+    fn meta(&mut self) -> BoxFuture<'_, Option<SessionMeta>> {
+        Box::pin(async { table::meta(&self.row(META).await?).ok() })
     }
 
-    fn set_meta(&mut self, meta: &SessionMeta) -> Result<(), StoreError> {
-        let values = self.lease.values(table::columns(meta));
-        let rows = self.lease.link.rows(DESCRIBE, values).map_err(|trouble| self.write_error(&trouble))?;
-        if rows.is_empty() { Err(StoreError::InUse { id: self.lease.id.clone() }) } else { Ok(()) }
+    fn set_meta(&mut self, meta: SessionMeta) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let values = self.lease.values(table::columns(&meta));
+            let rows = self.lease.link.rows(DESCRIBE, values).await;
+            let rows = rows.map_err(|trouble| self.write_error(&trouble))?;
+            if rows.is_empty() { Err(StoreError::InUse { id: self.lease.id.clone() }) } else { Ok(()) }
+        })
+    }
+
+    fn close(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(self.lease.release())
     }
 }

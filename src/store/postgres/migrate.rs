@@ -1,7 +1,7 @@
 //! The tables, version by version.
 
 use super::PgConfig;
-use super::link::{Link, Trouble};
+use super::link::{DatabaseLink, SqlFailure};
 use crate::store::StoreError;
 
 /// What makes each version of the one before it.
@@ -14,7 +14,7 @@ const VERSION: &str = "select max(version) from unfazed_schema";
 
 /// What was done to the tables of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigrationReport {
     /// The version they had; 0: there were none.
     pub from: u32,
     /// The version they have.
@@ -22,20 +22,20 @@ pub struct Migrated {
 }
 
 /// Brings the tables to the version of this program. Whoever does the same meanwhile waits.
-pub(super) fn migrate(link: &Link, config: &PgConfig) -> Result<Migrated, StoreError> {
-    let failed = |trouble: Trouble| config.failed("migrate", &trouble);
-    let found = version(link).map_err(failed)?.unwrap_or_default();
+pub(super) async fn migrate(link: &DatabaseLink, config: &PgConfig) -> Result<MigrationReport, StoreError> {
+    let failed = |trouble: SqlFailure| config.failed("migrate", &trouble);
+    let found = version(link).await.map_err(failed)?.unwrap_or_default();
     if found > newest() {
         return Err(newer(config, found));
     }
-    link.script(script()).map_err(failed)?;
-    Ok(Migrated { from: found, to: newest() })
+    link.script(&script()).await.map_err(failed)?;
+    Ok(MigrationReport { from: found, to: newest() })
 }
 
 /// The tables must have the version of this program.
-pub(super) fn check(link: &Link, config: &PgConfig) -> Result<(), StoreError> {
-    // Nobody waits for a database that was never there.
-    match version(link).map_err(|trouble| config.failed("open", &trouble))? {
+pub(super) async fn check(link: &DatabaseLink, config: &PgConfig) -> Result<(), StoreError> {
+    // A wrong address must fail at once, so a database that does not answer is not waited for here.
+    match version(link).await.map_err(|trouble| config.failed("open", &trouble))? {
         Some(found) if found == newest() => Ok(()),
         Some(found) if found > newest() => Err(newer(config, found)),
         found => {
@@ -64,8 +64,8 @@ fn newest() -> u32 {
 }
 
 /// `None`: there are no tables.
-fn version(link: &Link) -> Result<Option<u32>, Trouble> {
-    match link.rows_within(std::time::Duration::ZERO, VERSION, Vec::new()) {
+async fn version(link: &DatabaseLink) -> Result<Option<u32>, SqlFailure> {
+    match link.rows_within(std::time::Duration::ZERO, VERSION, Vec::new()).await {
         Ok(rows) => {
             let found: Option<i32> = rows.first().and_then(|row| row.get(0));
             Ok(found.and_then(|found| u32::try_from(found).ok()))
@@ -77,6 +77,7 @@ fn version(link: &Link) -> Result<Option<u32>, Trouble> {
 
 /// All steps that have not been taken, in one transaction: all of them or none.
 fn script() -> String {
+    // Each step asks again whether it was taken: another process may have migrated before the lock was ours.
     let steps = (1_u32..).zip(STEPS).map(|(version, step)| {
         format!(
             "do $step$ begin

@@ -13,23 +13,25 @@ mod tls;
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, BufReader};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_postgres::Row;
 
 pub use config::PgConfig;
-pub use migrate::Migrated;
+pub use migrate::MigrationReport;
 
-use super::jsonl::read_error;
 use super::read::read_log;
-use super::scan::Scan;
-use super::{Line, Listing, SessionId, SessionInfo, SessionLog, SessionMeta, Store, StoreError, written};
-use crate::engine::{LogHeader, Record, RecordError, RecordRef};
-use crate::host::SharedState;
-use lines::Lines;
-use link::{Link, Trouble, Values};
-use log::{Lease, PgLog};
+use super::scan::LogScan;
+use super::{
+    LineVisitor, RecordStream, SessionId, SessionInfo, SessionListing, SessionLog, SessionMeta, Store,
+    StoreError, StoreFuture, record_stream,
+};
+use crate::ErrorCause;
+use crate::engine::{LogHeader, RecordError, RecordLine, RecordRef};
+use crate::host::{SharedState, off_thread};
+use lines::LogLines;
+use link::{DatabaseLink, SqlFailure, SqlValues};
+use log::{PgLog, WriteLease};
 
 /// So much of a log is read at once.
 const READ_AHEAD: usize = 256 << 10;
@@ -66,11 +68,9 @@ delete from unfazed_session
 where id = $1 and (holder is null or lease_until <= clock_timestamp()) returning id";
 
 /// Keeps sessions in a `PostgreSQL` database.
-///
-/// Its methods wait for the database, as those of [`JsonlStore`](super::JsonlStore) wait for the disk.
 #[derive(Clone)]
 pub struct PgStore {
-    link: Arc<Link>,
+    link: DatabaseLink,
     config: PgConfig,
 }
 
@@ -86,66 +86,63 @@ impl PgStore {
     ///
     /// # Errors
     /// The database cannot be reached, or its tables are missing, or older or newer than this program knows them.
-    pub fn connect(config: PgConfig) -> Result<Self, StoreError> {
-        let link = Link::new(&config).map_err(|trouble| config.failed("open", &trouble))?;
-        migrate::check(&link, &config)?;
-        Ok(Self { link: Arc::new(link), config })
+    pub async fn connect(config: PgConfig) -> Result<Self, StoreError> {
+        let link = DatabaseLink::new(&config).map_err(|trouble| config.failed("open", &trouble))?;
+        migrate::check(&link, &config).await?;
+        Ok(Self { link, config })
     }
 
     /// Makes the tables, or brings them to the version of this program. What is in them stays.
     ///
     /// # Errors
     /// The database cannot be reached or refuses, or a later version has made the tables.
-    pub fn migrate(config: &PgConfig) -> Result<Migrated, StoreError> {
-        let link = Link::new(config).map_err(|trouble| config.failed("migrate", &trouble))?;
-        migrate::migrate(&link, config)
+    pub async fn migrate(config: &PgConfig) -> Result<MigrationReport, StoreError> {
+        let link = DatabaseLink::new(config).map_err(|trouble| config.failed("migrate", &trouble))?;
+        migrate::migrate(&link, config).await
     }
 
-    fn ask(
+    async fn ask(
         &self,
         what: &'static str,
         statement: &'static str,
-        values: Values,
+        values: SqlValues,
     ) -> Result<Vec<Row>, StoreError> {
-        self.link.rows(statement, values).map_err(|trouble| self.config.failed(what, &trouble))
+        self.link.rows(statement, values).await.map_err(|trouble| self.config.failed(what, &trouble))
     }
 
     fn failed(&self, what: &'static str, why: String) -> StoreError {
-        StoreError::Io { what, path: PathBuf::from(&self.config.place), source: io::Error::other(why) }
+        StoreError::Io { what, place: self.config.place.clone(), source: io::Error::other(why) }
     }
 
     fn not_found(&self, id: &SessionId) -> StoreError {
-        StoreError::NotFound { id: id.clone(), path: self.place_of(id) }
+        StoreError::NotFound { id: id.clone(), place: self.place_of(id) }
     }
 
-    fn records(&self, id: &SessionId) -> BufReader<Lines> {
-        BufReader::with_capacity(READ_AHEAD, Lines::new(Arc::clone(&self.link), id.clone()))
+    fn records(&self, id: &SessionId) -> BufReader<LogLines> {
+        BufReader::with_capacity(READ_AHEAD, LogLines::new(self.link.clone(), id.clone()))
     }
 
-    fn lease(&self, id: &SessionId, holder: String) -> Lease {
-        Lease::new(Arc::clone(&self.link), id.clone(), holder, self.config.lease)
+    fn lease(&self, id: &SessionId, holder: String) -> WriteLease {
+        WriteLease::new(self.link.clone(), id.clone(), holder, self.config.lease)
     }
 
     /// Results that were kept on this host.
-    fn delete_results(&self, id: &SessionId) -> Result<(), StoreError> {
+    async fn delete_results(&self, id: &SessionId) -> Result<(), StoreError> {
         let Some(folder) = &self.config.results else { return Ok(()) };
         let path = folder.join(format!("{id}.results"));
-        match fs::remove_dir_all(&path) {
+        off_thread(move || match fs::remove_dir_all(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::Io { what: "delete", path, source })
+                Err(StoreError::io("delete", path.display(), source))
             }
             _ => Ok(()),
-        }
+        })
+        .await
     }
 }
 
 impl PgConfig {
-    fn failed(&self, what: &'static str, trouble: &Trouble) -> StoreError {
-        StoreError::Io {
-            what,
-            path: PathBuf::from(&self.place),
-            source: io::Error::other(trouble.why.clone()),
-        }
+    fn failed(&self, what: &'static str, trouble: &SqlFailure) -> StoreError {
+        StoreError::Io { what, place: self.place.clone(), source: io::Error::other(trouble.clone()) }
     }
 }
 
@@ -154,112 +151,144 @@ impl Store for PgStore {
         self.config.place.clone()
     }
 
-    fn place_of(&self, id: &SessionId) -> PathBuf {
-        PathBuf::from(format!("{}/{id}", self.config.place))
+    fn place_of(&self, id: &SessionId) -> String {
+        format!("{}/{id}", self.config.place)
     }
 
-    fn create(&self, id: &SessionId, header: &LogHeader) -> Result<Box<dyn SessionLog>, StoreError> {
-        let path = self.place_of(id);
-        let mut line = Vec::new();
-        written::add(RecordRef::Session(header), &mut line)
-            .map_err(|why| StoreError::Unwritable { path: path.clone(), why })?;
-        let bytes = table::count(line.len());
-        let holder = holder();
-        let mut values: Values = vec![Box::new(id.to_string()), Box::new(holder.clone())];
-        values.extend(table::columns(&SessionMeta::of(header)));
-        values.push(Box::new(i64::try_from(header.created.0).unwrap_or(i64::MAX)));
-        values.push(Box::new(table::millis(self.config.lease)));
-        values.push(Box::new(bytes));
-        values.push(Box::new(String::from_utf8_lossy(line.trim_ascii_end()).into_owned()));
-        if self.ask("write to", CREATE, values)?.is_empty() {
-            // Only the answer may have been lost.
-            let ours = vec![Box::new(id.to_string()) as _, Box::new(holder.clone()) as _];
-            if self.ask("write to", IS_OURS, ours)?.is_empty() {
-                return Err(StoreError::Exists { id: id.clone(), path });
+    fn create<'a>(
+        &'a self,
+        id: &'a SessionId,
+        header: &'a LogHeader,
+    ) -> StoreFuture<'a, Box<dyn SessionLog>> {
+        Box::pin(async move {
+            let place = self.place_of(id);
+            let line = RecordLine::new(RecordRef::Session(header))
+                .map_err(|source| StoreError::Unwritable { place: place.clone(), source })?;
+            let holder = holder();
+            let mut values: SqlValues = vec![Box::new(id.to_string()), Box::new(holder.clone())];
+            values.extend(table::columns(&SessionMeta::of(header)));
+            values.push(Box::new(i64::try_from(header.created.0).unwrap_or(i64::MAX)));
+            values.push(Box::new(table::millis(self.config.lease)));
+            values.push(Box::new(table::count(line.with_end().len())));
+            values.push(Box::new(line.as_str().to_owned()));
+            if self.ask("write to", CREATE, values).await?.is_empty() {
+                // The statement may have been run and only its answer lost. Then the session is ours.
+                let ours = vec![Box::new(id.to_string()) as _, Box::new(holder.clone()) as _];
+                if self.ask("write to", IS_OURS, ours).await?.is_empty() {
+                    return Err(StoreError::Exists { id: id.clone(), place });
+                }
             }
-        }
-        Ok(Box::new(PgLog::new(self.lease(id, holder), path, 1)))
-    }
-
-    fn open_with(
-        &self,
-        id: &SessionId,
-        each: &mut dyn FnMut(Line<'_>) -> Result<(), RecordError>,
-    ) -> Result<Box<dyn SessionLog>, StoreError> {
-        let (path, holder) = (self.place_of(id), holder());
-        let length = table::millis(self.config.lease);
-        let values: Values = vec![Box::new(id.to_string()), Box::new(holder.clone()), Box::new(length)];
-        let taken = self.ask("open", TAKE, values)?;
-        let Some(row) = taken.first() else {
-            self.info(id)?;
-            return Err(StoreError::InUse { id: id.clone() });
-        };
-        let log = PgLog::new(self.lease(id, holder), path.clone(), row.get(0));
-        let mut scan = Scan::new(self.records(id));
-        while let Some(line) = scan.next() {
-            let told = line.map(&mut *each).map_err(|error| read_error(error, &path))?;
-            told.map_err(|error| read_error(scan.damaged(error), &path))?;
-        }
-        Ok(Box::new(log))
-    }
-
-    fn read(
-        &self,
-        id: &SessionId,
-    ) -> Result<Box<dyn Iterator<Item = Result<Record, StoreError>> + Send>, StoreError> {
-        self.info(id)?;
-        let path = self.place_of(id);
-        let records = read_log(self.records(id));
-        Ok(Box::new(records.map(move |record| record.map_err(|error| read_error(error, &path)))))
-    }
-
-    fn list(&self) -> Result<Listing, StoreError> {
-        let mut listing = Listing::default();
-        for row in self.ask("read", table::ALL, Vec::new())? {
-            match table::info(&row) {
-                Ok(info) => listing.sessions.push(info),
-                Err((Some(id), why)) => listing.damaged.push((id, why)),
-                // No session of ours has such an id.
-                Err((None, _)) => {}
-            }
-        }
-        listing.damaged.sort();
-        Ok(listing)
-    }
-
-    fn info(&self, id: &SessionId) -> Result<SessionInfo, StoreError> {
-        let rows = self.ask("read", table::META, vec![Box::new(id.to_string())])?;
-        let row = rows.first().ok_or_else(|| self.not_found(id))?;
-        table::info(row).map_err(|(_, why)| StoreError::Damaged {
-            path: self.place_of(id),
-            line: 1,
-            source: RecordError::Malformed(why),
+            Ok(Box::new(PgLog::new(self.lease(id, holder), place, 1)) as Box<dyn SessionLog>)
         })
     }
 
-    fn search(&self, sessions: &[SessionId], text: &str) -> Result<Vec<SessionId>, StoreError> {
-        let ids: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
-        let rows = self.ask("search", SEARCH, vec![Box::new(ids), Box::new(said::pattern(text))])?;
-        let found: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
-        Ok(sessions.iter().filter(|id| found.contains(id.as_str())).cloned().collect())
+    fn open_with<'a>(
+        &'a self,
+        id: &'a SessionId,
+        mut each: LineVisitor,
+    ) -> StoreFuture<'a, Box<dyn SessionLog>> {
+        Box::pin(async move {
+            // A new name for each opening, so that a writer whose lease ran out cannot append behind another one.
+            let (place, holder) = (self.place_of(id), holder());
+            let length = table::millis(self.config.lease);
+            let values: SqlValues =
+                vec![Box::new(id.to_string()), Box::new(holder.clone()), Box::new(length)];
+            let taken = self.ask("open", TAKE, values).await?;
+            let Some(row) = taken.first() else {
+                // Says whether there is no such session, or somebody else has it.
+                self.info(id).await?;
+                return Err(StoreError::InUse { id: id.clone() });
+            };
+            // The lease is renewed from here on: reading a long log may take longer than one lease.
+            let log = PgLog::new(self.lease(id, holder), place.clone(), row.get(0));
+            let mut scan = LogScan::new(self.records(id));
+            let read = off_thread(move || {
+                while let Some(line) = scan.next() {
+                    let told = line.map(&mut *each).map_err(|error| StoreError::read(error, &place))?;
+                    told.map_err(|error| StoreError::read(scan.damaged(error), &place))?;
+                }
+                Ok::<(), StoreError>(())
+            });
+            match read.await {
+                Ok(()) => Ok(Box::new(log) as Box<dyn SessionLog>),
+                Err(error) => {
+                    Box::new(log).close().await;
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    fn read<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, RecordStream> {
+        Box::pin(async move {
+            self.info(id).await?;
+            let place = self.place_of(id);
+            let records = read_log(self.records(id));
+            Ok(record_stream(
+                records.map(move |record| record.map_err(|error| StoreError::read(error, &place))),
+            ))
+        })
+    }
+
+    fn list(&self) -> StoreFuture<'_, SessionListing> {
+        Box::pin(async {
+            let mut listing = SessionListing::default();
+            for row in self.ask("read", table::ALL, Vec::new()).await? {
+                match table::info(&row) {
+                    Ok(info) => listing.sessions.push(info),
+                    Err((Some(id), why)) => listing.damaged.push((id, why)),
+                    // This store never writes such an id, so another program wrote the row, and nobody could name the
+                    // session.
+                    Err((None, _)) => {}
+                }
+            }
+            listing.damaged.sort();
+            Ok(listing)
+        })
+    }
+
+    fn info<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, SessionInfo> {
+        Box::pin(async move {
+            let rows = self.ask("read", table::META, vec![Box::new(id.to_string())]).await?;
+            let row = rows.first().ok_or_else(|| self.not_found(id))?;
+            table::info(row).map_err(|(_, why)| StoreError::Damaged {
+                place: self.place_of(id),
+                line: 1,
+                source: RecordError::Malformed(ErrorCause::new(why)),
+            })
+        })
+    }
+
+    fn search<'a>(&'a self, sessions: &'a [SessionId], text: &'a str) -> StoreFuture<'a, Vec<SessionId>> {
+        Box::pin(async move {
+            let ids: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
+            let rows = self.ask("search", SEARCH, vec![Box::new(ids), Box::new(said::pattern(text))]).await?;
+            let found: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
+            Ok(sessions.iter().filter(|id| found.contains(id.as_str())).cloned().collect())
+        })
     }
 
     fn shared_state(&self) -> Option<Arc<dyn SharedState>> {
         Some(Arc::new(self.clone()))
     }
 
-    fn rename(&self, id: &SessionId, title: &str) -> Result<(), StoreError> {
-        let values: Values = vec![Box::new(id.to_string()), Box::new(table::text(title))];
-        let renamed = self.ask("write to", RENAME, values)?;
-        if renamed.is_empty() { Err(self.not_found(id)) } else { Ok(()) }
+    fn rename<'a>(&'a self, id: &'a SessionId, title: &'a str) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let values: SqlValues = vec![Box::new(id.to_string()), Box::new(table::text(title))];
+            let renamed = self.ask("write to", RENAME, values).await?;
+            if renamed.is_empty() { Err(self.not_found(id)) } else { Ok(()) }
+        })
     }
 
-    fn delete(&self, id: &SessionId) -> Result<(), StoreError> {
-        if self.ask("write to", DELETE, vec![Box::new(id.to_string())])?.is_empty() {
-            self.info(id)?;
-            return Err(StoreError::InUse { id: id.clone() });
-        }
-        self.delete_results(id)
+    fn delete<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            // Asked and deleted in one statement: the session could be opened in between.
+            if self.ask("write to", DELETE, vec![Box::new(id.to_string())]).await?.is_empty() {
+                self.info(id).await?;
+                return Err(StoreError::InUse { id: id.clone() });
+            }
+            self.delete_results(id).await
+        })
     }
 }
 

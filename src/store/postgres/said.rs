@@ -1,13 +1,22 @@
 //! What is searched of a session: what the user, models and tools said, in small letters.
 
-use crate::engine::{Note, Order, RecordRef};
+use crate::engine::{DirectiveKind, Note, Record, RecordLine};
 use crate::session::Message;
 
-/// What was said in a record.
-pub(super) fn said(record: &RecordRef<'_>) -> Vec<String> {
-    let RecordRef::Directives { list, .. } = record else { return Vec::new() };
+/// What stands in every line that appends a message.
+const APPENDS: &str = r#""directive":"append""#;
+
+/// The messages in a record.
+pub(super) fn said(line: &RecordLine) -> Vec<String> {
+    // Few lines have a message, and only they need to be read.
+    if !line.as_str().contains(APPENDS) {
+        return Vec::new();
+    }
+    let Ok(Record::Directives { list, .. }) = Record::parse(line.as_str().as_bytes()) else {
+        return Vec::new();
+    };
     let messages = list.0.iter().filter_map(|directive| match &directive.order {
-        Order::Note(Note::Append { message }) => Some(message),
+        DirectiveKind::Note(Note::Append { message }) => Some(message),
         _ => None,
     });
     messages.flat_map(texts).filter(|text| !text.is_empty()).map(folded).collect()
@@ -26,7 +35,8 @@ fn texts(message: &Message) -> Vec<&str> {
 
 /// In small letters, and without zero characters, which the database cannot hold.
 pub(super) fn folded(text: &str) -> String {
-    // Letter by letter: a letter must not depend on what stands beside it.
+    // Letter by letter: `str::to_lowercase` writes a final sigma otherwise, so a word would depend on what follows
+    // it.
     text.chars().flat_map(char::to_lowercase).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
 }
 
@@ -34,6 +44,7 @@ pub(super) fn folded(text: &str) -> String {
 pub(super) fn pattern(text: &str) -> String {
     let mut pattern = String::from("%");
     for c in folded(text).chars() {
+        // Wildcards of `like` are what the user looks for, not patterns.
         if matches!(c, '%' | '_' | '\\') {
             pattern.push('\\');
         }

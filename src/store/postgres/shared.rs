@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_postgres::Row;
 
-use super::link::Values;
+use super::link::SqlValues;
 use super::{PgStore, table};
-use crate::host::{BoxFuture, Shared, SharedState, SharedStateError};
+use crate::host::{BoxFuture, SharedState, SharedStateError, SharedValue};
 use crate::store::StoreError;
 
 const GET: &str = "select scope, version, value from unfazed_shared where scope = any($1::text[])";
@@ -27,13 +27,13 @@ impl PgStore {
     ///
     /// # Errors
     /// The database cannot be asked, or holds what is no JSON.
-    pub fn shared(&self, scope: &str) -> Result<Option<Shared>, StoreError> {
-        let rows = self.ask("read", GET, vec![Box::new(vec![table::text(scope)])])?;
+    pub async fn shared(&self, scope: &str) -> Result<Option<SharedValue>, StoreError> {
+        let rows = self.ask("read", GET, vec![Box::new(vec![table::text(scope)])]).await?;
         let Some((_, version, value)) = rows.first().map(shared) else { return Ok(None) };
         let value = value.map_err(|error| {
             self.failed("read", format!("the value shared as `{scope}` is no JSON: {error}"))
         })?;
-        Ok(Some(Shared { version, value }))
+        Ok(Some(SharedValue { version, value }))
     }
 
     /// Shares a value, if `known` is still the version that the others see; 0: if there is none. Returns whether it was. Where
@@ -42,30 +42,30 @@ impl PgStore {
     ///
     /// # Errors
     /// The database cannot be asked.
-    pub fn share(&self, scope: &str, known: u64, value: &Value) -> Result<bool, StoreError> {
+    pub async fn share(&self, scope: &str, known: u64, value: &Value) -> Result<bool, StoreError> {
         let Some((statement, values)) = change(scope, known, value) else { return Ok(false) };
-        let rows = self.ask("write to", statement, values)?;
+        let rows = self.ask("write to", statement, values).await?;
         Ok(!rows.is_empty())
     }
 
     /// Asks once: a run has better to do than to wait for a database that is away.
-    async fn now(&self, statement: &'static str, values: Values) -> Result<Vec<Row>, SharedStateError> {
-        let rows = self.link.rows_soon(Duration::ZERO, statement, values).await;
-        rows.map_err(|trouble| SharedStateError(format!("{}: {}", self.config.place, trouble.why)))
+    async fn now(&self, statement: &'static str, values: SqlValues) -> Result<Vec<Row>, SharedStateError> {
+        let rows = self.link.rows_within(Duration::ZERO, statement, values).await;
+        rows.map_err(|trouble| SharedStateError(self.config.failed("reach", &trouble).into()))
     }
 }
 
 impl SharedState for PgStore {
-    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<SharedValue>>, SharedStateError>> {
         let names: Vec<String> = names.iter().map(|name| table::text(name)).collect();
         Box::pin(async move {
             let rows = self.now(GET, vec![Box::new(names.clone())]).await?;
-            // What is no JSON is nothing that anybody knows.
+            // A value that is no JSON is read as null, which no host knows, so it is decided and written anew.
             let rows = rows.iter().map(shared).map(|(name, version, value)| {
                 let value = value.unwrap_or_default();
-                (name, Shared { version, value })
+                (name, SharedValue { version, value })
             });
-            let mut found: HashMap<String, Shared> = rows.collect();
+            let mut found: HashMap<String, SharedValue> = rows.collect();
             Ok(names.iter().map(|name| found.remove(name)).collect())
         })
     }
@@ -84,7 +84,7 @@ impl SharedState for PgStore {
 }
 
 /// The statement that changes a value, and what it is given; `None`: it was never changed so often.
-fn change(scope: &str, known: u64, value: &Value) -> Option<(&'static str, Values)> {
+fn change(scope: &str, known: u64, value: &Value) -> Option<(&'static str, SqlValues)> {
     let (scope, text) = (table::text(scope), value.to_string());
     Some(match i64::try_from(known).ok()? {
         0 => (BEGIN, vec![Box::new(scope), Box::new(text)]),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_postgres::Row;
 
-use super::link::Values;
+use super::link::SqlValues;
 use crate::session::Usage;
 use crate::store::{META_FORMAT, SessionId, SessionInfo, SessionMeta, SessionStatus};
 use crate::time::Instant;
@@ -27,7 +27,7 @@ pub(super) const META: &str = select!("where id = $1");
 pub(super) const ALL: &str = select!("order by updated desc, id desc");
 
 /// The columns of what is known, in the order of the statements that write them.
-pub(super) fn columns(meta: &SessionMeta) -> Values {
+pub(super) fn columns(meta: &SessionMeta) -> SqlValues {
     let version = i32::try_from(meta.v).unwrap_or(i32::MAX);
     vec![
         Box::new(version),
@@ -74,6 +74,7 @@ pub(super) fn info(row: &Row) -> Result<SessionInfo, (Option<SessionId>, String)
     let id: SessionId = id.parse().map_err(|error| (None, format!("{error}")))?;
     let mut meta = meta(row).map_err(|why| (Some(id.clone()), why))?;
     let held: bool = row.get(14);
+    // A host that broke down leaves its status behind; its lease runs out.
     meta.status = meta.status.now(held);
     let updated = Instant(number(row, 12).saturating_mul(1000)).max(meta.created);
     Ok(SessionInfo { id, meta, updated, bytes: number(row, 13) })

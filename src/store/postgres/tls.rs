@@ -14,24 +14,25 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 
 /// What connections are secured with: made when the first one is, and the same for all.
 #[derive(Clone, Default)]
-pub(super) struct Tls {
+pub(super) struct TlsSetup {
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 /// How one connection is secured.
-pub(super) struct Connect {
+pub(super) struct SecureConnect {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
 /// A connection that is secured.
-pub(super) struct Secured<S>(tokio_rustls::client::TlsStream<S>);
+pub(super) struct SecuredStream<S>(tokio_rustls::client::TlsStream<S>);
 
-impl Tls {
+impl TlsSetup {
     fn config(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
         }
+        // The provider of this connection alone: a default for the whole process belongs to whoever embeds this.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let config = Arc::new(builder.with_platform_verifier()?.with_no_client_auth());
@@ -39,42 +40,43 @@ impl Tls {
     }
 }
 
-impl<S> MakeTlsConnect<S> for Tls
+impl<S> MakeTlsConnect<S> for TlsSetup
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Secured<S>;
-    type TlsConnect = Connect;
+    type Stream = SecuredStream<S>;
+    type TlsConnect = SecureConnect;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, domain: &str) -> io::Result<Connect> {
+    fn make_tls_connect(&mut self, domain: &str) -> io::Result<SecureConnect> {
         let config = self.config().map_err(io::Error::other)?;
         let name = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
-        Ok(Connect { config, name })
+        Ok(SecureConnect { config, name })
     }
 }
 
-impl<S> TlsConnect<S> for Connect
+impl<S> TlsConnect<S> for SecureConnect
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Secured<S>;
+    type Stream = SecuredStream<S>;
     type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<Secured<S>>>;
+    type Future = BoxFuture<'static, io::Result<SecuredStream<S>>>;
 
     fn connect(self, stream: S) -> Self::Future {
         let connector = tokio_rustls::TlsConnector::from(self.config);
-        Box::pin(async move { connector.connect(self.name, stream).await.map(Secured) })
+        Box::pin(async move { connector.connect(self.name, stream).await.map(SecuredStream) })
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for SecuredStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
+        // The driver then uses SCRAM-SHA-256 without channel binding.
         ChannelBinding::none()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SecuredStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -84,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for SecuredStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -4,7 +4,8 @@
 use std::thread;
 
 use serde_json::json;
-use unfazed::policy::{Expr, Policy};
+use unfazed::policy::Policy;
+use unfazed::text::Expr;
 
 /// What a thread has, without what its caller may have used.
 const STACK: usize = (2 << 20) - (512 << 10);

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use serde_json::{Value, json};
-use unfazed::host::{McpConfig, McpReach, McpServer, OpenAi, OpenAiConfig};
+use unfazed::host::{McpConfig, McpReach, McpServer, HttpModel, ModelConfig, Provider};
 
 const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\nconnection: close\r\n\r\n{\"fine\": 1}";
 
@@ -39,8 +39,8 @@ async fn play() {
     assert_eq!(said, fine);
 
     // Our own beside them, with TLS.
-    let over_tls = OpenAiConfig { base_url: "https://models.example/v1".into(), model: "m".into(), ..OpenAiConfig::default() };
-    OpenAi::new(over_tls).expect("a model over HTTPS");
+    let over_tls = ModelConfig { base_url: "https://models.example/v1".into(), ..ModelConfig::new(Provider::OPENAI, "m") };
+    HttpModel::new(over_tls).expect("a model over HTTPS");
     // That server speaks no MCP, which can only be said once it was reached.
     let reach = McpReach::Http { url, headers: Vec::new() };
     let error = McpServer::start(McpConfig::new("s", reach)).await.map(drop).expect_err("no server of tools");

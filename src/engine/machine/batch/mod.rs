@@ -13,34 +13,38 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::call_queue::CallKey;
+use super::call_queue::{CallKey, CallPermit};
 use super::loop_detector::EndOfCall;
-use super::report_series::{Delivered, ReportSeries};
+use super::report_series::{DeliveredReport, ReportSeries};
 use super::run_parts::RunParts;
-use super::then::Then;
+use super::then::NextMachine;
 use super::tool_series::{AfterAnswer, CallContext, CallPhase, CallStep, ResultRoom, ToolSeries};
-use super::turn_guidance::{Guidance, TurnGuidance};
-use super::work_table::Pending;
-use crate::engine::ask::Answer;
-use crate::engine::directive::{Because, Decision, Settlement};
-use crate::engine::event::{Drive, Proposal, ToolOutcome};
+use super::turn_guidance::{ReplyGuidance, TurnGuidance};
+use super::work_table::WorkPurpose;
+use crate::engine::ask::ApprovalAnswer;
+use crate::engine::ask::PlannerDecision;
+use crate::engine::attempt_series::AttemptSeries;
+use crate::engine::directive::{DecisionReason, ProposalResult};
+use crate::engine::event::RunFacts;
+use crate::engine::event::{DriveMode, ProposedCall, ToolOutcome};
 use crate::engine::failure::EffectState;
-use crate::engine::result::RunFacts;
+use crate::engine::plain_call::PlainCall;
 use crate::engine::results_room::RoomForResults;
-use crate::engine::state::{Series, Tracked, digest_of_json, digest_of_parts};
+use crate::engine::retry::FailureContext;
+use crate::engine::tracked::{TrackedPart, digest_of_json, digest_of_parts};
 use crate::policy::{Approval, ErrorClass};
-use crate::session::{FinalReason, Message, RetryExhausted};
-use examine::{Finding, examine, not_found};
+use crate::session::{FinalReason, Message, ReducerError, RetryExhausted};
+use examine::{CallFinding, examine, not_found};
 use queue::surplus;
 
-/// The batch under way; empty when there is none.
+/// The batch in flight; empty when there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct Batch {
     /// Its number in the session, from 1; 0 before the first.
     number: u64,
     /// Its calls, in the order of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    slots: Vec<Tracked<ToolSeries>>,
+    slots: Vec<TrackedPart<ToolSeries>>,
     /// How many calls at its head are settled.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     settled: usize,
@@ -49,7 +53,7 @@ pub(in crate::engine) struct Batch {
     taken: u32,
     /// What the model reads after the results of all calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    afterwords: Vec<Guidance>,
+    afterwords: Vec<ReplyGuidance>,
     /// Whether a call went well.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     round_ok: bool,
@@ -63,7 +67,7 @@ impl Batch {
         *self == Self::default()
     }
 
-    /// Whether no call is under way.
+    /// Whether no call is in flight.
     pub(in crate::engine) const fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -81,12 +85,17 @@ impl Batch {
     /// The digest of it: of its slots only those are read that have changed.
     pub(in crate::engine) fn digest(&self) -> u128 {
         let Self { number, slots, settled, taken, afterwords, round_ok, room } = self;
-        let slots = digest_of_parts((0..).zip(slots.iter().map(Tracked::digest)));
+        // A batch may hold a hundred calls with long results; a step that changed one of them pays for that one.
+        let slots = digest_of_parts((0..).zip(slots.iter().map(TrackedPart::digest)));
         digest_of_json(&(number, slots, settled, taken, afterwords, round_ok, room))
     }
 
     /// A reply with calls was taken: their results have this room, and the model reads these texts after them.
-    pub(in crate::engine) fn prepare(&mut self, room: Option<RoomForResults>, afterwords: Vec<Guidance>) {
+    pub(in crate::engine) fn prepare(
+        &mut self,
+        room: Option<RoomForResults>,
+        afterwords: Vec<ReplyGuidance>,
+    ) {
         self.room = ResultRoom(room);
         self.afterwords = afterwords;
     }
@@ -94,30 +103,36 @@ impl Batch {
     /// Looks at the calls of a reply in order: each runs, waits, or is settled without a run.
     pub(in crate::engine) fn begin(
         &mut self,
-        proposals: Vec<Proposal>,
+        proposals: Vec<ProposedCall>,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         *run.batches = run.batches.saturating_add(1);
+        // The number goes into the idempotency keys of the calls, so it never repeats within a session.
         self.number = *run.batches;
         let now = run.out.now;
+        // A host with a loop of its own may propose the calls of one reply one by one: the limit counts over all of
+        // them.
         let mut calls = run.turns.turn_of(run.terms.of_turn).map_or(0, |turn| turn.calls);
-        for (index, Proposal { call, policy: planner }) in proposals.into_iter().enumerate() {
+        for (index, ProposedCall { call, policy: planner, opaque }) in proposals.into_iter().enumerate() {
             run.out.about(index);
+            // A surplus call is refused, not dropped: providers refuse a conversation in which a call has no result.
             let finding = match surplus(&call.name, &mut calls, run) {
-                Some(refusal) => Finding::Stays(Value::Null, CallPhase::Refused(refusal)),
-                None => examine(&call, planner.as_ref(), &mut self.afterwords, run),
+                Some(refusal) => CallFinding::Stays(Value::Null, CallPhase::Refused(refusal)),
+                None => examine(&call, planner.as_ref(), opaque, &mut self.afterwords, run),
             };
             let (arguments, phase) = match finding {
-                Finding::Runs(arguments) => {
+                // Calls wait before they run, even where permits are free: one function decides about limits, whoever
+                // proposed the calls.
+                CallFinding::Runs(arguments) => {
                     run.queue.wait(&call.name, CallKey(run.proposal, index));
                     (arguments, CallPhase::Waiting)
                 }
-                Finding::Stays(arguments, phase) => (arguments, phase),
+                CallFinding::Stays(arguments, phase) => (arguments, phase),
             };
-            let series = Series::begin(now);
+            let series = AttemptSeries::begin(now);
             let (call, tool, ran) = (call.id, call.name, RunFacts::default());
             let arguments = Arc::new(arguments);
-            self.slots.push(Tracked::new(ToolSeries {
+            self.slots.push(TrackedPart::new(ToolSeries {
                 call,
                 tool,
                 arguments,
@@ -133,9 +148,54 @@ impl Batch {
         if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
             turn.calls = calls;
             turn.batch_begins();
+            // The tokens for results were computed when the turn was sent; proposals that come later share what is
+            // left of them.
             self.room = ResultRoom(turn.room);
         }
         self.start_waiting(run)
+    }
+
+    /// Takes a call that the host has begun by itself, whose attempt has ended so.
+    pub(in crate::engine) fn adopt(
+        &mut self,
+        tool: &str,
+        call: PlainCall,
+        outcome: ToolOutcome,
+        run: &mut RunParts<'_>,
+    ) {
+        let phase = CallPhase::Ended(outcome, run.out.now);
+        self.push_adopted(tool, call, phase, run);
+    }
+
+    /// Takes such a call whose last failure is written down; a reducer objects to another attempt.
+    pub(in crate::engine) fn adopt_objected(
+        &mut self,
+        tool: &str,
+        call: PlainCall,
+        (case, objection): (&FailureContext, &ReducerError),
+        run: &mut RunParts<'_>,
+    ) -> Result<(), NextMachine> {
+        self.push_adopted(tool, call, CallPhase::UnderWay, run);
+        self.look(0, run, |call, cx, run| call.objected(case, objection, cx, run))
+    }
+
+    fn push_adopted(&mut self, tool: &str, call: PlainCall, phase: CallPhase, run: &mut RunParts<'_>) {
+        let PlainCall { number, series } = call;
+        (self.number, self.taken) = (number, 1);
+        // The host has given the number away already; the next batch must not give it again.
+        *run.batches = number.max(*run.batches);
+        self.slots.push(TrackedPart::new(ToolSeries {
+            call: format!("call_{number}"),
+            tool: tool.to_owned(),
+            arguments: Arc::default(),
+            planner: None,
+            series,
+            ran: RunFacts::default(),
+            place: Some(CallPermit::Run),
+            left: EffectState::NotStarted,
+            to_approve: false,
+            phase,
+        }));
     }
 
     /// A run of a tool has ended; it is looked at when the calls before it are settled.
@@ -150,6 +210,8 @@ impl Batch {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.ran = ran;
         }
+        // An end is written down and no more. Settling in the order of the reply makes breakers and messages the
+        // same, whichever tool was quicker.
         self.set_phase(index, CallPhase::Ended(outcome, now));
     }
 
@@ -159,23 +221,29 @@ impl Batch {
         report: &mut ReportSeries,
         guidance: &mut TurnGuidance,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         loop {
             match self.settle_next(report, run) {
                 Ok(true) => {}
-                Ok(false) if self.settled < self.slots.len() => return Then::Host,
+                // A call before the others is still in flight, so those that ended wait and keep their permits.
+                Ok(false) if self.settled < self.slots.len() => return NextMachine::Host,
                 Ok(false) => return self.end(report, guidance, run),
                 Err(end) => return end,
             }
         }
     }
 
-    /// Looks at the first call that is not settled. Returns whether it was looked at: if not, it is under way, or there is
+    /// Looks at the first call that is not settled. Returns whether it was looked at: if not, it is in flight, or there is
     /// none. `Err`: the run ends.
-    fn settle_next(&mut self, report: &mut ReportSeries, run: &mut RunParts<'_>) -> Result<bool, Then> {
+    fn settle_next(
+        &mut self,
+        report: &mut ReportSeries,
+        run: &mut RunParts<'_>,
+    ) -> Result<bool, NextMachine> {
         let index = self.settled;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
         run.out.about(index);
+        // Taken out so that the arms can own what it holds; it goes back unless the call is done with.
         match mem::replace(&mut slot.phase, CallPhase::UnderWay) {
             phase @ (CallPhase::UnderWay
             | CallPhase::WithPlanner(_)
@@ -185,6 +253,8 @@ impl Batch {
             | CallPhase::Asked
             | CallPhase::Doubtful(_)) => {
                 slot.phase = phase;
+                // Nothing is settled past it: a result that overtakes an earlier one would depend on timing, and a
+                // replay would differ.
                 return Ok(false);
             }
             CallPhase::Settled => {
@@ -193,6 +263,8 @@ impl Batch {
                 self.start_waiting(run)?;
             }
             CallPhase::Refused(refusal) => self.look(index, run, |call, cx, run| {
+                // An unknown name has no tool whose end could be looked at, but a model repeats it all the same: one
+                // was called 754 times (openclaw#67399).
                 if refusal.class == ErrorClass::ToolNotFound {
                     call.call_ended(&EndOfCall::Failed(refusal.class, ""), cx, run);
                 }
@@ -224,20 +296,24 @@ impl Batch {
         report: &mut ReportSeries,
         guidance: &mut TurnGuidance,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         let tool = run.policy().output().map(|output| output.tool.value.as_str());
+        // A report that came among the calls leaves nothing to demand of the final turn.
         let reported = report.is_accepted() || self.slots.iter().any(|slot| Some(slot.tool.as_str()) == tool);
         let ok = mem::take(&mut self.round_ok);
         run.out.about_all();
         if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
             turn.batch_ended(ok);
             turn.nudged |= self.afterwords.iter().any(|told| told.class == ErrorClass::RepeatedCall);
-        } else if !self.slots.is_empty() && run.context.drive == Drive::Turns {
+        // A host with its own loop counts rounds by turn; without one, the batch is the round.
+        } else if !self.slots.is_empty() && run.context.drive == DriveMode::Turns {
             self.afterwords.extend(run.turns.round_ended(ok, run.ending.is_near(), &mut run.out));
         }
         self.clear();
-        for Guidance { class, text } in mem::take(&mut self.afterwords) {
+        for ReplyGuidance { class, text } in mem::take(&mut self.afterwords) {
             match class {
+                // A reducer's objection stays in the conversation, as it is about the session's state. Other guidance
+                // is for the next attempts alone.
                 ErrorClass::ReducerError => {
                     run.append(Message::User { text, guidance: Some(class.name().into()) });
                 }
@@ -245,10 +321,12 @@ impl Batch {
             }
         }
         match run.context.drive {
-            Drive::Turns if run.ending.is_now() && !reported => report.on_other_calls(run),
-            Drive::Turns => Then::TurnWhenDue,
-            Drive::Calls if run.terms.withdrawn => Then::Settled(Settlement::Withdrawn),
-            Drive::Calls => Then::Settled(Settlement::Tools),
+            // The final turn had to bring the report and brought other calls: that is an attempt at the report.
+            DriveMode::Turns if run.ending.is_now() && !reported => report.on_other_calls(run),
+            DriveMode::Turns => NextMachine::TurnWhenDue,
+            // Withdrawing a proposal is an answer, too: each piece of work is answered by one event.
+            DriveMode::Calls if run.terms.withdrawn => NextMachine::Settled(ProposalResult::Withdrawn),
+            DriveMode::Calls => NextMachine::Settled(ProposalResult::Tools),
         }
     }
 
@@ -259,15 +337,16 @@ impl Batch {
         raw: &str,
         report: &mut ReportSeries,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         let Some(output) = run.policy().output() else {
+            // The policy was replaced while the turn was in flight, and its report went with the old one.
             let tool = self.slot(index).map(|slot| slot.tool.clone()).unwrap_or_default();
             self.set_phase(index, CallPhase::Refused(not_found(&tool, run)));
             return Ok(());
         };
         match report.on_called(output, raw, run) {
-            Delivered::Answered { text, error } => self.answer(index, text, error, run),
-            Delivered::GivenUp { text, reason } => {
+            DeliveredReport::Answered { text, error } => self.answer(index, text, error, run),
+            DeliveredReport::GivenUp { text, reason } => {
                 self.answer(index, text, true, run);
                 if !report.exhausted(output, reason, run)? {
                     self.set_phase(index, CallPhase::ReportWithPlanner);
@@ -291,6 +370,8 @@ impl Batch {
     pub(in crate::engine) fn on_policy_changed(&mut self, run: &RunParts<'_>) {
         for slot in &mut self.slots {
             let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+            // The approval was given under other rules. One that a new policy demands must not be skipped because the
+            // call was early.
             let asks = policy.approval.value == Approval::Always && !run.tools.is_agreed(&slot.tool);
             slot.to_approve = slot.phase.has_begun() && asks;
         }
@@ -304,9 +385,12 @@ impl Batch {
 
     /// Answers a call and is done with it.
     pub(super) fn answer(&mut self, index: usize, text: String, error: bool, run: &mut RunParts<'_>) {
+        // The permit goes back before anything else happens, so that no end can keep it.
         self.leave(index, run);
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.phase = CallPhase::Settled;
+        // One call that goes well makes the round one that helped, as in LocalCowork's count of rounds in which all
+        // calls failed.
         self.round_ok |= !error;
         let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
         let message = Message::Tool { call, tool, text, error, handle };
@@ -318,18 +402,21 @@ impl Batch {
     }
 
     /// Gives every call that is still open a result: what it answered, what it was refused for, that it did not run, or
-    /// that nobody knows.
+    /// that is unknown.
     pub(in crate::engine) fn close(&mut self, run: &mut RunParts<'_>) {
         for index in 0..self.slots.len() {
-            // Nothing is decided about them any more: they only get their results.
+            // The run is over for them: whatever a step would do next is not done, they only get a result each.
             let _ = self.look(index, run, |call, cx, run| match &call.phase {
                 CallPhase::Settled | CallPhase::WithPlanner(_) | CallPhase::ReportWithPlanner => {
+                    // The planner may take long, but the model has the result already: the call is closed as it is.
                     CallStep::Open
                 }
                 CallPhase::Refused(refusal) => {
                     let (text, error, then) = (refusal.text.clone(), true, AfterAnswer::Nothing);
                     CallStep::Answered { text, error, then }
                 }
+                // None of these has started, or its tool says so. The model may call them again without fear of a
+                // second effect.
                 CallPhase::Waiting
                 | CallPhase::Unasked
                 | CallPhase::Asked
@@ -341,12 +428,15 @@ impl Batch {
                 CallPhase::Ended(ToolOutcome::Ok { data }, _) => call.ended(Some(data), cx, run),
                 CallPhase::Ended(ToolOutcome::Done, _) => call.ended(None, cx, run),
                 CallPhase::Withdrawn(how) => withdraw::answered(call, *how, run),
+                // In flight or unclear: telling the model that it "was never executed", as SwarmSDK does, can be
+                // untrue, and the repeat acts twice.
                 CallPhase::UnderWay
                 | CallPhase::Doubtful(_)
                 | CallPhase::Ended(ToolOutcome::Failed { .. }, _) => call.interrupted(run),
             });
         }
-        // It is no round any more, and which of its calls have ended by now depends on who was quicker.
+        // The end cuts the round off. Which of its calls had ended is a matter of timing, so it must not decide
+        // anything.
         self.round_ok = false;
         self.clear();
     }
@@ -357,7 +447,7 @@ impl Batch {
         index: usize,
         run: &mut RunParts<'_>,
         at: impl FnOnce(&mut ToolSeries, &mut CallContext<'_>, &mut RunParts<'_>) -> CallStep,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         let Some(call) = self.slots.get_mut(index) else { return Ok(()) };
         run.out.about(index);
         let mut cx =
@@ -374,8 +464,10 @@ impl Batch {
                     AfterAnswer::Nothing => Ok(()),
                     AfterAnswer::GiveUp(decision, exhausted) => give_up(decision, exhausted, run),
                     AfterAnswer::Consult(exhausted) => {
+                        // The answer is written first: the planner may never answer, and a history with an open call
+                        // cannot be resumed.
                         self.set_phase(index, CallPhase::WithPlanner(Box::new(exhausted.clone())));
-                        run.consult(Pending::ConsultTool(index), exhausted);
+                        run.consult(WorkPurpose::ConsultTool(index), exhausted);
                         Ok(())
                     }
                 }
@@ -387,19 +479,19 @@ impl Batch {
     pub(in crate::engine) fn run_tool(
         &mut self,
         index: usize,
-        why: Vec<Because>,
+        why: Vec<DecisionReason>,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         self.look(index, run, |call, cx, run| call.run_tool(why, cx, run))
     }
 
-    /// The other tool has answered whether the run of a call has acted.
+    /// The other tool has answered whether the run of a call had side effects.
     pub(in crate::engine) fn on_verified(
         &mut self,
         index: usize,
         outcome: ToolOutcome,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         self.look(index, run, |call, cx, run| call.on_verified(outcome, cx, run))
     }
 
@@ -407,9 +499,9 @@ impl Batch {
     pub(in crate::engine) fn on_approved_again(
         &mut self,
         index: usize,
-        answer: Answer,
+        answer: ApprovalAnswer,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         self.look(index, run, |call, cx, run| call.on_approved_again(answer, cx, run))
     }
 
@@ -417,9 +509,9 @@ impl Batch {
     pub(in crate::engine) fn on_decided(
         &mut self,
         index: usize,
-        decision: Decision,
+        decision: PlannerDecision,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         run.out.about(index);
         let Some(call) = self.slots.get_mut(index) else { return Ok(()) };
         match mem::replace(&mut call.phase, CallPhase::Settled) {
@@ -433,7 +525,10 @@ impl Batch {
         let index = self.settled;
         let doubtful = matches!(self.slot(index)?.phase, CallPhase::Doubtful(_));
         let verifies =
-            run.work.any(|of, pending| of == run.proposal && matches!(pending, Pending::Verify(_)));
+            // A verification has its own end and asks nobody, so only an unknown effect without one waits for a
+            // person.
+            run.work.any(|of, pending| of == run.proposal && matches!(pending, WorkPurpose::Verify(_)));
+        // Only the call that is settled next can hold the others up; the rest waits anyway.
         (doubtful && !verifies).then_some(index)
     }
 
@@ -444,24 +539,33 @@ impl Batch {
     }
 
     /// The call gets no further attempt, because the run is to end.
-    pub(in crate::engine) fn interrupt(&mut self, index: usize, run: &mut RunParts<'_>) -> Result<(), Then> {
+    pub(in crate::engine) fn interrupt(
+        &mut self,
+        index: usize,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), NextMachine> {
         self.look(index, run, |call, _, run| call.interrupted(run))
     }
 
     fn clear(&mut self) {
         self.room = ResultRoom::default();
+        // The number stays: it counts batches, and keys must not repeat.
         self.slots.clear();
         self.settled = 0;
     }
 }
 
-fn give_up(decision: Decision, exhausted: RetryExhausted, run: &mut RunParts<'_>) -> Result<(), Then> {
+fn give_up(
+    decision: PlannerDecision,
+    exhausted: RetryExhausted,
+    run: &mut RunParts<'_>,
+) -> Result<(), NextMachine> {
     match decision {
-        Decision::TellModel => {}
-        Decision::FinalTurn => {
+        PlannerDecision::TellModel => {}
+        PlannerDecision::FinalTurn => {
             run.force_last_turn(FinalReason::RetryExhaustion, Vec::new());
         }
-        Decision::Fail => return Err(Then::fail(exhausted, Vec::new())),
+        PlannerDecision::Fail => return Err(NextMachine::fail(exhausted, Vec::new())),
     }
     Ok(())
 }

@@ -11,40 +11,47 @@ use serde_json::json;
 
 use super::super::call_queue::CallKey;
 use super::super::run_parts::RunParts;
-use super::super::then::Then;
-use super::super::tool_health::Entry;
-use super::super::tool_series::{CallPhase, Refusal, ToolSeries};
-use super::super::work_table::Pending;
+use super::super::then::NextMachine;
+use super::super::tool_health::CallAdmission;
+use super::super::tool_series::{CallPhase, ToolSeries};
+use super::super::work_table::WorkPurpose;
 use super::Batch;
-use crate::engine::ask::Answer;
-use crate::engine::reason::Reason;
-use crate::policy::{Attempts, ErrorClass};
+use crate::engine::ask::ApprovalAnswer;
+use crate::engine::machine::call_refusal::CallRefusal;
+use crate::engine::reason::StoredReason;
+use crate::policy::{AttemptLimit, ErrorClass};
 use crate::session::FinalReason;
 
 impl Batch {
     /// Gives places to those who wait, as far as there are some; what is refused is settled in its turn.
-    pub(in crate::engine) fn start_waiting(&mut self, run: &mut RunParts<'_>) -> Result<(), Then> {
+    pub(in crate::engine) fn start_waiting(&mut self, run: &mut RunParts<'_>) -> Result<(), NextMachine> {
+        // A tool without a free permit is skipped for this pass, or its first call would hold up calls of other
+        // tools.
         let mut without_room = BTreeSet::new();
         while let Some(index) = run.queue.first(run.proposal, &without_room) {
             let Some(call) = self.slot(index) else { return Ok(()) };
             run.out.about(index);
             let (tool, key) = (call.tool.clone(), CallKey(run.proposal, index));
             match self.entry(index, call, run) {
-                Entry::Full => break,
-                Entry::Later => {
+                // The batch as a whole is full, so no other call of it can begin either.
+                CallAdmission::Full => break,
+                CallAdmission::Later => {
                     without_room.insert(tool);
                 }
-                Entry::Refused(refusal) => {
+                CallAdmission::Refused(refusal) => {
                     run.queue.release(&tool, key);
                     self.set_phase(index, CallPhase::Refused(refusal));
                 }
-                Entry::Free(place) => {
+                CallAdmission::Free(place) => {
                     run.queue.release(&tool, key);
                     run.queue.enter(&tool);
                     self.taken = self.taken.saturating_add(1);
+                    // Counted when it begins, not when it ends: with many in flight the limit would be passed by all
+                    // that run at once.
                     run.spending.count_tool_call();
                     self.look(index, run, |call, cx, run| call.begin(place, cx, run))?;
-                    // Nobody is asked before all have begun that may.
+                    // People are asked last, so that calls which need nobody are not held up by one that waits for an
+                    // answer.
                     if self.slot(index).is_some_and(|call| call.phase == CallPhase::Unasked) {
                         run.queue.put_question(key);
                     }
@@ -55,27 +62,32 @@ impl Batch {
     }
 
     /// Whether the call of a slot gets a place now.
-    fn entry(&self, index: usize, slot: &ToolSeries, run: &mut RunParts<'_>) -> Entry {
+    fn entry(&self, index: usize, slot: &ToolSeries, run: &mut RunParts<'_>) -> CallAdmission {
+        // Checked when the permit is due, not when the call came: it may have waited past the deadline.
         if let Some(refusal) = slot.too_late(run) {
-            return Entry::Refused(refusal);
+            return CallAdmission::Refused(refusal);
         }
         if let Some(refusal) = no_calls_left(slot, run) {
-            return Entry::Refused(refusal);
+            return CallAdmission::Refused(refusal);
         }
-        let room = |limit: Attempts, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
-        // Whoever is settled next waits for no other call of the batch: the rules may have become narrower since those began.
+        let room = |limit: AttemptLimit, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
+        // The call that is settled next never waits for others of its batch. Its limit may have become tighter since
+        // those began, and they wait for it to be settled: a deadlock otherwise.
         let next = index == self.settled;
-        // Nor do the others take its place while it waits for one of its tool.
+        // While it waits for a permit of its tool, the others leave it one of the batch.
         let kept = self.slot(self.settled).is_some_and(|slot| slot.phase == CallPhase::Waiting);
         let taken = self.taken.saturating_add(kept.into());
         if !next && !room(run.policy().turn().calls.parallel.value, taken) {
-            return Entry::Full;
+            return CallAdmission::Full;
         }
         let policy = slot.policy(run);
         let same = run.queue.of_tool(&slot.tool);
+        // The tool's limit holds over all batches, since it protects the service behind the tool.
         if !room(policy.concurrency.value, same) {
-            return Entry::Later;
+            return CallAdmission::Later;
         }
+        // The breaker is asked last: it may give out a probe, which is wasted on a call that another limit holds
+        // back.
         run.tools.admit(&slot.tool, &policy, same, &mut run.out)
     }
 
@@ -89,8 +101,12 @@ impl Batch {
     }
 
     /// Asks about the first call that waits for it, unless a person is being asked about another.
-    pub(in crate::engine) fn ask_next(&mut self, run: &mut RunParts<'_>) -> Result<(), Then> {
-        let asked = |_, pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
+    pub(in crate::engine) fn ask_next(&mut self, run: &mut RunParts<'_>) -> Result<(), NextMachine> {
+        // One question at a time, over all batches: a person with several dialogs open answers the wrong one.
+        let asked = |_, pending: &WorkPurpose| {
+            matches!(pending, WorkPurpose::Approve(_) | WorkPurpose::ApproveAgain(_))
+        };
+        // A question may settle its call at once, without a person; then the next one is asked.
         while !run.work.any(asked) {
             let Some(index) = run.queue.next_question(run.proposal) else { return Ok(()) };
             self.look(index, run, |call, cx, run| call.ask(cx, run))?;
@@ -102,42 +118,46 @@ impl Batch {
     pub(in crate::engine) fn on_approved(
         &mut self,
         index: usize,
-        answer: Answer,
+        answer: ApprovalAnswer,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         self.look(index, run, |call, cx, run| call.on_approved(answer, cx, run))?;
         self.ask_next(run)
     }
 }
 
 /// Refuses a call beyond the most of one reply. The report is no call of a tool.
-pub(super) fn surplus(tool: &str, calls: &mut u32, run: &mut RunParts<'_>) -> Option<Refusal> {
+pub(super) fn surplus(tool: &str, calls: &mut u32, run: &mut RunParts<'_>) -> Option<CallRefusal> {
+    // Counted, the report could not be delivered after too many other calls, and nothing else ends the run.
     if run.policy().output().is_some_and(|output| output.tool.value == tool) {
         return None;
     }
     *calls = calls.saturating_add(1);
     let rules = &run.policy().turn().calls;
-    let most = rules.most.value.limit()?;
+    let most = rules.max.value.limit()?;
     if *calls <= most {
         return None;
     }
     let text = run.out.say(&rules.messages.too_many, json!({ "tool": tool, "most": most }));
-    let limit = rules.most.map(|_| most);
-    let why = Reason::new(run.policy(), "turn.calls.most", &limit, [format!("call {calls} of the reply")]);
-    Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
+    let limit = rules.max.map(|_| most);
+    let why =
+        StoredReason::new(run.policy(), "turn.calls.max", &limit, [format!("call {calls} of the reply")]);
+    Some(CallRefusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
 }
 
 /// Why a call does not run: all calls of tools there may be have run. Then the next turn is the final one.
-fn no_calls_left(slot: &ToolSeries, run: &mut RunParts<'_>) -> Option<Refusal> {
+// Not an error of the call: the model may still answer from what it has, so it gets a final turn instead of the end.
+fn no_calls_left(slot: &ToolSeries, run: &mut RunParts<'_>) -> Option<CallRefusal> {
     let most = run.run_budget().limits()?.tool_calls.as_ref()?;
     let made = run.spending.tool_calls;
     if made < most.value {
         return None;
     }
     let fact = format!("{made} calls of tools have run");
-    let why = Reason::new(run.policy(), "limits.run.tool_calls", most, [fact]);
+    let why = StoredReason::new(run.policy(), "limits.run.tool_calls", most, [fact]);
     let text = &run.policy().turn().calls.messages.no_calls_left;
     let text = run.out.say(text, json!({ "tool": slot.tool, "most": most.value }));
+    // Announced with the first call that is refused; the model would plan calls that cannot run otherwise.
     run.force_last_turn(FinalReason::Budget, vec![why.clone().told(run.policy())]);
-    Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
+    Some(CallRefusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
 }

@@ -1,4 +1,4 @@
-//! Calls that the host needs no more: they are answered in their turn, and those beside them go on.
+//! Calls that the host needs no more: they are answered in their turn, and those beside them continue.
 
 use core::mem;
 
@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::super::call_queue::CallKey;
 use super::super::run_parts::RunParts;
-use super::super::then::Then;
-use super::super::tool_series::{CallPhase, CallStep, ToolSeries, Withdrawn};
-use super::super::work_table::Pending;
+use super::super::then::NextMachine;
+use super::super::tool_series::{CallPhase, CallStep, ToolSeries, WithdrawnCall};
+use super::super::work_table::WorkPurpose;
 use super::Batch;
 
 use crate::engine::directive::Note;
@@ -29,7 +29,7 @@ impl Batch {
         &mut self,
         call: Option<usize>,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         let calls = call.map_or(0..self.slots.len(), |call| call..call.saturating_add(1));
         for index in calls {
             run.out.about(index);
@@ -43,35 +43,43 @@ impl Batch {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let tool = slot.tool.clone();
         let phase = match mem::replace(&mut slot.phase, CallPhase::Settled) {
+            // What has a result, or ended well, keeps it: the effect has happened, and the model should know.
             phase @ (CallPhase::Settled
             | CallPhase::Refused(_)
             | CallPhase::Withdrawn(_)
             | CallPhase::Ended(ToolOutcome::Ok { .. } | ToolOutcome::Done, _)) => phase,
             CallPhase::Waiting => {
                 run.queue.release(&tool, key);
-                CallPhase::Withdrawn(Withdrawn::NotStarted)
+                CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
+            // It was asked about and never ran, so what it took from the budget of calls goes back.
             CallPhase::Unasked | CallPhase::Asked if slot.series.history.is_empty() => {
                 run.spending.uncount_tool_call();
-                CallPhase::Withdrawn(Withdrawn::NotStarted)
+                CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
+            // Nothing of it has run, and the tool said so where it was asked: calling it again is safe.
             CallPhase::Invalid(_)
             | CallPhase::Report(_)
             | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
-                CallPhase::Withdrawn(Withdrawn::NotStarted)
+                CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
+            // These may have had side effects. "Not started" would invite the model to repeat them.
             CallPhase::Unasked
             | CallPhase::Asked
             | CallPhase::UnderWay
             | CallPhase::Doubtful(_)
-            | CallPhase::Ended(ToolOutcome::Failed { .. }, _) => CallPhase::Withdrawn(Withdrawn::Interrupted),
-            // They have their results; nobody decides about them any more.
+            | CallPhase::Ended(ToolOutcome::Failed { .. }, _) => {
+                CallPhase::Withdrawn(WithdrawnCall::Interrupted)
+            }
+            // The model has their results; only the planner's decision is missing, and nobody needs it now.
             CallPhase::WithPlanner(_) | CallPhase::ReportWithPlanner => CallPhase::Settled,
         };
         slot.phase = phase;
         run.queue.drop_question(key);
+        // A probe that is not given back keeps the breaker half-open, and the tool refused, for good.
         slot.return_probe(run);
         let open: Vec<_> = run.work.open(run.proposal).collect();
+        // Timers and questions of this call are dropped with it, or their answers would come to a call that is over.
         for (work, pending) in open {
             if slot_of(pending) == Some(index) {
                 run.drop_work(work);
@@ -81,14 +89,14 @@ impl Batch {
 }
 
 /// A call that the host needs no more gets its result.
-pub(super) fn answered(series: &ToolSeries, how: Withdrawn, run: &mut RunParts<'_>) -> CallStep {
+pub(super) fn answered(series: &ToolSeries, how: WithdrawnCall, run: &mut RunParts<'_>) -> CallStep {
     let attempts = match how {
-        Withdrawn::NotStarted => return series.not_started(run),
-        Withdrawn::Interrupted => series.series.attempt(),
+        WithdrawnCall::NotStarted => return series.not_started(run),
+        WithdrawnCall::Interrupted => series.series.attempt(),
     };
     let (call, tool) = (series.call.clone(), series.tool.clone());
     let (error_type, message) = (ErrorClass::Cancelled, "the call was withdrawn".to_owned());
-    // An objection has nobody to answer it.
+    // The host withdrew the call, so it is not there to act on an objection of a reducer.
     run.out.reduce(Trigger::ToolFailed, || {
         json!({
             "tool": tool, "call": call, "attempts": attempts, "arguments": series.arguments,
@@ -100,22 +108,22 @@ pub(super) fn answered(series: &ToolSeries, how: Withdrawn, run: &mut RunParts<'
 }
 
 /// The slot that a piece of work is for.
-const fn slot_of(pending: Pending) -> Option<usize> {
+const fn slot_of(pending: WorkPurpose) -> Option<usize> {
     match pending {
-        Pending::Tool(slot)
-        | Pending::WaitTool(slot)
-        | Pending::ConsultTool(slot)
-        | Pending::Approve(slot)
-        | Pending::ApproveAgain(slot)
-        | Pending::Verify(slot) => Some(slot),
-        Pending::Prepare
-        | Pending::Repair(_)
-        | Pending::Reduce(_)
-        | Pending::Summary(_)
-        | Pending::Model
-        | Pending::WaitModel
-        | Pending::WaitTurn
-        | Pending::ConsultModel
-        | Pending::ConsultOutput => None,
+        WorkPurpose::Tool(slot)
+        | WorkPurpose::WaitTool(slot)
+        | WorkPurpose::ConsultTool(slot)
+        | WorkPurpose::Approve(slot)
+        | WorkPurpose::ApproveAgain(slot)
+        | WorkPurpose::Verify(slot) => Some(slot),
+        WorkPurpose::Prepare
+        | WorkPurpose::Repair(_)
+        | WorkPurpose::Reduce(_)
+        | WorkPurpose::Summary(_)
+        | WorkPurpose::Model
+        | WorkPurpose::WaitModel
+        | WorkPurpose::WaitTurn
+        | WorkPurpose::ConsultModel
+        | WorkPurpose::ConsultOutput => None,
     }
 }

@@ -7,18 +7,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub(in crate::engine) use failure::FailedCall;
-
 use super::history_repairs::HistoryRepairs;
 use super::model_series::ModelSeries;
 use super::run_parts::RunParts;
-use super::then::Then;
+use super::then::NextMachine;
 use super::turn_guidance::TurnGuidance;
 use super::turn_window::{TurnWindow, WindowFit};
-use super::work_table::Pending;
+use super::work_table::WorkPurpose;
 use crate::engine::call_timeouts::CallTimeouts;
-use crate::engine::directive::{Because, CallModel, Note, ToolChoice, Work};
-use crate::engine::event::TurnMeasure;
+use crate::engine::directive::{CallModel, DecisionReason, Note, ToolChoice, Work};
+use crate::engine::measure::TurnMeasure;
 use crate::engine::retry;
 use crate::engine::targets::passed_over;
 use crate::policy::ModelPolicy;
@@ -39,39 +37,45 @@ pub(in crate::engine) struct ModelTurn {
 
 impl ModelTurn {
     /// Chooses the model the turn begins with: the first that does not rest and whose window is large enough.
-    pub(in crate::engine) fn choose(&mut self, measure: TurnMeasure, run: &mut RunParts<'_>) -> Then {
+    pub(in crate::engine) fn choose(&mut self, measure: TurnMeasure, run: &mut RunParts<'_>) -> NextMachine {
         let counted = measure.tokens();
         self.window.count(Some(counted));
         let fits = run.fits(measure);
+        // A request that exceeds a window fails for certain and is paid in time, so its model is passed over
+        // beforehand.
         let rules = run.policy().context();
         let open: Vec<bool> = fits.iter().map(|fit| fit.is_open(rules)).collect();
         let none = !fits.is_empty() && !open.contains(&true);
-        // A window that is too small for all may still be enough for the last turn.
+        // With no window large enough none is passed over: the final turn, without tools, may still fit one of them.
         self.series.begin(|place| none || open.get(place) != Some(&false), run);
         if none {
             too_large_for_all(&fits, run);
-            return Then::Call;
+            return NextMachine::Call;
         }
         let next = self.series.target(run.targets);
         let remaining = self.series.remaining(run.targets);
         for fit in fits.iter().filter(|fit| !fit.is_open(rules)) {
             let tokens = self.window.sent(&fit.target, counted, run);
-            let retry = passed_over(fit.target.clone(), next.cloned(), remaining, tokens);
-            run.out.note(Note::TurnRetry(retry), vec![fit.because(run.out.rules.policy, 0)]);
+            let retry = passed_over(fit.target.clone(), next.cloned(), remaining, tokens, fit.learned());
+            let why = fit.because(run.out.rules.policy, 0);
+            run.out.note(Note::TurnRetry(retry), why.into_iter().collect());
         }
-        Then::Call
+        NextMachine::Call
     }
 
     /// Asks for one call of the model that is due.
-    pub(in crate::engine) fn call(&mut self, run: &mut RunParts<'_>) -> Then {
+    pub(in crate::engine) fn call(&mut self, run: &mut RunParts<'_>) -> NextMachine {
+        // Asked again after each wait: the deadline may have come in the meantime.
         if run.is_past_deadline() {
-            return Then::run_failed(StopReason::Deadline, Vec::new());
+            return NextMachine::run_failed(StopReason::Deadline, Vec::new());
         }
         let Some(target) = self.series.target(run.targets).cloned() else {
             run.out.warn("the run has no model to call");
-            return Then::run_failed(StopReason::Attempts, Vec::new());
+            return NextMachine::run_failed(StopReason::Attempts, Vec::new());
         };
         let policy = run.policy().model(&target);
+        // The rules may have changed during the wait. The attempt that was granted then must not be made under rules
+        // that forbid it.
         if let Some((failed, reason)) = self.no_longer_retried(&target, &policy, run) {
             return self.exhausted(failed, reason, run);
         }
@@ -79,23 +83,28 @@ impl ModelTurn {
         let request = self.window.with_added(&target, conversation.tokens, run);
         let granted = match run.run_budget().grant(&target, request, || conversation) {
             Ok(granted) => granted,
+            // Too little is left for an ordinary turn. What is kept for the final turn is still there, so that one
+            // comes now.
             Err(why) if !run.ending.is_now() => return self.end_with_final_turn(why, run),
-            Err(why) => return Then::run_failed(StopReason::RunBudget, vec![why]),
+            Err(why) => return NextMachine::run_failed(StopReason::RunBudget, vec![why]),
         };
         let last = run.ending.is_now();
         let call = self.request(target, &policy, granted.lowered.as_ref().map(|(most, _)| *most), run);
         self.series.called_in(run.turn);
+        // A final turn, or one with tools hidden, sends other tools than were measured: its tokens teach nothing
+        // about them.
         if last || run.tools.hides_any() {
             self.window.count(None);
         }
         let why = granted.lowered.clone().map(|(_, why)| why);
+        // Reserved with the call, since others may start before its usage is known.
         run.reserve(granted);
         run.ask(
-            Pending::Model,
+            WorkPurpose::Model,
             |work| Work::CallModel(CallModel { work, ..call }),
             why.into_iter().collect(),
         );
-        Then::Host
+        NextMachine::Host
     }
 
     /// What is asked of the model that is due.
@@ -108,25 +117,30 @@ impl ModelTurn {
     ) -> CallModel {
         let (now, deadline, last) = (run.out.now, run.deadline(), run.ending.is_now());
         let started = self.series.begun(now).started;
+        // The class of the last failure may have another limit; the number shown has to be the one that holds now.
         let rules = match self.series.last() {
             Some(failed) => policy.retry.for_class(failed.error_type),
             None => policy.retry.for_others(),
         };
         let output = run.policy().output().map(|output| output.tool.value.clone());
+        // In the final turn tools are withheld: otherwise models call them instead of reporting (ai-agent restricts
+        // it to the report, too).
         let mut tools = if last { Vec::new() } else { run.tools.shown_tools(&mut run.out) };
         tools.extend(output.clone());
         CallModel {
-            work: super::super::directive::WorkId(0),
+            work: crate::engine::ids::WorkId(0),
             turn: run.turn,
             attempt: self.series.attempt(),
             max_attempts: rules.max_attempts.value.limit(),
             target,
             tools,
             tool_choice: match output {
+                // A report as the forced choice: with `auto` a model may answer in text, and there is no turn left to
+                // ask again.
                 Some(tool) if last => ToolChoice::Tool(tool),
                 _ => ToolChoice::Auto,
             },
-            guidance: self.guidance.worst(run.policy().turn().guidance.most.value.get()),
+            guidance: self.guidance.worst(run.policy().turn().guidance.max.value.get()),
             max_output,
             timeout: retry::attempt_timeout(&policy.retry, started, deadline, now),
             timeouts: CallTimeouts::from(&policy.timeouts),
@@ -135,17 +149,24 @@ impl ModelTurn {
 
     /// There is not enough left for this turn as it is: it is the final one; or the next one is, if a model was called in
     /// this one, so that the attempts of a turn are no more than they may be.
-    pub(in crate::engine) fn end_with_final_turn(&mut self, why: Because, run: &mut RunParts<'_>) -> Then {
+    pub(in crate::engine) fn end_with_final_turn(
+        &mut self,
+        why: DecisionReason,
+        run: &mut RunParts<'_>,
+    ) -> NextMachine {
         self.series.end();
+        // A turn that was called already ends here; the next one is final, so that no turn has more attempts than
+        // allowed.
         if self.series.was_called_in(run.turn) {
             run.force_last_turn(FinalReason::Budget, vec![why]);
-            return Then::TurnWhenDue;
+            return NextMachine::TurnWhenDue;
         }
         run.end_with_this_turn(FinalReason::Budget, vec![why]);
         let measure = self.window.measure();
+        // What came since the measurement goes with the request, too.
         let appended = core::mem::take(&mut run.terms.appended);
         let message_tokens = measure.message_tokens.saturating_add(appended);
-        Then::Begin(TurnMeasure { message_tokens, ..measure })
+        NextMachine::Begin(TurnMeasure { message_tokens, ..measure })
     }
 }
 
@@ -157,13 +178,16 @@ fn too_large_for_all(fits: &[WindowFit], run: &mut RunParts<'_>) {
         let budget = fits.iter().any(WindowFit::is_by_budget);
         let whole = if budget { "what the budget of the run has left" } else { "every window" };
         let facts: Vec<String> = fits.iter().filter_map(WindowFit::computed).collect();
-        run.out.warn(format!("the last turn is too large for {whole}: {}", facts.join("; ")));
+        run.out.warn(format!("the final turn is too large for {whole}: {}", facts.join("; ")));
+    // The messages are not to blame, and a final turn without tools would hide it: the provider decides (ai-agent: an
+    // overflow by schemas alone never forces the end).
     } else if let Some((target, room)) = rooms.find(|(_, room)| room.is_filled_by_tools()) {
         run.out.warn(format!(
             "the definitions of the tools alone are too large for the window of {target}: {room}"
         ));
     } else {
-        let why = fits.iter().map(|fit| fit.because(run.policy(), 0)).collect();
+        // The messages are too large, and the report alone is still possible: this turn becomes the final one.
+        let why = fits.iter().filter_map(|fit| fit.because(run.policy(), 0)).collect();
         run.end_with_this_turn(FinalReason::Context, why);
     }
 }

@@ -6,29 +6,38 @@ mod unpack;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::out::{Out, Rules};
+use super::out::{StepOutput, StepRules};
 use crate::engine::because::because;
 use crate::engine::directive::Note;
-use crate::engine::event::{FinishReason, ModelReply, Proposal};
+use crate::engine::event::{FinishReason, ModelReply, ProposedCall};
 use crate::engine::failure::Failure;
 use crate::engine::leaked;
-use crate::policy::{ErrorClass, Schema};
-use crate::repair::{self, Repair};
+use crate::policy::ErrorClass;
 use crate::session::{ReducerError, ToolCall};
+use crate::text::Schema;
+use crate::text::repair::{self, RepairKind};
 
 /// What makes a reply the failure of its attempt before its calls are read; `None`: nothing. `truncated`: it was cut, and
 /// that does not make it one.
 pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: bool) -> Option<Failure> {
     let (empty, calls) = (reply.is_empty(), !reply.calls.is_empty());
     let (class, text) = match reply.finish {
+        // An empty reply with this reason was refused as a whole; with text, what the filter left may be shown to
+        // people.
         FinishReason::ContentFilter if empty => {
             (ErrorClass::ContentFilter, "the provider's filter refused the reply")
         }
         FinishReason::ContentFilter if !calls => (ErrorClass::ContentFilter, reply.text.trim()),
+        // Anthropic ends with `model_context_window_exceeded` and status 200: it is an overflow, and is cured by a
+        // smaller conversation, not by a retry.
         FinishReason::ContextWindow if !calls => {
             (ErrorClass::ContextOverflow, "the model's window was full before the reply was whole")
         }
+        // Half an answer is none. Where a report is due the text is judged as a text instead, so that the model is
+        // asked for the report.
         _ if truncated && !output => (ErrorClass::TruncatedOutput, "the reply was cut at the token limit"),
+        // Reasoning alone is no answer, and asking again in the same words brings the same (ai-agent has guidance of
+        // its own for it).
         _ if empty && !truncated && reply.has_reasoning() => {
             (ErrorClass::ReasoningOnly, "the reply is reasoning only, without an answer or a call")
         }
@@ -38,17 +47,19 @@ pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: b
     Some(Failure::of(class, text))
 }
 
-/// What the model is told of a reducer that refused the update about its turn.
-pub(in crate::engine) fn reply_refused(error: &ReducerError, out: &mut Out<'_>) -> String {
+/// What the model learns of a reducer that refused the update about its turn.
+pub(in crate::engine) fn reply_refused(error: &ReducerError, out: &mut StepOutput<'_>) -> String {
     let vars = json!({ "tool": "reply", "reducer": error.reducer, "error": error.message });
     out.say(&out.rules.policy.turn().messages.reducer_error, vars)
 }
 
 /// Repairs the calls of a reply. In one that may have been cut, what is missing is unknown: nothing is closed there.
-pub(in crate::engine) fn repair_reply(reply: &mut ModelReply, out: &mut Out<'_>) {
+pub(in crate::engine) fn repair_reply(reply: &mut ModelReply, out: &mut StepOutput<'_>) {
+    // A cut call may miss anything: closing its brackets would run a tool with half of its arguments.
     let cut = matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow);
     let whole = reply.finish.is_of_a_whole_reply();
     for proposal in reply.calls.iter_mut().filter(|_| !cut) {
+        // Without a reason for the end, a call is repaired only if nothing had to be closed at its end.
         let ended = whole || is_ended(&proposal.call, out.rules);
         if ended {
             repair_call(&mut proposal.call, out);
@@ -57,10 +68,11 @@ pub(in crate::engine) fn repair_reply(reply: &mut ModelReply, out: &mut Out<'_>)
 }
 
 /// Repairs the arguments of a call: it is used as if it had been sent so.
-pub(in crate::engine) fn repair_call(call: &mut ToolCall, out: &mut Out<'_>) {
+pub(in crate::engine) fn repair_call(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     if let Some(repaired) = repair_text(&call.arguments, &call.name, &call.id, out) {
         call.arguments = repaired;
     }
+    // Names first, since arguments are unpacked by the schema of the tool that is meant.
     names::correct(call, out);
     unpack::unpack(call, out);
 }
@@ -70,9 +82,9 @@ pub(in crate::engine) fn repair_text(
     text: &str,
     tool: &str,
     call: &str,
-    out: &mut Out<'_>,
+    out: &mut StepOutput<'_>,
 ) -> Option<String> {
-    let Rules { policy, .. } = out.rules;
+    let StepRules { policy, .. } = out.rules;
     let repaired = out.rules.repaired(text, tool)?;
     let why = because(policy, "turn.repair_json", &policy.turn().repair_json, []);
     let (tool, call) = (tool.to_owned(), call.to_owned());
@@ -82,41 +94,46 @@ pub(in crate::engine) fn repair_text(
 
 /// Takes calls in the text of a reply for calls, if the policy says so and all of them can be read. `event` is the number
 /// of the event, of which their ids are made.
-pub(in crate::engine) fn take_leaked_calls(reply: &mut ModelReply, event: u64, out: &mut Out<'_>) {
-    let Rules { policy, tools } = out.rules;
+pub(in crate::engine) fn take_leaked_calls(reply: &mut ModelReply, event: u64, out: &mut StepOutput<'_>) {
+    let StepRules { policy, tools } = out.rules;
     let turn = policy.turn();
-    // Servers that leak calls often give no reason why a reply ended; what is found can be read as it is.
+    // Servers that leak calls into the text often send no finish reason, so its absence must not prevent reading
+    // them.
     let whole = reply.finish.is_of_a_whole_reply() || reply.finish == FinishReason::Unsaid;
-    if !reply.calls.is_empty() || !turn.leaked_calls.value || !whole {
+    // Real calls take precedence: a text beside them that looks like a call is a quotation.
+    if !reply.calls.is_empty() || !turn.text_tool_calls.value || !whole {
         return;
     }
     let report = policy.output().map(|output| output.tool.value.as_str());
+    // Only known names count, or any JSON in an answer would be run.
     let known = |name: &str| tools.get(name).is_some() || report == Some(name);
     let Some(found) = leaked::find(&reply.text, &format!("leaked_{event}"), known) else { return };
     let names = found.calls.iter().map(|call| call.name.clone()).collect();
-    let why = because(policy, "turn.leaked_calls", &turn.leaked_calls, []);
+    let why = because(policy, "turn.text_tool_calls", &turn.text_tool_calls, []);
     out.note(Note::LeakedCalls { tools: names }, vec![why]);
     reply.text = found.text;
-    reply.calls = found.calls.into_iter().map(Proposal::from).collect();
+    reply.calls = found.calls.into_iter().map(ProposedCall::from).collect();
     reply.finish = FinishReason::ToolCalls;
 }
 
 /// The call that a provider could not read and shows in its error, if it can be one call only: repaired, its arguments hold
 /// the schema of one of the tools and of no other. `event` is the number of the event, of which its id is made.
-pub(in crate::engine) fn recover(message: &str, event: u64, out: &mut Out<'_>) -> Option<ModelReply> {
-    let Rules { policy, tools } = out.rules;
+pub(in crate::engine) fn recover(message: &str, event: u64, out: &mut StepOutput<'_>) -> Option<ModelReply> {
+    let StepRules { policy, tools } = out.rules;
     let turn = policy.turn();
     if !turn.repair_json.value {
         return None;
     }
     let raw = shown_call(message)?;
-    // The error does not say whether the reply was cut.
-    let found = repair::repair(raw).ok().filter(repair::Repaired::is_certain)?;
-    let repair::Repaired { value: arguments, repairs } = found;
+    // The error does not tell whether the reply was cut, so only repairs that add nothing at the end are certain
+    // enough to run.
+    let found = repair::repair(raw).ok().filter(repair::RepairedJson::is_certain)?;
+    let repair::RepairedJson { value: arguments, repairs } = found;
     if !arguments.is_object() {
         return None;
     }
     let names = tools.iter().map(|spec| spec.name.as_str());
+    // The error names no tool. Only a schema that holds for one tool alone says which one was meant.
     let held = names.filter(|name| tools.schema(name).is_some_and(|schema| schema.is_valid(&arguments)));
     let report = policy.output().filter(|output| output.schema.value.is_valid(&arguments));
     let mut fits = held.chain(report.map(|output| output.tool.value.as_str()));
@@ -131,9 +148,10 @@ pub(in crate::engine) fn recover(message: &str, event: u64, out: &mut Out<'_>) -
     Some(ModelReply { calls: vec![call.into()], finish: FinishReason::ToolCalls, ..ModelReply::default() })
 }
 
-impl<'a> Rules<'a> {
+impl<'a> StepRules<'a> {
     /// The text repaired, if the policy wants it and it can be. Without a tool it is a report.
-    pub(in crate::engine) fn repaired(self, text: &str, tool: &str) -> Option<repair::Repaired> {
+    pub(in crate::engine) fn repaired(self, text: &str, tool: &str) -> Option<repair::RepairedJson> {
+        // Text that parses is never touched; a repair may only turn a failure into a call.
         let fine = text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok();
         if fine || !self.policy.turn().repair_json.value {
             return None;
@@ -155,8 +173,8 @@ impl<'a> Rules<'a> {
 }
 
 /// Whether the arguments of a call come to their end without anything that would have to be closed there.
-fn is_ended(call: &ToolCall, rules: Rules<'_>) -> bool {
-    let closed = [Repair::ClosedAtEnd, Repair::MissingBracket];
+fn is_ended(call: &ToolCall, rules: StepRules<'_>) -> bool {
+    let closed = [RepairKind::ClosedAtEnd, RepairKind::MissingBracket];
     rules
         .repaired(&call.arguments, &call.name)
         .is_none_or(|found| !closed.iter().any(|repair| found.repairs.contains(*repair)))
@@ -164,6 +182,7 @@ fn is_ended(call: &ToolCall, rules: Rules<'_>) -> bool {
 
 /// The call inside an error of Ollama: `error parsing tool call: raw='{"a": 1', err=unexpected end of JSON input`.
 fn shown_call(message: &str) -> Option<&str> {
+    // The text of Ollama, up to its last `err=`, since the arguments themselves may contain a quote.
     let (_, shown) = message.split_once("error parsing tool call: raw='")?;
     shown.rsplit_once("', err=").map(|(raw, _)| raw)
 }

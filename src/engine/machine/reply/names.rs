@@ -2,19 +2,22 @@
 
 use serde_json::Value;
 
-use super::super::out::Out;
+use super::super::out::StepOutput;
 use super::unpack::unpacked;
 use crate::engine::because::because;
 use crate::engine::directive::Note;
 use crate::session::ToolCall;
 
 /// What stands between the parts of a name.
+// Models add namespaces in the style of code and of MCP clients; LocalCowork and ai-agent both resolve unqualified
+// names.
 const BETWEEN: [char; 4] = ['.', '/', ':', '\\'];
 
 /// Gives a call the name of the tool it can mean, if there is but one and its schema holds; a note says so.
-pub(super) fn correct(call: &mut ToolCall, out: &mut Out<'_>) {
+pub(super) fn correct(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     let rules = out.rules;
     let rule = &rules.policy.turn().calls.correct_names;
+    // A name that exists is never changed.
     if !rule.value || rules.schema_of(&call.name).is_some() {
         return;
     }
@@ -22,6 +25,8 @@ pub(super) fn correct(call: &mut ToolCall, out: &mut Out<'_>) {
     let names: Vec<&str> = rules.tools.names().chain(report).collect();
     let Some(name) = meant(&call.name, &names).map(str::to_owned) else { return };
     let mut meant = ToolCall { name, ..call.clone() };
+    // The schema has to hold, too: a similar name with other arguments is another tool, and running it would be a
+    // guess.
     let fits = rules.schema_of(&meant.name).is_some_and(|schema| {
         let arguments = match meant.arguments.trim() {
             "" => Ok(Value::Object(serde_json::Map::new())),
@@ -51,6 +56,7 @@ fn meant<'a>(called: &str, names: &[&'a str]) -> Option<&'a str> {
         let mut found = names.iter().copied().filter(|name| way(name));
         match (found.next(), found.next()) {
             (None, _) => {}
+            // Two candidates: choosing one could run the wrong tool, while the refusal names both.
             (only, None) => return only,
             (Some(_), Some(_)) => return None,
         }
@@ -61,10 +67,12 @@ fn meant<'a>(called: &str, names: &[&'a str]) -> Option<&'a str> {
 /// What comes after the last separator: `search` of `web.search` and of `web__search`.
 fn last_part(name: &str) -> &str {
     let name = name.rsplit(BETWEEN).next().unwrap_or(name);
+    // MCP clients join server and tool by two underscores.
     name.rsplit("__").next().unwrap_or(name)
 }
 
 fn plain(name: &str) -> String {
+    // Case and hyphens are what models change most; nothing else is treated as the same.
     name.trim().to_lowercase().replace('-', "_")
 }
 

@@ -4,22 +4,23 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::super::out::{Out, Rules};
+use super::super::out::{StepOutput, StepRules};
 use crate::engine::because::because;
 use crate::engine::directive::Note;
-use crate::policy::Schema;
-use crate::repair::{Repair, Repairs};
 use crate::session::ToolCall;
+use crate::text::Schema;
+use crate::text::repair::{RepairKind, RepairSet};
 
 /// So often texts within what came of a text are looked at.
+// A text within a text is common with some models, four levels are not; a bound keeps hostile input cheap.
 const DEPTH: usize = 3;
 
 /// Takes texts of JSON among the arguments for what they say, if the schema holds then and does not before; a
 /// note says so.
-pub(super) fn unpack(call: &mut ToolCall, out: &mut Out<'_>) {
+pub(super) fn unpack(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     let rules = out.rules;
     let rule = &rules.policy.turn().calls.unpack_arguments;
-    // Without a text there is nothing to do.
+    // Only texts can be unpacked, and looking for a quote is cheaper than parsing.
     if !rule.value || !call.arguments.contains('"') {
         return;
     }
@@ -28,12 +29,12 @@ pub(super) fn unpack(call: &mut ToolCall, out: &mut Out<'_>) {
     let Some(unpacked) = unpacked(rules, schema, &arguments) else { return };
     call.arguments = unpacked.to_string();
     let why = because(rules.policy, "turn.calls.unpack_arguments", rule, []);
-    let repairs = Repairs::from_iter([Repair::UnpackedText]);
+    let repairs = RepairSet::from_iter([RepairKind::UnpackedText]);
     out.note(Note::Repaired { tool: call.name.clone(), call: call.id.clone(), repairs }, vec![why]);
 }
 
 /// The arguments with their texts taken for what they say. `None`: nothing is to be done, or it does not help.
-pub(super) fn unpacked(rules: Rules<'_>, schema: &Schema, arguments: &Value) -> Option<Value> {
+pub(super) fn unpacked(rules: StepRules<'_>, schema: &Schema, arguments: &Value) -> Option<Value> {
     if !rules.policy.turn().calls.unpack_arguments.value {
         return None;
     }
@@ -41,6 +42,8 @@ pub(super) fn unpacked(rules: Rules<'_>, schema: &Schema, arguments: &Value) -> 
     for _ in 0..=DEPTH {
         let problems = schema.problems(&value);
         if problems.is_empty() {
+            // A change is kept only if the schema holds with it: a text that looks like JSON is often meant as a
+            // text.
             return match value {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(value) => Some(value),
@@ -67,6 +70,7 @@ pub(super) fn unpacked(rules: Rules<'_>, schema: &Schema, arguments: &Value) -> 
 fn said_by(value: &Value) -> Option<Value> {
     let said = serde_json::from_str(value.as_str()?).ok()?;
     match said {
+        // A text in a text is no progress, and unpacking `"\"5\""` would change what was said.
         Value::String(_) => None,
         said => Some(said),
     }

@@ -9,26 +9,29 @@ use serde_json::{Value, json};
 
 use super::reply::repair_text;
 use super::run_parts::RunParts;
-use super::then::Then;
+use super::then::NextMachine;
 use super::turn_guidance::TurnGuidance;
-use super::work_table::Pending;
+use super::work_table::WorkPurpose;
+use crate::engine::ask::PlannerDecision;
+use crate::engine::attempt_series::AttemptSeries;
 use crate::engine::because::because;
-use crate::engine::directive::{Decision, Note, Outcome, ProposalId};
-use crate::engine::event::Drive;
+use crate::engine::directive::{Note, Outcome};
+use crate::engine::event::DriveMode;
+use crate::engine::ids::ProposalId;
 use crate::engine::metric::MetricName;
 use crate::engine::problems::{changed, parse, reported};
 use crate::engine::reason::told;
-use crate::engine::state::Series;
-use crate::policy::{ErrorClass, OutputPolicy, Policy, Problem, Trigger};
+use crate::policy::{ErrorClass, OutputPolicy, Policy, Trigger};
 use crate::session::{FinalReason, Message, ReportSource, RetryExhausted, StopReason};
+use crate::text::SchemaProblem;
 pub(in crate::engine) use refusal::say_problems;
-use refusal::{Fault, Refused};
+use refusal::{RefusedReport, ReportFault};
 
 /// The attempts at the final report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct ReportSeries {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    series: Option<Series>,
+    series: Option<AttemptSeries>,
     /// How often one was delivered and refused.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     refused: u32,
@@ -44,7 +47,7 @@ pub(in crate::engine) struct ReportSeries {
 }
 
 /// What a report that came as a tool call gets as its result.
-pub(in crate::engine) enum Delivered {
+pub(in crate::engine) enum DeliveredReport {
     /// This text, and that is all.
     Answered { text: String, error: bool },
     /// This text; and no further report is asked for.
@@ -93,18 +96,19 @@ impl ReportSeries {
         output: &OutputPolicy,
         raw: &str,
         run: &mut RunParts<'_>,
-    ) -> Delivered {
+    ) -> DeliveredReport {
+        // The first report counts, as in ai-agent: a second one may contradict what the host was given.
         if self.is_accepted() {
-            return Delivered::Answered { text: "a report was accepted already".into(), error: true };
+            return DeliveredReport::Answered { text: "a report was accepted already".into(), error: true };
         }
         match judge(output, raw, run) {
             Ok(report) => {
                 self.accept(report, ReportSource::ToolCall, run);
-                Delivered::Answered { text: "accepted".into(), error: false }
+                DeliveredReport::Answered { text: "accepted".into(), error: false }
             }
             Err(fault) => match self.refuse_delivered(output, &fault, run) {
-                Refused::Again { text, .. } => Delivered::Answered { text, error: true },
-                Refused::GivenUp { text, reason } => Delivered::GivenUp { text, reason },
+                RefusedReport::Again { text, .. } => DeliveredReport::Answered { text, error: true },
+                RefusedReport::GivenUp { text, reason } => DeliveredReport::GivenUp { text, reason },
             },
         }
     }
@@ -115,19 +119,20 @@ impl ReportSeries {
         raw: String,
         guidance: &mut TurnGuidance,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         let Some(output) = run.policy().output() else {
-            return Then::finished(Outcome::Answered { text: raw });
+            return NextMachine::finished(Outcome::Answered { text: raw });
         };
+        // Repaired before it is judged, as the arguments of a call are.
         let raw = repair_text(&raw, "", "", &mut run.out).unwrap_or(raw);
         match judge(output, &raw, run) {
             Ok(report) => {
                 let source = match run.context.drive {
-                    Drive::Turns => ReportSource::Text,
-                    Drive::Calls => ReportSource::Host,
+                    DriveMode::Turns => ReportSource::Text,
+                    DriveMode::Calls => ReportSource::Host,
                 };
                 self.accept(report, source, run);
-                Then::AfterReport
+                NextMachine::AfterReport
             }
             Err(fault) => {
                 let refused = self.refuse_delivered(output, &fault, run);
@@ -143,41 +148,45 @@ impl ReportSeries {
         raw: &str,
         guidance: &mut TurnGuidance,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         let policy = run.policy();
-        let Some(output) = policy.output() else { return Then::Host };
+        let Some(output) = policy.output() else { return NextMachine::Host };
+        // Kept before it is refused: if no better report comes, this text ends the run with a result.
         if class == ErrorClass::TextOnly {
             self.keep_text(raw, policy);
         }
-        let attempt = self.series.as_ref().map_or(1, Series::attempt);
+        let attempt = self.series.as_ref().map_or(1, AttemptSeries::attempt);
         let vars = json!({
             "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
         });
         let text = run.out.say(&policy.turn().messages.text_only, vars);
-        let refused = self.refuse(output, &Fault::Text(class, text), run);
+        let refused = self.refuse(output, &ReportFault::Text(class, text), run);
         self.tell(output, class, refused, guidance, run)
     }
 
-    /// The last turn brought other calls instead of the report: that is one attempt at it. Without a report to
+    /// The final turn brought other calls instead of the report: that is one attempt at it. Without a report to
     /// deliver, it was the end.
-    pub(in crate::engine) fn on_other_calls(&mut self, run: &mut RunParts<'_>) -> Then {
+    pub(in crate::engine) fn on_other_calls(&mut self, run: &mut RunParts<'_>) -> NextMachine {
+        // No report is demanded, so the final turn had only to answer, and it called tools instead.
         let Some(output) = run.policy().output() else {
             let why = told(run.policy(), run.ending.why(run.out.rules, []));
-            return Then::run_failed(StopReason::Attempts, why);
+            return NextMachine::run_failed(StopReason::Attempts, why);
         };
         let message = format!("other tools were called instead of `{}`", output.tool.value);
-        let fault = Fault::Invalid(vec![Problem { pointer: String::new(), message }]);
-        // The calls have been answered with what is due.
+        let fault = ReportFault::Invalid(vec![SchemaProblem { pointer: String::new(), message }]);
+        // The other calls have their results already; only the missing report has to be refused.
         match self.refuse(output, &fault, run) {
-            Refused::Again { .. } => Then::AfterReport,
-            Refused::GivenUp { reason, .. } => self.given_up(output, reason, run),
+            RefusedReport::Again { .. } => NextMachine::AfterReport,
+            RefusedReport::GivenUp { reason, .. } => self.given_up(output, reason, run),
         }
     }
 
     /// Keeps a text that would hold as the report, for the case that no other one comes.
     pub(in crate::engine) fn keep_text(&mut self, raw: &str, policy: &Policy) {
-        let Some(output) = policy.output().filter(|_| policy.turn().pending_report.value) else { return };
+        // Off, text is never taken for a report: ai-agent removed this cache because half-finished text was adopted.
+        let Some(output) = policy.output().filter(|_| policy.turn().report_from_text.value) else { return };
         let Ok(report) = parse(policy, raw) else { return };
+        // Validated like a report, since it may end the run as one.
         if reported(output, &report).is_empty() {
             self.pending = Some(report);
         }
@@ -189,9 +198,16 @@ impl ReportSeries {
         run.ending.report_came();
         let turn = run.policy().turn();
         let left = turn.max_turns.value.get().saturating_sub(run.turn);
-        if turn.collapse.value && left > 1 && run.turn > 0 {
+        // At most one turn is left after a refused report (ai-agent collapses `maxTurns` to the next turn): a model
+        // that was wrong about its end would otherwise begin new work.
+        if turn.final_turn_after_rejection.value && left > 1 && run.turn > 0 {
             let facts = [format!("{left} turns were left")];
-            let why = because(run.policy(), "turn.collapse", &turn.collapse, facts);
+            let why = because(
+                run.policy(),
+                "turn.final_turn_after_rejection",
+                &turn.final_turn_after_rejection,
+                facts,
+            );
             run.force_last_turn(FinalReason::ReportAttempt, vec![why]);
         }
     }
@@ -199,9 +215,9 @@ impl ReportSeries {
     /// The planner has decided what is done about the report. `Err`: the run ends.
     pub(in crate::engine) fn on_decided(
         &mut self,
-        decision: Decision,
+        decision: PlannerDecision,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         match self.consulted.remove(&run.proposal) {
             Some(exhausted) => self.give_up(decision, exhausted, run),
             None => Ok(()),
@@ -214,29 +230,35 @@ impl ReportSeries {
         output: &OutputPolicy,
         reason: StopReason,
         run: &mut RunParts<'_>,
-    ) -> Result<bool, Then> {
+    ) -> Result<bool, NextMachine> {
         let attempts = self.series.as_ref().map(|series| series.history.clone()).unwrap_or_default();
         let number = u64::try_from(attempts.len()).unwrap_or(u64::MAX);
         let exhausted = RetryExhausted { action: "output".into(), reason, attempts, retry_after: None };
         run.out.count(MetricName::RetryAttempts, "output".into(), number);
         run.count_overdrawn("output", reason);
         let mut why = Vec::new();
-        // A reducer's objection is for the model to answer, within the turns that are left.
+        // A reducer objects to the content, which the model can change in the turns that are left; neither the end
+        // nor a planner is needed for that.
         let decision = match reason {
-            StopReason::ReducerError => Some(Decision::TellModel),
-            _ => run.decide(&output.on_exhausted, &mut why),
+            StopReason::ReducerError => Some(PlannerDecision::TellModel),
+            _ => run.decide(&output.on_exhausted, reason, &mut why),
         };
         run.out.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
         if let Some(decision) = decision {
             self.give_up(decision, exhausted, run)?;
         } else {
             self.consulted.insert(run.proposal, exhausted.clone());
-            run.consult(Pending::ConsultOutput, exhausted);
+            run.consult(WorkPurpose::ConsultOutput, exhausted);
         }
         Ok(decision.is_some())
     }
 
-    fn refuse_delivered(&mut self, output: &OutputPolicy, fault: &Fault, run: &mut RunParts<'_>) -> Refused {
+    fn refuse_delivered(
+        &mut self,
+        output: &OutputPolicy,
+        fault: &ReportFault,
+        run: &mut RunParts<'_>,
+    ) -> RefusedReport {
         let refused = self.refuse(output, fault, run);
         self.on_delivered(run);
         refused
@@ -246,34 +268,36 @@ impl ReportSeries {
         &mut self,
         output: &OutputPolicy,
         class: ErrorClass,
-        refused: Refused,
+        refused: RefusedReport,
         guidance: &mut TurnGuidance,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         match refused {
-            Refused::Again { text, why } => {
+            RefusedReport::Again { text, why } => {
                 guidance.reject_turn(class, text, why, &mut run.out);
-                Then::AfterReport
+                NextMachine::AfterReport
             }
-            Refused::GivenUp { text, reason } => {
+            RefusedReport::GivenUp { text, reason } => {
+                // Kept in the conversation: no turn follows that guidance could go with.
                 run.append(Message::User { text, guidance: Some(class.name().into()) });
                 self.given_up(output, reason, run)
             }
         }
     }
 
-    fn given_up(&mut self, output: &OutputPolicy, reason: StopReason, run: &mut RunParts<'_>) -> Then {
+    fn given_up(&mut self, output: &OutputPolicy, reason: StopReason, run: &mut RunParts<'_>) -> NextMachine {
         match self.exhausted(output, reason, run) {
-            Ok(true) => Then::AfterReport,
-            Ok(false) => Then::Host,
+            Ok(true) => NextMachine::AfterReport,
+            Ok(false) => NextMachine::Host,
             Err(end) => end,
         }
     }
 
     fn accept(&mut self, report: Value, source: ReportSource, run: &mut RunParts<'_>) {
+        // A report came, so the text that was set aside is of no use.
         self.pending = None;
         let series = self.series.take();
-        let attempts = series.as_ref().map_or(1, Series::attempt);
+        let attempts = series.as_ref().map_or(1, AttemptSeries::attempt);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         if let Some(output) = run.policy().output() {
             run.earn("output", &output.retry.budget.value, after);
@@ -284,23 +308,25 @@ impl ReportSeries {
         self.accepted = Some((run.proposal, report));
     }
 
-    /// What is done when no report holds: one last turn, continuing, or the end.
+    /// What is done when no report holds: one final turn, continuing, or the end.
     fn give_up(
         &mut self,
-        decision: Decision,
+        decision: PlannerDecision,
         exhausted: RetryExhausted,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
+    ) -> Result<(), NextMachine> {
         let continues = match decision {
-            Decision::FinalTurn => run.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
-            Decision::TellModel => !run.ending.is_now(),
-            Decision::Fail => false,
+            PlannerDecision::FinalTurn => run.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
+            // In the final turn there is nothing to continue with.
+            PlannerDecision::TellModel => !run.ending.is_now(),
+            PlannerDecision::Fail => false,
         };
         if !continues {
-            return Err(Then::fail(exhausted, Vec::new()));
+            return Err(NextMachine::fail(exhausted, Vec::new()));
         }
-        if decision == Decision::FinalTurn {
-            // The last turn has attempts of its own.
+        if decision == PlannerDecision::FinalTurn {
+            // The final turn is a new request with another instruction, so it does not inherit attempts that are used
+            // up.
             self.series = None;
         }
         Ok(())
@@ -312,9 +338,10 @@ pub(in crate::engine) fn parsed_report(
     output: &OutputPolicy,
     raw: &str,
     policy: &Policy,
-) -> Result<Value, Vec<Problem>> {
+) -> Result<Value, Vec<SchemaProblem>> {
     let report = parse(policy, raw).map_err(|problem| vec![problem])?;
-    let mut problems: Vec<Problem> = changed(raw).into_iter().collect();
+    // As for calls: a number that would be rounded is reported before what the schema says of the rounded one.
+    let mut problems: Vec<SchemaProblem> = changed(raw).into_iter().collect();
     if problems.is_empty() {
         problems = reported(output, &report);
     }
@@ -322,11 +349,14 @@ pub(in crate::engine) fn parsed_report(
 }
 
 /// Holds a report against the schema, the validators and the reducers.
-fn judge(output: &OutputPolicy, raw: &str, run: &mut RunParts<'_>) -> Result<Value, Fault> {
-    let report = parsed_report(output, raw, run.policy()).map_err(Fault::Invalid)?;
+fn judge(output: &OutputPolicy, raw: &str, run: &mut RunParts<'_>) -> Result<Value, ReportFault> {
+    // Validated before it is accepted; ai-agent does so, too (`validatePayload` before `commitFinalReport`), since
+    // what is committed cannot be refused any more.
+    let report = parsed_report(output, raw, run.policy()).map_err(ReportFault::Invalid)?;
     let turn = run.turn;
+    // Reducers last: they change the session, so they only see a report that holds.
     match run.out.reduce(Trigger::OutputAccepted, || json!({ "output": report, "turn": turn })) {
         None => Ok(report),
-        Some(error) => Err(Fault::Reducer(Box::new(error))),
+        Some(error) => Err(ReportFault::Reducer(Box::new(error))),
     }
 }

@@ -2,40 +2,41 @@
 
 use serde_json::json;
 
-use super::super::out::Out;
-use super::super::pending_delay::Subject;
+use super::super::out::StepOutput;
+use super::super::pending_delay::WaitSubject;
 use super::super::run_parts::RunParts;
-use super::super::session::Failed;
+use super::super::session::FailedAttempt;
 use super::ReportSeries;
-use crate::engine::because::to_retry;
-use crate::engine::directive::{Because, Note};
+use crate::engine::attempt_series::AttemptSeries;
+use crate::engine::because::{to_allow, to_retry};
+use crate::engine::directive::{DecisionReason, Note};
 use crate::engine::metric::MetricName;
 use crate::engine::problems::join_problems;
 use crate::engine::reason::told;
-use crate::engine::retry::{Case, Obstacle, Verdict};
-use crate::engine::state::Series;
-use crate::policy::{ErrorClass, OutputPolicy, Problem, Trigger};
+use crate::engine::retry::{FailureContext, RetryBlocker, RetryVerdict};
+use crate::policy::{ErrorClass, OutputPolicy, Trigger};
 use crate::session::{FeedbackSource, ReducerError, StopReason};
+use crate::text::SchemaProblem;
 
 /// What is wrong with what came as the report.
-pub(super) enum Fault {
+pub(super) enum ReportFault {
     /// It does not hold.
-    Invalid(Vec<Problem>),
-    /// It is no report but a text; what the model is told.
+    Invalid(Vec<SchemaProblem>),
+    /// It is no report but a text; the message to the model.
     Text(ErrorClass, String),
     /// A reducer did not take it.
     Reducer(Box<ReducerError>),
 }
 
 /// What became of a report that was refused.
-pub(super) enum Refused {
+pub(super) enum RefusedReport {
     /// The model is asked again.
-    Again { text: String, why: Vec<Because> },
+    Again { text: String, why: Vec<DecisionReason> },
     /// It is not.
     GivenUp { text: String, reason: StopReason },
 }
 
-impl Fault {
+impl ReportFault {
     pub(super) const fn class(&self) -> ErrorClass {
         match self {
             Self::Invalid(_) => ErrorClass::InvalidOutput,
@@ -59,19 +60,20 @@ impl Fault {
         }
     }
 
-    /// What the model is told.
+    /// The message to the model.
     fn text(
         &self,
         objection: Option<&ReducerError>,
         output: &OutputPolicy,
         attempt: u32,
-        out: &mut Out<'_>,
+        out: &mut StepOutput<'_>,
     ) -> String {
         match (objection, self) {
-            // What a reducer has against a report is for the model to change, as much as any other problem.
+            // To the model a reducer's objection is a problem of the report like any other, so it reads it in the
+            // same form.
             (Some(error), _) => {
                 let message = format!("{}: {}", error.reducer, error.message);
-                say_invalid(output, attempt, &[Problem { pointer: String::new(), message }], out)
+                say_invalid(output, attempt, &[SchemaProblem { pointer: String::new(), message }], out)
             }
             (None, Self::Invalid(problems)) => say_invalid(output, attempt, problems, out),
             (None, Self::Text(..) | Self::Reducer(_)) => self.message(),
@@ -81,26 +83,40 @@ impl Fault {
 
 impl ReportSeries {
     /// Refuses a report, and decides whether another one is asked for.
-    pub(super) fn refuse(&mut self, output: &OutputPolicy, fault: &Fault, run: &mut RunParts<'_>) -> Refused {
+    pub(super) fn refuse(
+        &mut self,
+        output: &OutputPolicy,
+        fault: &ReportFault,
+        run: &mut RunParts<'_>,
+    ) -> RefusedReport {
         let class = fault.class();
         let now = run.out.now;
-        let mut series = self.series.take().unwrap_or_else(|| Series::begin(now));
+        let mut series = self.series.take().unwrap_or_else(|| AttemptSeries::begin(now));
         let most = output.retry.for_class(class).max_attempts.value;
+        // A planner may have ended the series and the run continued: it stays ended unless the limit has grown.
         let over = series.resume(most);
         let progress = series.progress();
         let message = fault.message();
         let mut objection = fault.objection();
-        let obstacle = if objection.is_some() { Obstacle::ReducerError } else { Obstacle::None };
-        let mut case = Case { correction: true, ..run.case(class, None, obstacle) };
+        let obstacle = if objection.is_some() { RetryBlocker::ReducerError } else { RetryBlocker::None };
+        // The model corrects the report, so the backoff for corrections applies.
+        let mut case = FailureContext { correction: true, ..run.case(class, None, obstacle) };
         let seed = run.seed("output", run.id);
         let mut verdict = match over {
-            Some(reason) => Verdict::Stop(reason),
+            Some(reason) => RetryVerdict::Stop(reason),
             None => run.verdict("output", &output.retry, progress, &mut case, seed),
         };
         let attempt = progress.attempt;
         let source = FeedbackSource::StructuredOutput;
-        let failed =
-            Failed { source, tool: None, attempt, class, message: &message, next_delay: verdict.delay() };
+        let failed = FailedAttempt {
+            source,
+            tool: None,
+            attempt,
+            class,
+            message: &message,
+            next_delay: verdict.delay(),
+        };
+        // No feedback about a class that is not retried: nothing reads it before the end.
         if over.is_none() && output.retry.retries(class) {
             objection = objection.or(run.out.feedback(&output.retry, &failed));
         }
@@ -110,61 +126,66 @@ impl ReportSeries {
             || json!({ "attempt": attempt, "error_type": class, "message": message, "turn": turn }),
         );
         objection = objection.or(refused);
+        // An objection ends the attempts of the action, whatever the policy would grant (weakincentives: "halts
+        // further tool retries").
         if objection.is_some() {
-            verdict = Verdict::Stop(StopReason::ReducerError);
+            verdict = RetryVerdict::Stop(StopReason::ReducerError);
         }
         series.record(class, &message, now, verdict.delay());
         run.last.error = Some((class, message.clone()));
-        if let Verdict::Stop(reason) = verdict {
+        if let RetryVerdict::Stop(reason) = verdict {
+            // Remembered, because a report may come again in a later turn.
             series.over = Some(reason);
         }
         self.series = Some(series);
         let text = fault.text(objection.as_ref(), output, attempt, &mut run.out);
         let max_attempts = most.limit();
         match verdict {
-            Verdict::Retry { delay, by } => {
+            RetryVerdict::Retry { delay, by } => {
                 let why = to_retry(run.policy(), &output.retry, progress, &case, delay, by);
                 run.charge("output", &output.retry, class);
                 run.out.count(MetricName::RetryDelaySeconds, "output".into(), delay.0);
-                let subject = Subject {
+                let subject = WaitSubject {
                     name: "output".into(),
                     attempt: attempt.saturating_add(1),
                     max_attempts,
                     error_type: class,
                     message: message.clone(),
                 };
-                run.terms.delay.wait(delay, subject, why.clone(), now);
-                let why = told(run.policy(), why);
+                run.terms.delay.wait(delay, subject, why, now);
+                // The delay names its own rule where it is waited for.
+                let why = told(run.policy(), to_allow(run.policy(), &output.retry, progress, &case));
                 note_refused(fault, attempt, max_attempts, message, why.clone(), &mut run.out);
-                Refused::Again { text, why }
+                RefusedReport::Again { text, why }
             }
-            Verdict::Stop(reason) => {
+            RetryVerdict::Stop(reason) => {
                 let why = run.why_stopped("output", &output.retry, progress, &case, reason);
                 note_refused(fault, attempt, max_attempts, message, why, &mut run.out);
-                Refused::GivenUp { text, reason }
+                RefusedReport::GivenUp { text, reason }
             }
         }
     }
 
-    /// What the model is told of a report whose call cannot be read.
+    /// What the model learns of a report whose call cannot be read.
     pub(in crate::engine) fn say_malformed(
         &self,
         output: &OutputPolicy,
-        problem: &Problem,
-        out: &mut Out<'_>,
+        problem: &SchemaProblem,
+        out: &mut StepOutput<'_>,
     ) -> String {
+        // The count of reports that were delivered, since a call that cannot be read has not entered the series.
         let attempt = self.refused.saturating_add(1);
         say_invalid(output, attempt, core::slice::from_ref(problem), out)
     }
 }
 
-/// What the model is told of a report that does not hold.
+/// What the model learns of a report that does not hold.
 pub(in crate::engine) fn say_problems(
     output: &OutputPolicy,
     attempt: u32,
     max_attempts: Option<u32>,
-    problems: &[Problem],
-    out: &mut Out<'_>,
+    problems: &[SchemaProblem],
+    out: &mut StepOutput<'_>,
 ) -> String {
     let vars = json!({
         "tool": output.tool.value, "attempt": attempt, "max_attempts": max_attempts, "problems": problems,
@@ -172,22 +193,27 @@ pub(in crate::engine) fn say_problems(
     out.say(&output.messages.invalid, vars)
 }
 
-fn say_invalid(output: &OutputPolicy, attempt: u32, problems: &[Problem], out: &mut Out<'_>) -> String {
+fn say_invalid(
+    output: &OutputPolicy,
+    attempt: u32,
+    problems: &[SchemaProblem],
+    out: &mut StepOutput<'_>,
+) -> String {
     say_problems(output, attempt, output.retry.max_attempts.value.limit(), problems, out)
 }
 
 /// A text that came instead of a report is rejected as a turn; it is no report that could be refused.
 fn note_refused(
-    fault: &Fault,
+    fault: &ReportFault,
     attempt: u32,
     max_attempts: Option<u32>,
     message: String,
-    why: Vec<Because>,
-    out: &mut Out<'_>,
+    why: Vec<DecisionReason>,
+    out: &mut StepOutput<'_>,
 ) {
     match fault {
-        Fault::Text(..) => {}
-        Fault::Invalid(_) | Fault::Reducer(_) => {
+        ReportFault::Text(..) => {}
+        ReportFault::Invalid(_) | ReportFault::Reducer(_) => {
             out.note(Note::OutputRefused { attempt, max_attempts, message }, why);
         }
     }

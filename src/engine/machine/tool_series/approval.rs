@@ -2,25 +2,30 @@
 
 use serde_json::{Value, json};
 
-use super::super::call_queue::Place;
+use super::super::call_queue::CallPermit;
 use super::super::run_parts::RunParts;
-use super::super::work_table::Pending;
-use super::{CallContext, CallPhase, CallStep, Refusal, ToolSeries};
-use crate::engine::ask::{Answer, Ask, Question};
-use crate::engine::because::{Shown, because};
-use crate::engine::directive::{Because, Work, WorkId};
-use crate::engine::reason::Reason;
-use crate::policy::{Approval, CallPolicy, ErrorClass, Scope, Unanswered};
+use super::super::work_table::WorkPurpose;
+use super::{CallContext, CallPhase, CallStep, ToolSeries};
+use crate::engine::ask::{ApprovalAnswer, ApprovalQuestion};
+use crate::engine::because::{ShownValue, because};
+use crate::engine::directive::AskPerson;
+use crate::engine::directive::{DecisionReason, Work};
+use crate::engine::ids::WorkId;
+use crate::engine::machine::call_refusal::CallRefusal;
+use crate::engine::reason::StoredReason;
+use crate::policy::{Approval, CallPolicy, ErrorClass, LayerKind, UnansweredMode};
 
 impl ToolSeries {
     /// It has got its place: it runs, or a person is asked first.
     pub(in crate::engine) fn begin(
         &mut self,
-        place: Place,
+        place: CallPermit,
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
         self.place = Some(place);
+        // Asked when the call has its permit, not before: what a person approves should run at once, under the rules
+        // of now.
         if self.policy(run).approval.value == Approval::Always {
             self.phase = CallPhase::Unasked;
             return CallStep::Open;
@@ -33,6 +38,7 @@ impl ToolSeries {
     pub(in crate::engine) fn ask(&mut self, cx: &CallContext<'_>, run: &mut RunParts<'_>) -> CallStep {
         match &self.phase {
             CallPhase::Unasked => {
+                // The call may have waited for its question for minutes.
                 if let Some(refusal) = self.too_late(run) {
                     self.refuse_agreed(refusal, run);
                 } else if run.tools.is_agreed(&self.tool) {
@@ -62,53 +68,64 @@ impl ToolSeries {
         self.phase = CallPhase::Asked;
         let CallPolicy { policy, left_out } =
             run.policy().call(&self.tool, &self.arguments, self.planner.as_ref());
-        // A condition that cannot be told keeps its gate shut: the reason is told beside the rule.
-        let unsure = left_out.into_iter().filter(|_| policy.approval.origin.scope == Scope::Call);
-        let why = because(run.policy(), "approval", &policy.approval.map(Shown), unsure);
-        self.ask_person(Pending::Approve(index), Question::Run, "", why, run);
+        // A condition that cannot be evaluated counts as true for an approval: one that lets the call pass then would
+        // protect nothing. The reason says why it had no value.
+        let unsure = left_out.into_iter().filter(|_| policy.approval.origin.scope == LayerKind::Call);
+        let why = because(run.policy(), "approval", &policy.approval.map(ShownValue), unsure);
+        self.ask_person(WorkPurpose::Approve(index), ApprovalQuestion::Run, "", why, run);
     }
 
     /// A person has answered whether the call may run, or nobody has.
     pub(in crate::engine) fn on_approved(
         &mut self,
-        answer: Answer,
+        answer: ApprovalAnswer,
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
         let unanswered = &run.policy().turn().approval.unanswered;
         let (yes, answered) = match answer {
-            Answer::Approve | Answer::ApproveAll => (true, true),
-            Answer::Refuse => (false, true),
-            Answer::None => (unanswered.value == Unanswered::Approve, false),
+            ApprovalAnswer::Approve | ApprovalAnswer::ApproveAll => (true, true),
+            ApprovalAnswer::Refuse => (false, true),
+            // The policy says what silence means; by default it is a no, since what needs approval can do harm.
+            ApprovalAnswer::None => (unanswered.value == UnansweredMode::Approve, false),
         };
-        if answer == Answer::ApproveAll {
+        // For the run only: an approval for one task must not hold for the next.
+        if answer == ApprovalAnswer::ApproveAll {
             run.tools.agree(&self.tool);
         }
         let policy = self.policy(run);
         let why = if answered {
             let fact = if yes { "the user agreed" } else { "the user did not agree" };
-            Reason::new(run.policy(), "approval", &policy.approval.map(Shown), [fact.to_owned()])
+            StoredReason::new(run.policy(), "approval", &policy.approval.map(ShownValue), [fact.to_owned()])
         } else {
-            let rule = unanswered.map(Shown);
-            Reason::new(run.policy(), "turn.approval.unanswered", &rule, ["nobody answered".to_owned()])
+            let rule = unanswered.map(ShownValue);
+            StoredReason::new(run.policy(), "turn.approval.unanswered", &rule, ["nobody answered".to_owned()])
         };
         if yes {
             return self.begin_agreed(vec![why.told(run.policy())], cx, run);
         }
         let vars: Value = json!({ "tool": self.tool, "answered": answered });
         let text = run.out.say(&policy.messages.not_approved, vars);
+        // Refused by a person is `permission_denied`, which no policy retries by default: asking until the answer is
+        // yes is no approval.
         let class = ErrorClass::PermissionDenied;
-        self.refuse_agreed(Refusal { class, text, because: vec![why] }, run);
+        self.refuse_agreed(CallRefusal { class, text, because: vec![why] }, run);
         CallStep::Open
     }
 
-    /// A call that had to be agreed to runs now, unless something has come up against it meanwhile.
-    fn begin_agreed(&mut self, why: Vec<Because>, cx: &CallContext<'_>, run: &mut RunParts<'_>) -> CallStep {
+    /// A call that is approved runs now, unless the end of the run or the breaker prevents it by now.
+    fn begin_agreed(
+        &mut self,
+        why: Vec<DecisionReason>,
+        cx: &CallContext<'_>,
+        run: &mut RunParts<'_>,
+    ) -> CallStep {
         if let Some(refusal) = self.too_late(run) {
             self.refuse_agreed(refusal, run);
             return CallStep::Open;
         }
         let policy = self.policy(run);
+        // While the person thought, the breaker may have opened.
         match run.tools.admit_again(&self.tool, self.place, &policy, &mut run.out) {
             Ok(place) => {
                 self.place = place;
@@ -125,24 +142,24 @@ impl ToolSeries {
 
     pub(super) fn ask_person(
         &self,
-        pending: Pending,
-        question: Question,
+        pending: WorkPurpose,
+        question: ApprovalQuestion,
         message: &str,
-        why: Because,
+        why: DecisionReason,
         run: &mut RunParts<'_>,
     ) {
         let own = run.policy().turn().approval.timeout.value.length();
         let left = run.deadline().map(|deadline| deadline.since(run.out.now));
-        let ask = Ask {
+        let ask = AskPerson {
             work: WorkId(0),
             question,
             call: self.call.clone(),
             tool: self.tool.clone(),
             arguments: Value::clone(&self.arguments),
             message: message.to_owned(),
-            // Nobody is waited for longer than the run has time.
+            // The question ends with the run's time at the latest; behind that nothing could be done with the answer.
             timeout: [own, left].into_iter().flatten().min(),
         };
-        run.ask(pending, |work| Work::Ask(Ask { work, ..ask }), vec![why]);
+        run.ask(pending, |work| Work::Ask(AskPerson { work, ..ask }), vec![why]);
     }
 }

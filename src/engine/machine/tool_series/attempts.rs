@@ -3,20 +3,23 @@
 use serde_json::{Value, json};
 
 use super::super::loop_detector::EndOfCall;
-use super::super::pending_delay::Subject;
+use super::super::pending_delay::WaitSubject;
 use super::super::run_parts::RunParts;
-use super::super::session::Failed;
-use super::super::work_table::Pending;
+use super::super::session::FailedAttempt;
+use super::super::work_table::WorkPurpose;
 use super::exhausted::AttemptsEnd;
-use super::{CallContext, CallPhase, CallStep, Invalid, Refusal, ToolSeries};
-use crate::engine::because::{of_retry, to_retry};
-use crate::engine::directive::{Because, Note, RunTool, Work, WorkId};
+use super::{CallContext, CallPhase, CallStep, InvalidArguments, ToolSeries, reducer_text};
+use crate::engine::because::{of_retry, to_allow, to_retry};
+use crate::engine::directive::{DecisionReason, Note, RunTool, Work};
 use crate::engine::failure::{EffectState, Failure, may_run_again};
+use crate::engine::ids::WorkId;
+use crate::engine::machine::call_refusal::CallRefusal;
 use crate::engine::metric::MetricName;
 use crate::engine::problems::join_problems;
-use crate::engine::retry::{self, Case, Obstacle, Progress, Verdict};
-use crate::policy::{ErrorClass, Problem, ToolPolicy, Trigger};
+use crate::engine::retry::{self, AttemptProgress, FailureContext, RetryBlocker, RetryVerdict};
+use crate::policy::{ErrorClass, ToolPolicy, Trigger};
 use crate::session::{FeedbackSource, ReducerError, StopReason};
+use crate::text::SchemaProblem;
 use crate::time::{Instant, Nanos};
 
 impl ToolSeries {
@@ -24,28 +27,31 @@ impl ToolSeries {
     /// attempts have ended.
     pub(in crate::engine) fn run_tool(
         &mut self,
-        why: Vec<Because>,
+        why: Vec<DecisionReason>,
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
+        // The rules have changed since the call began, and the new ones ask for an approval.
         if self.to_approve {
             self.phase = CallPhase::Unasked;
             return CallStep::Question;
         }
         if self.series.history.is_empty() {
-            // A wait for room, or for a person, is no part of the attempts.
+            // `deadline` is about the attempts. Time in the queue, or waiting for an approval, must not use it up.
             self.series.started = run.out.now;
         }
         let (progress, last) = (self.series.progress(), self.series.history.last());
         let last = last.map(|failed| failed.error_type);
         let policy = self.policy(run);
-        let failed = Progress { attempt: progress.attempt.saturating_sub(1), ..progress };
+        // The series counts the attempt that is due, the rules look at the one that failed.
+        let failed = AttemptProgress { attempt: progress.attempt.saturating_sub(1), ..progress };
+        // The declared effect may have changed with the policy: the check before the wait is repeated after it.
         let may_run = may_run_again(run.effect_of(&self.tool, &policy), self.left);
         let may_have_acted = (!may_run).then_some(StopReason::MayHaveActed);
         if let Some(class) = last
             && let Some(reason) = policy.retry.refuses_after(class, failed.attempt).or(may_have_acted)
         {
-            let case = run.case(class, None, Obstacle::None);
+            let case = run.case(class, None, RetryBlocker::None);
             let end = AttemptsEnd { progress: failed, case: &case, reason };
             return self.exhausted(&policy, &end, None, cx, run);
         }
@@ -59,25 +65,30 @@ impl ToolSeries {
             attempt: progress.attempt,
             max_attempts: rules.max_attempts.value.limit(),
             timeout,
+            // One key for all attempts, so that a service that knows it does not act twice, as Stripe's services do.
             idempotency_key: cx.idempotency_key(run),
+            // A result beyond its limit is stored by the host as it comes in; afterwards it would be in the log
+            // already.
             spill: cx.room.spill((cx.batch, cx.index), &self.tool, &policy.result, run),
             call: self.call.clone(),
             tool: self.tool.clone(),
             arguments: Value::clone(&self.arguments),
         };
-        run.ask(Pending::Tool(cx.index), |work| Work::RunTool(RunTool { work, ..tool }), why);
+        run.ask(WorkPurpose::Tool(cx.index), |work| Work::RunTool(RunTool { work, ..tool }), why);
         CallStep::Open
     }
 
     /// Arguments that do not hold: the model is asked to correct them, as often as the policy allows.
     pub(in crate::engine) fn correct(
         &mut self,
-        invalid: &Invalid,
+        invalid: &InvalidArguments,
         cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
         let policy = self.policy(run);
         let now = run.out.now;
+        // By tool, not by call: each correction of the model is a new call, and a count for each call would never end
+        // (pydantic-ai counts by tool, too).
         let mut series = run.tools.take_corrections(&self.tool, now);
         let most = policy.retry.for_class(invalid.class).max_attempts.value;
         let over = series.resume(most);
@@ -85,45 +96,56 @@ impl ToolSeries {
         let (attempt, max_attempts) = (progress.attempt, most.limit());
         let message = join_problems(&invalid.problems);
         self.call_ended(&EndOfCall::Failed(invalid.class, &message), cx, run);
-        let case = run.case(invalid.class, None, Obstacle::None);
-        let mut case = Case { correction: true, ..case };
+        let case = run.case(invalid.class, None, RetryBlocker::None);
+        let mut case = FailureContext { correction: true, ..case };
+        // Seeded by the tool, since every correction is another call.
         let (name, seed) = (self.name(), run.seed("correction", &self.tool));
         let (mut verdict, mut objection) = match over {
-            Some(reason) => (Verdict::Stop(reason), None),
+            Some(reason) => (RetryVerdict::Stop(reason), None),
             None => (run.verdict(&name, &policy.retry, progress, &mut case, seed), None),
         };
         if over.is_none() {
+            // Feedback carries the delay that is planned; for the last attempt it is zero, as nothing is scheduled.
             let delay = verdict.delay();
             objection = self.feedback_if_retryable(&policy, attempt, &case, &message, delay, run);
         }
         if objection.is_some() {
-            verdict = Verdict::Stop(StopReason::ReducerError);
+            verdict = RetryVerdict::Stop(StopReason::ReducerError);
         }
+        // Recorded whatever comes next: the exhausted error carries the whole history (weakincentives,
+        // `RetryExhaustedError`).
         series.record(invalid.class, &message, now, verdict.delay());
         match verdict {
-            Verdict::Retry { delay, by } => {
+            RetryVerdict::Retry { delay, by } => {
                 run.tools.keep_corrections(&self.tool, series);
                 let why = to_retry(run.policy(), &policy.retry, progress, &case, delay, by);
                 run.charge(&name, &policy.retry, invalid.class);
                 run.out.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
                 let error_type = invalid.class;
                 let attempt_next = attempt.saturating_add(1);
-                let subject = Subject { name, attempt: attempt_next, max_attempts, error_type, message };
+                let subject = WaitSubject { name, attempt: attempt_next, max_attempts, error_type, message };
                 let vars = json!({
                     "tool": self.tool, "attempt": attempt, "max_attempts": max_attempts, "problems": invalid.problems,
                 });
                 let text = run.out.say(&policy.messages.invalid_args, vars);
-                let refusal = Refusal { class: invalid.class, text, because: why.clone() };
+                // The delay names its own rule where it is waited for.
+                let because = to_allow(run.policy(), &policy.retry, progress, &case);
+                let refusal = CallRefusal { class: invalid.class, text, because };
                 let (step, refused) = self.refuse(refusal, cx, run);
+                // The reducer objected to the refusal, so no correction is asked for, and no wait is due.
                 if refused {
                     run.tools.refuse_corrections(&self.tool);
                 } else {
+                    // The model has to send another turn, so the wait is before that one; the other calls of the
+                    // reply continue meanwhile.
                     run.terms.delay.wait(delay, subject, why, now);
                 }
                 step
             }
-            Verdict::Stop(reason) => {
+            RetryVerdict::Stop(reason) => {
                 series.over = Some(reason);
+                // Kept with its end: the model may call again with wrong arguments in a later turn, and the attempts
+                // are not renewed by that.
                 run.tools.keep_corrections(&self.tool, series.clone());
                 self.series = series;
                 let end = AttemptsEnd { progress, case: &case, reason };
@@ -144,7 +166,7 @@ impl ToolSeries {
         self.has_acted(data, cx, run)
     }
 
-    /// A call has done what it should, whatever its tool said; `data` is what the model is told; `None`: the host keeps it to
+    /// A call has done what it should, whatever its tool said; `data` is the message to the model; `None`: the host keeps it to
     /// itself.
     pub(super) fn has_acted(
         &mut self,
@@ -154,19 +176,22 @@ impl ToolSeries {
     ) -> CallStep {
         let policy = self.policy(run);
         self.call_ended(&EndOfCall::Succeeded(&self.arguments, data), cx, run);
+        // The model found arguments that hold, so the count begins anew (`consecutive`, as in pydantic-ai).
         let corrections = run.tools.end_corrections(&self.tool).map_or(Vec::new(), |series| series.history);
         let corrected = corrections.len();
         let attempts = self.series.attempt();
+        // The class of the last failure decides how much the budget gives back; a correction counts where no run
+        // failed.
         let after = self.series.history.last().or(corrections.last()).map(|record| record.error_type);
         run.earn(&self.name(), &policy.retry.budget.value, after);
-        // A result may be large: it is copied only for reducers that look at it.
+        // Results can be megabytes: the closure copies them only if a reducer listens.
         let objection = run.out.reduce(Trigger::ToolSucceeded, || {
             json!({
                 "tool": self.tool, "call": self.call, "attempts": attempts, "arguments": self.arguments,
                 "data": data,
             })
         });
-        // The attempts whose arguments were refused are attempts of this call, too.
+        // To people a call took as many attempts as the model needed, those with refused arguments included.
         let all = u64::from(attempts).saturating_add(u64::try_from(corrected).unwrap_or(u64::MAX));
         run.out.count(MetricName::RetryAttempts, self.name(), all);
         let ended = Note::ToolEnded {
@@ -196,6 +221,7 @@ impl ToolSeries {
         cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
+        // First whether it had side effects: a retry that is decided without knowing that could act twice.
         match self.doubts(failure, effect, at, cx, run) {
             Some(step) => step,
             None => self.failed_for_certain(failure, effect, at, cx, run),
@@ -214,21 +240,23 @@ impl ToolSeries {
         let classified = failure.classified(run.policy());
         let class = classified.class;
         if class == ErrorClass::InvalidArgs {
-            // The tool itself says so: running it again with the same arguments cannot help.
+            // The tool checked its arguments itself and refused them. It had no side effects and works, so neither a
+            // retry nor the breaker applies; the model corrects them.
             self.return_probe(run);
-            let problems = vec![Problem { pointer: String::new(), message: failure.message.clone() }];
-            return self.correct(&Invalid { class, problems }, cx, run);
+            let problems = vec![SchemaProblem { pointer: String::new(), message: failure.message.clone() }];
+            return self.correct(&InvalidArguments { class, problems }, cx, run);
         }
         let progress = self.series.progress();
         run.tools.end_corrections(&self.tool);
         let policy = self.policy(run);
         run.tools.failed(&self.tool, self.place, &policy, &mut run.out);
+        // Possible side effects come before the breaker: when it closes again, running the tool twice is still wrong.
         let obstacle = if !may_run_again(run.effect_of(&self.tool, &policy), effect) {
-            Obstacle::MayHaveActed
+            RetryBlocker::MayHaveActed
         } else if run.tools.is_open(&self.tool) {
-            Obstacle::CircuitOpen
+            RetryBlocker::CircuitOpen
         } else {
-            Obstacle::None
+            RetryBlocker::None
         };
         let mut case = run.case_of(failure, classified, &policy.retry, obstacle);
         let (name, seed) = (self.name(), run.seed("tool", &cx.idempotency_key(run)));
@@ -236,38 +264,59 @@ impl ToolSeries {
         let (attempt, delay) = (progress.attempt, verdict.delay());
         let objection = self.feedback_if_retryable(&policy, attempt, &case, &failure.message, delay, run);
         if objection.is_some() {
-            verdict = Verdict::Stop(StopReason::ReducerError);
+            verdict = RetryVerdict::Stop(StopReason::ReducerError);
         }
+        // Kept because the rules may change during the wait; whether it may run again is then asked with this effect.
         self.left = effect;
         self.series.record(class, &failure.message, at, verdict.delay());
         run.last.error = Some((class, failure.message.clone()));
         match verdict {
-            Verdict::Retry { delay, by } => {
+            RetryVerdict::Retry { delay, by } => {
                 let why = of_retry(run.policy(), &policy.retry, progress, &case, delay, by);
+                // The run is asked to end, and ends without waiting; an attempt at once may still be made.
                 if run.ending.stop().is_some() && !delay.is_zero() {
                     return self.interrupted(run);
                 }
+                // Charged only now, when nothing else can prevent the attempt.
                 run.charge(&name, &policy.retry, class);
                 run.out.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
+                // A timer of zero would cost a millisecond and an event for nothing.
                 if delay.is_zero() {
                     return self.run_tool(why, cx, run);
                 }
-                let subject = Subject {
+                let subject = WaitSubject {
                     name,
                     attempt: progress.attempt.saturating_add(1),
                     max_attempts: policy.retry.for_class(class).max_attempts.value.limit(),
                     error_type: class,
                     message: failure.message.clone(),
                 };
-                run.wait(Pending::WaitTool(cx.index), delay, subject, why);
+                run.wait(WorkPurpose::WaitTool(cx.index), delay, subject, why);
                 CallStep::Open
             }
-            Verdict::Stop(reason) => {
+            RetryVerdict::Stop(reason) => {
                 self.call_ended(&EndOfCall::Failed(class, &failure.message), cx, run);
                 let end = AttemptsEnd { progress, case: &case, reason };
                 self.exhausted(&policy, &end, objection.as_ref(), cx, run)
             }
         }
+    }
+
+    /// A reducer objects to another attempt after the failure that is written down last.
+    pub(in crate::engine) fn objected(
+        &mut self,
+        case: &FailureContext,
+        objection: &ReducerError,
+        cx: &mut CallContext<'_>,
+        run: &mut RunParts<'_>,
+    ) -> CallStep {
+        let policy = self.policy(run);
+        let message = self.series.history.last().map_or_else(String::new, |last| last.message.clone());
+        self.call_ended(&EndOfCall::Failed(case.class, &message), cx, run);
+        let progress = self.series.progress();
+        let progress = AttemptProgress { attempt: progress.attempt.saturating_sub(1), ..progress };
+        let end = AttemptsEnd { progress, case, reason: StopReason::ReducerError };
+        self.exhausted(&policy, &end, Some(objection), cx, run)
     }
 
     /// Looks whether calls keep ending alike.
@@ -286,28 +335,24 @@ impl ToolSeries {
         &self,
         policy: &ToolPolicy,
         attempt: u32,
-        case: &Case,
+        case: &FailureContext,
         message: &str,
         next_delay: Nanos,
         run: &mut RunParts<'_>,
     ) -> Option<ReducerError> {
         let retry = &policy.retry;
+        // Feedback is about failures that are retried; others are answered at once, and the answer says it all.
         if !retry.retries(case.class) {
             return None;
         }
         let source = FeedbackSource::Tool;
         let tool = Some(self.tool.as_str());
-        run.out.feedback(retry, &Failed { source, tool, attempt, class: case.class, message, next_delay })
+        run.out
+            .feedback(retry, &FailedAttempt { source, tool, attempt, class: case.class, message, next_delay })
     }
 
     /// What is tried, for people.
     pub(super) fn name(&self) -> String {
         format!("tool {}", self.tool)
     }
-}
-
-/// What the model is told of a reducer that refused the update about a tool call.
-pub(super) fn reducer_text(tool: &str, error: &ReducerError, run: &mut RunParts<'_>) -> String {
-    let vars = json!({ "tool": tool, "reducer": error.reducer, "error": error.message });
-    run.out.say(&run.policy().tool(tool).messages.reducer_error.clone(), vars)
 }

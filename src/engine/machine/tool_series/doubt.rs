@@ -1,23 +1,24 @@
-//! A run that failed and may have acted: before another attempt it is found out whether it has.
+//! A run that failed and may have had side effects: before another attempt it is found out whether it has.
 
 use core::mem;
 
 use serde_json::{Map, Value, json};
 
 use super::super::run_parts::RunParts;
-use super::super::work_table::Pending;
-use super::{CallContext, CallPhase, CallStep, Doubt, ToolSeries};
-use crate::engine::ask::{Answer, Question};
+use super::super::work_table::WorkPurpose;
+use super::{CallContext, CallPhase, CallStep, ToolSeries, UnverifiedRun};
+use crate::engine::ask::{ApprovalAnswer, ApprovalQuestion};
 use crate::engine::because::because;
-use crate::engine::directive::{Note, RunTool, Work, WorkId};
+use crate::engine::directive::{Note, RunTool, Work};
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure, may_run_again};
-use crate::engine::retry::{self, Obstacle, Verdict};
-use crate::policy::{AfterEffect, Effect, ErrorClass, Setting, Verification};
+use crate::engine::ids::WorkId;
+use crate::engine::retry::{self, RetryBlocker, RetryVerdict};
+use crate::policy::{AfterEffect, Effect, EffectVerification, ErrorClass, Setting};
 use crate::time::Instant;
 
 impl ToolSeries {
-    /// Finds out first whether a run has acted, if that is to be found out; `None`: it is not.
+    /// Verifies first whether a run had side effects, if the policy asks for that; `None`: nothing is verified.
     ///
     /// Only where another attempt would follow if running twice did no harm: else nothing depends on the answer.
     pub(super) fn doubts(
@@ -31,7 +32,8 @@ impl ToolSeries {
         let classified = failure.classified(run.policy());
         let progress = self.series.progress();
         let policy = self.policy(run);
-        if policy.after_effect.value == AfterEffect::Tell
+        // Without a retry to decide about, the answer would change nothing, so nobody is asked.
+        if policy.on_uncertain_effect.value == AfterEffect::Tell
             || classified.class == ErrorClass::InvalidArgs
             || effect == EffectState::Committed
             || run.ending.stop().is_some()
@@ -39,28 +41,34 @@ impl ToolSeries {
         {
             return None;
         }
+        // The breaker is asked as if the failure were counted: with it open no attempt would follow, so there is
+        // nothing to verify.
         let opens = run.tools.would_open(&self.tool, self.place, &policy, run.out.now);
-        let obstacle = if opens { Obstacle::CircuitOpen } else { Obstacle::None };
+        let obstacle = if opens { RetryBlocker::CircuitOpen } else { RetryBlocker::None };
         let case = run.case_of(failure, classified, &policy.retry, obstacle);
         let seed = || run.seed("tool", &cx.idempotency_key(run));
+        // Decided as if a second run did no harm: only if a retry would follow does it matter whether the tool had
+        // side effects.
         let verdict = retry::decide(&policy.retry, progress, case, run.out.now, seed);
-        if !matches!(verdict, Verdict::Retry { .. }) {
+        if !matches!(verdict, RetryVerdict::Retry { .. }) {
             return None;
         }
-        let asks = match &policy.after_effect.value {
+        let asks = match &policy.on_uncertain_effect.value {
             AfterEffect::Ask => true,
-            AfterEffect::Verify(check) if self.verify(check, &policy.after_effect, cx, run) => false,
+            // A verification that cannot run finds out nothing, and the call ends as one that may have had side
+            // effects.
+            AfterEffect::Verify(check) if self.verify(check, &policy.on_uncertain_effect, cx, run) => false,
             AfterEffect::Tell | AfterEffect::Verify(_) => return None,
         };
-        let doubt = Doubt { failure: failure.clone(), effect, at };
+        let doubt = UnverifiedRun { failure: failure.clone(), effect, at };
         self.phase = CallPhase::Doubtful(Box::new(doubt));
         Some(if asks { CallStep::Question } else { CallStep::Open })
     }
 
-    /// Runs the tool that says whether this one has acted. What cannot be run says nothing.
+    /// Runs the tool that verifies whether this one had side effects. Returns whether it can be run.
     fn verify(
         &self,
-        check: &Verification,
+        check: &EffectVerification,
         rule: &Setting<AfterEffect>,
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
@@ -76,24 +84,30 @@ impl ToolSeries {
         };
         let policy = run.tool_policy(&check.tool, &arguments, None);
         let now = run.out.now;
-        // It runs in the place of the call it is about.
+        // It takes no permit of its own: the call waits for it, and with no permit left both would wait for ever.
         let check_run = RunTool {
             work: WorkId(0),
             call: self.call.clone(),
             tool: check.tool.clone(),
+            // One attempt: a check that fails finds out nothing, and retrying it would only delay the model.
             attempt: 1,
             max_attempts: Some(1),
             arguments,
             timeout: retry::attempt_timeout(&policy.retry, now, run.deadline(), now),
+            // Another key than the call's own, or a service would answer the check with the result of the call.
             idempotency_key: format!("{}-check", cx.idempotency_key(run)),
             spill: None,
         };
-        let why = because(run.policy(), "after_effect", &kind(rule), []);
-        run.ask(Pending::Verify(cx.index), |work| Work::RunTool(RunTool { work, ..check_run }), vec![why]);
+        let why = because(run.policy(), "on_uncertain_effect", &kind(rule), []);
+        run.ask(
+            WorkPurpose::Verify(cx.index),
+            |work| Work::RunTool(RunTool { work, ..check_run }),
+            vec![why],
+        );
         true
     }
 
-    /// The other tool has answered whether the run has acted.
+    /// The other tool has answered whether the run had side effects.
     pub(in crate::engine) fn on_verified(
         &mut self,
         outcome: ToolOutcome,
@@ -101,11 +115,12 @@ impl ToolSeries {
         run: &mut RunParts<'_>,
     ) -> CallStep {
         let policy = self.policy(run);
-        let AfterEffect::Verify(check) = &policy.after_effect.value else {
-            // The rules have changed meanwhile.
+        let AfterEffect::Verify(check) = &policy.on_uncertain_effect.value else {
+            // The rules no longer name a verification, so its result cannot be read; the effect stays unknown.
             return self.found_out(EffectState::Unknown, "", cx, run);
         };
         let effect = match outcome {
+            // A failed check is no evidence of either; taking it for "not started" would let the tool act twice.
             ToolOutcome::Failed { .. } | ToolOutcome::Done => EffectState::Unknown,
             ToolOutcome::Ok { data } => {
                 let mut vars = known(self);
@@ -114,7 +129,7 @@ impl ToolSeries {
                     Ok(true) => EffectState::Committed,
                     Ok(false) => EffectState::NotStarted,
                     Err(error) => {
-                        let place = run.policy().place(policy.after_effect.origin);
+                        let place = run.policy().place(policy.on_uncertain_effect.origin);
                         run.out.warn(format!("{place}: `acted` has no value for this result: {error}"));
                         EffectState::Unknown
                     }
@@ -124,16 +139,18 @@ impl ToolSeries {
         self.found_out(effect, &check.tool, cx, run)
     }
 
-    /// A person has answered whether the tool may run again. No answer is a no: it may have acted.
+    /// A person has answered whether the tool may run again. No answer is a no: it may have had side effects.
     pub(in crate::engine) fn on_approved_again(
         &mut self,
-        answer: Answer,
+        answer: ApprovalAnswer,
         cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
         let effect = match answer {
-            Answer::Approve | Answer::ApproveAll => EffectState::NotStarted,
-            Answer::Refuse | Answer::None => EffectState::Unknown,
+            // The person says that running again does no harm, which has the consequences of not having started.
+            ApprovalAnswer::Approve | ApprovalAnswer::ApproveAll => EffectState::NotStarted,
+            // No answer is a no: silence is no approval of a possible second effect.
+            ApprovalAnswer::Refuse | ApprovalAnswer::None => EffectState::Unknown,
         };
         self.found_out(effect, "", cx, run)
     }
@@ -156,12 +173,18 @@ impl ToolSeries {
         let fact = match effect {
             EffectState::NotStarted => "it may run again",
             EffectState::Committed => "it has acted",
-            EffectState::Started | EffectState::Unknown => "it may have acted",
+            // Neither confirms nor denies the effect, so the first knowledge stays.
+            EffectState::Started | EffectState::Unknown => "it may have had side effects",
         };
-        let why = because(run.policy(), "after_effect", &kind(&policy.after_effect), [fact.to_owned()]);
+        let why = because(
+            run.policy(),
+            "on_uncertain_effect",
+            &kind(&policy.on_uncertain_effect),
+            [fact.to_owned()],
+        );
         let (call, tool) = (self.call.clone(), self.tool.clone());
         run.out.note(Note::EffectChecked { call, tool, by: by.to_owned(), effect }, vec![why]);
-        let Doubt { failure, effect: before, at } = doubt;
+        let UnverifiedRun { failure, effect: before, at } = doubt;
         match effect {
             EffectState::NotStarted => self.failed_for_certain(&failure, effect, at, cx, run),
             EffectState::Committed => {
@@ -169,7 +192,8 @@ impl ToolSeries {
                 let vars =
                     json!({ "tool": self.tool, "error": failure.message, "error_type": class, "by": by });
                 let text = run.out.say(&policy.messages.acted, vars);
-                // The tool is no better for it: its run failed.
+                // The effect happened and the run still failed: the tool is no healthier for it, so its breaker
+                // counts the failure.
                 run.tools.failed(&self.tool, self.place, &policy, &mut run.out);
                 self.has_acted(Some(&Value::String(text)), cx, run)
             }
@@ -180,26 +204,33 @@ impl ToolSeries {
     }
 
     /// Asks a person whether the call may run again. Once the run is to end, nobody is asked.
-    pub(in crate::engine) fn ask_again(&self, doubt: &Doubt, index: usize, run: &mut RunParts<'_>) {
+    pub(in crate::engine) fn ask_again(&self, doubt: &UnverifiedRun, index: usize, run: &mut RunParts<'_>) {
+        // With the end asked for there is no further attempt, so the answer would not matter.
         if run.ending.stop().is_some() {
             return;
         }
         let policy = self.policy(run);
-        let why = because(run.policy(), "after_effect", &kind(&policy.after_effect), []);
-        let pending = Pending::ApproveAgain(index);
-        self.ask_person(pending, Question::RunAgain, &doubt.failure.message, why, run);
+        let why = because(run.policy(), "on_uncertain_effect", &kind(&policy.on_uncertain_effect), []);
+        let pending = WorkPurpose::ApproveAgain(index);
+        self.ask_person(pending, ApprovalQuestion::RunAgain, &doubt.failure.message, why, run);
     }
 }
 
 /// The arguments of the tool that is asked, if it can be.
-fn arguments_of(series: &ToolSeries, check: &Verification, run: &mut RunParts<'_>) -> Result<Value, String> {
+fn arguments_of(
+    series: &ToolSeries,
+    check: &EffectVerification,
+    run: &mut RunParts<'_>,
+) -> Result<Value, String> {
     let Some(schema) = run.out.rules.tools.schema(&check.tool) else {
         return Err(format!("there is no tool `{}`", check.tool));
     };
     let policy = run.policy().tool(&check.tool);
+    // A check with side effects of its own would add one to an unknown one.
     if run.effect_of(&check.tool, &policy) != Effect::ReadOnly {
         return Err(format!("`{}` is not `read_only`", check.tool));
     }
+    // A failing service would answer the check with the same failure, or wrongly.
     if !run.tools.is_closed(&check.tool) {
         return Err(format!("the breaker of `{}` is open", check.tool));
     }
@@ -212,6 +243,7 @@ fn arguments_of(series: &ToolSeries, check: &Verification, run: &mut RunParts<'_
     let arguments = Value::Object(arguments);
     match schema.problems(&arguments).first() {
         None => Ok(arguments),
+        // The policy's expressions made arguments that do not hold; the tool would only refuse them.
         Some(problem) => Err(format!("the arguments of `{}`: {}", check.tool, problem.message)),
     }
 }

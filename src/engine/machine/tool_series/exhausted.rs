@@ -3,21 +3,21 @@
 use serde_json::json;
 
 use super::super::run_parts::RunParts;
-use super::attempts::reducer_text;
-use super::{AfterAnswer, CallContext, CallStep, ToolSeries};
-use crate::engine::because::{Shown, because};
-use crate::engine::directive::{Decision, Note};
+use super::{AfterAnswer, CallContext, CallStep, ToolSeries, reducer_text};
+use crate::engine::ask::PlannerDecision;
+use crate::engine::because::{ShownValue, because};
+use crate::engine::directive::Note;
 use crate::engine::metric::MetricName;
-use crate::engine::retry::{Case, Progress};
+use crate::engine::retry::{AttemptProgress, FailureContext};
 use crate::policy::{ErrorClass, ToolPolicy, Trigger};
 use crate::session::{ReducerError, RetryExhausted, StopReason};
 
 /// The end of the attempts at a tool call.
 pub(super) struct AttemptsEnd<'c> {
     /// The attempt that was the last.
-    pub(super) progress: Progress,
+    pub(super) progress: AttemptProgress,
     /// How it failed.
-    pub(super) case: &'c Case,
+    pub(super) case: &'c FailureContext,
     /// Why no other follows.
     pub(super) reason: StopReason,
 }
@@ -40,17 +40,20 @@ impl ToolSeries {
             retry_after: case.hint,
         };
         let mut why = run.why_stopped(&exhausted.action, &policy.retry, progress, case, reason);
+        // It is the effect that ended the attempts. Where it comes from the tool itself, changing the policy's value
+        // is what helps, so it is named.
         if reason == StopReason::MayHaveActed {
             let effect = run.effect_of(&self.tool, policy);
-            let told =
-                (policy.effect.value != effect).then(|| format!("the tool itself says {}", Shown(effect)));
-            why.push(because(run.policy(), "effect", &policy.effect.map(Shown), told));
+            let told = (policy.effect.value != effect)
+                .then(|| format!("the tool itself says {}", ShownValue(effect)));
+            why.push(because(run.policy(), "effect", &policy.effect.map(ShownValue), told));
         }
         run.out.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
         run.count_overdrawn(&exhausted.action, reason);
         let last = exhausted.attempts.last();
         let (error_type, message) =
             last.map_or((case.class, String::new()), |last| (last.error_type, last.message.clone()));
+        // The end is noted before reducers run, so that their notes follow it in the log.
         let ended = Note::ToolEnded {
             call: self.call.clone(),
             tool: self.tool.clone(),
@@ -65,6 +68,7 @@ impl ToolSeries {
                 "error_type": error_type, "message": message, "reason": reason,
             })
         });
+        // The objection that came first is the one the model reads.
         let objection = objection.or(refused.as_ref());
         let vars = json!({
             "tool": self.tool, "error": message, "error_type": error_type, "attempts": progress.attempt,
@@ -75,15 +79,18 @@ impl ToolSeries {
             (ErrorClass::ReducerError, text.clone(), text)
         } else {
             let used_up = reason.used_up();
+            // "Used up" and "not retried" are two messages: the first tells the model to try something else, the
+            // second what is wrong.
             let words = if used_up { &policy.messages.exhausted } else { &policy.messages.failed };
             (error_type, message, run.out.say(words, vars))
         };
         let text = cx.room.show_failure(self, class, &told, text, run);
-        // Only attempts that were used up are the planner's business; any other failure the model is told.
+        // A planner decides what to do when attempts were used up (weakincentives: "the planner decides whether to
+        // abort or fall back"). Any other failure is ordinary news for the model.
         let decision = if reason.used_up() {
-            run.decide(&policy.on_exhausted, &mut why)
+            run.decide(&policy.on_exhausted, reason, &mut why)
         } else {
-            Some(Decision::TellModel)
+            Some(PlannerDecision::TellModel)
         };
         run.out.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
         let then = match decision {

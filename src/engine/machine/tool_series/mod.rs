@@ -14,21 +14,25 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::call_queue::Place;
+use super::call_queue::CallPermit;
+use super::call_refusal::CallRefusal;
 use super::run_parts::RunParts;
-use super::turn_guidance::Guidance;
-use crate::engine::directive::{Decision, Note};
+use super::turn_guidance::ReplyGuidance;
+use crate::engine::ask::PlannerDecision;
+use crate::engine::attempt_series::AttemptSeries;
+use crate::engine::directive::Note;
+use crate::engine::event::RunFacts;
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure};
-use crate::engine::reason::{Reason, told};
-use crate::engine::result::RunFacts;
-use crate::engine::state::{Part, Series};
-use crate::policy::{CallOverride, ErrorClass, Problem, ToolPolicy, Trigger};
-use crate::session::RetryExhausted;
+use crate::engine::reason::told;
+use crate::engine::tracked::DigestedPart;
+use crate::policy::{CallOverride, ErrorClass, ToolPolicy, Trigger};
+use crate::session::{ReducerError, RetryExhausted};
+use crate::text::SchemaProblem;
 use crate::time::Instant;
 pub(in crate::engine) use results::ResultRoom;
 
-/// One tool call of the batch under way.
+/// One tool call of the batch in flight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct ToolSeries {
     pub(in crate::engine) call: String,
@@ -36,13 +40,13 @@ pub(in crate::engine) struct ToolSeries {
     /// Shared, as a slot is copied more often than it is written.
     pub(in crate::engine) arguments: Arc<Value>,
     pub(in crate::engine) planner: Option<CallOverride>,
-    pub(in crate::engine) series: Series,
+    pub(in crate::engine) series: AttemptSeries,
     /// What is known of its last run.
     #[serde(default, skip_serializing_if = "RunFacts::is_empty")]
     pub(in crate::engine) ran: RunFacts,
     /// Its place among those that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::engine) place: Option<Place>,
+    pub(in crate::engine) place: Option<CallPermit>,
     /// What the attempt that failed last has left: the rules may have changed since, and not let it run again any more.
     #[serde(default = "not_started", skip_serializing_if = "EffectState::is_not_started")]
     pub(in crate::engine) left: EffectState,
@@ -64,7 +68,7 @@ pub(in crate::engine) enum CallPhase {
     /// A person is being asked about it.
     Asked,
     /// Failed, and it is being found out whether it has acted.
-    Doubtful(Box<Doubt>),
+    Doubtful(Box<UnverifiedRun>),
     /// Answered, but the planner has still to decide what is done about it.
     WithPlanner(Box<RetryExhausted>),
     /// The final report, answered, while the planner decides what is done about it.
@@ -72,13 +76,13 @@ pub(in crate::engine) enum CallPhase {
     /// An attempt ended; its turn to be looked at comes when the calls before it are settled.
     Ended(ToolOutcome, Instant),
     /// Refused before it ran; written down when its turn comes.
-    Refused(Refusal),
+    Refused(CallRefusal),
     /// The arguments are wrong; counted when its turn comes.
-    Invalid(Invalid),
+    Invalid(InvalidArguments),
     /// The final report, looked at when its turn comes.
     Report(String),
     /// The host needs it no more; answered when its turn comes.
-    Withdrawn(Withdrawn),
+    Withdrawn(WithdrawnCall),
     /// Answered.
     Settled,
 }
@@ -86,38 +90,31 @@ pub(in crate::engine) enum CallPhase {
 /// How far a call had come when the host withdrew it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::engine) enum Withdrawn {
+pub(in crate::engine) enum WithdrawnCall {
     /// Its tool has not run.
     NotStarted,
-    /// Its tool was running, or had failed: it may have acted.
+    /// Its tool was running, or had failed: it may have had side effects.
     Interrupted,
 }
 
-/// A run that failed and may have acted.
+/// A run that failed and may have had side effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::engine) struct Doubt {
+pub(in crate::engine) struct UnverifiedRun {
     pub(in crate::engine) failure: Failure,
     pub(in crate::engine) effect: EffectState,
     pub(in crate::engine) at: Instant,
 }
 
-/// A call that does not run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::engine) struct Refusal {
-    pub(in crate::engine) class: ErrorClass,
-    pub(in crate::engine) text: String,
-    pub(in crate::engine) because: Vec<Reason>,
-}
-
 /// Arguments that do not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine) struct Invalid {
+pub(in crate::engine) struct InvalidArguments {
     pub(in crate::engine) class: ErrorClass,
-    pub(in crate::engine) problems: Vec<Problem>,
+    pub(in crate::engine) problems: Vec<SchemaProblem>,
 }
 
 impl CallPhase {
     /// Whether the tool has run, or is running.
+    // Only these hold a permit and may have had side effects.
     pub(in crate::engine) const fn has_begun(&self) -> bool {
         match self {
             Self::UnderWay | Self::Doubtful(_) | Self::Ended(..) => true,
@@ -140,7 +137,7 @@ const fn not_started() -> EffectState {
     EffectState::NotStarted
 }
 
-impl Part for ToolSeries {}
+impl DigestedPart for ToolSeries {}
 
 /// What a call is decided with, besides what the run has.
 pub(in crate::engine) struct CallContext<'a> {
@@ -151,14 +148,14 @@ pub(in crate::engine) struct CallContext<'a> {
     /// The room that the results of the batch share.
     pub(in crate::engine) room: ResultRoom,
     /// What the model reads after the results of the batch.
-    pub(in crate::engine) afterwords: &'a mut Vec<Guidance>,
+    pub(in crate::engine) afterwords: &'a mut Vec<ReplyGuidance>,
 }
 
 /// What comes of a look at a call.
 #[derive(Debug)]
 #[must_use]
 pub(in crate::engine) enum CallStep {
-    /// It is under way, or is looked at again in its turn.
+    /// It is in flight, or is looked at again in its turn.
     Open,
     /// A person is to be asked about it.
     Question,
@@ -177,7 +174,7 @@ pub(in crate::engine) enum CallStep {
 pub(in crate::engine) enum AfterAnswer {
     Nothing,
     /// The attempts at it are used up, and the policy has decided this.
-    GiveUp(Decision, RetryExhausted),
+    GiveUp(PlannerDecision, RetryExhausted),
     /// The planner decides.
     Consult(RetryExhausted),
 }
@@ -192,6 +189,8 @@ impl CallStep {
 impl CallContext<'_> {
     /// The same for every attempt of the call, and for no other call.
     fn idempotency_key(&self, run: &RunParts<'_>) -> String {
+        // Made of what a replay knows. The index in the batch is part of it, so two equal calls of one reply have two
+        // keys.
         format!("{}-{}-{}", run.id, self.batch, self.index)
     }
 }
@@ -202,7 +201,7 @@ impl ToolSeries {
         run.tool_policy(&self.tool, &self.arguments, self.planner.as_ref())
     }
 
-    /// It gets no further attempt, and nobody knows what came of the last.
+    /// It gets no further attempt, and it is unknown what came of the last.
     pub(in crate::engine) fn interrupted(&self, run: &mut RunParts<'_>) -> CallStep {
         let policy = self.policy(run);
         let text = run.out.say(&policy.messages.interrupted, json!({ "tool": self.tool }));
@@ -216,7 +215,7 @@ impl ToolSeries {
         CallStep::answered(text, true)
     }
 
-    /// It has ended, and is no longer settled because the run is over: the model is told what it answered.
+    /// It has ended, and is no longer settled because the run is over: the model learns what it answered.
     pub(in crate::engine) fn ended(
         &self,
         data: Option<&Value>,
@@ -226,21 +225,22 @@ impl ToolSeries {
         CallStep::answered(self.show(&self.policy(run), data, cx, run), false)
     }
 
-    /// It does not run. A reducer that has something against that is what the model is told then: `true`.
+    /// It does not run. A reducer that has something against that is what the model learns then: `true`.
     pub(in crate::engine) fn refuse(
         &self,
-        refusal: Refusal,
+        refusal: CallRefusal,
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> (CallStep, bool) {
         let (call, tool) = (self.call.clone(), self.tool.clone());
-        let Refusal { class, text, because } = refusal;
+        let CallRefusal { class, text, because } = refusal;
+        // Reducers see refusals, too: feedback of the session about a call that never ran is kept by them.
         let objection = run.out.reduce(
             Trigger::ToolRefused,
             || json!({ "tool": tool, "call": call, "error_type": class, "message": text }),
         );
         let text = match &objection {
-            Some(error) => attempts::reducer_text(&tool, error, run),
+            Some(error) => reducer_text(&tool, error, run),
             None => text,
         };
         run.out.note(
@@ -252,27 +252,31 @@ impl ToolSeries {
     }
 
     /// Why a call that waited does not begin any more, whatever room there is.
-    pub(in crate::engine) fn too_late(&self, run: &mut RunParts<'_>) -> Option<Refusal> {
+    pub(in crate::engine) fn too_late(&self, run: &mut RunParts<'_>) -> Option<CallRefusal> {
         let refusal = run.ending.refuse(&self.tool, run.turn, &mut run.out);
+        // The deadline of the run, or that of the proposal: whatever comes first, nothing begins behind it.
         if refusal.is_some() || run.deadline().is_none_or(|deadline| deadline > run.out.now) {
             return refusal;
         }
         let policy = self.policy(run);
         let text = run.out.say(&policy.messages.not_started, json!({ "tool": self.tool }));
-        Some(Refusal { class: ErrorClass::Timeout, text, because: Vec::new() })
+        Some(CallRefusal { class: ErrorClass::Timeout, text, because: Vec::new() })
     }
 
     /// A call that has a place does not run after all.
-    pub(in crate::engine) fn refuse_agreed(&mut self, refusal: Refusal, run: &mut RunParts<'_>) {
+    pub(in crate::engine) fn refuse_agreed(&mut self, refusal: CallRefusal, run: &mut RunParts<'_>) {
+        // It never ran, so it takes nothing from the budget of calls.
         run.spending.uncount_tool_call();
+        // A probe that does not run shows nothing, and has to be free for the next call.
         self.return_probe(run);
         self.phase = CallPhase::Refused(refusal);
     }
 
     /// Gives back the probe that the call has, if it has one: it shows nothing about the tool's health.
     pub(in crate::engine) fn return_probe(&mut self, run: &mut RunParts<'_>) {
-        if self.place == Some(Place::Probe) {
-            self.place = Some(Place::Run);
+        if self.place == Some(CallPermit::Probe) {
+            // The permit stays, the lease does not: giving it back twice would free a probe of another call.
+            self.place = Some(CallPermit::Run);
             run.tools.return_probe(&self.tool, &mut run.out);
         }
     }
@@ -287,4 +291,10 @@ impl ToolSeries {
     ) -> String {
         data.map_or_else(String::new, |data| cx.room.show_result(self, policy, data, run))
     }
+}
+
+/// What the model learns of a reducer that refused the update about a tool call.
+fn reducer_text(tool: &str, error: &ReducerError, run: &mut RunParts<'_>) -> String {
+    let vars = json!({ "tool": tool, "reducer": error.reducer, "error": error.message });
+    run.out.say(&run.policy().tool(tool).messages.reducer_error.clone(), vars)
 }

@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 use super::super::history_repairs::count;
 use super::super::run_parts::RunParts;
 use super::ToolSeries;
-use crate::engine::because::{Shown, because};
-use crate::engine::directive::{Because, Note};
-use crate::engine::result::{Shown as ResultShown, Spill, ToolResult, show};
+use crate::engine::because::{ShownValue, because};
+use crate::engine::directive::{DecisionReason, Note};
+use crate::engine::result::{ResultSpill, ShownResult as ResultShown, ToolResult, show};
 use crate::engine::results_room::RoomForResults;
-use crate::policy::{Cap, ErrorClass, OverMax, ResultForm, ResultPolicy, Size, ToolPolicy};
+use crate::policy::{ErrorClass, OverMax, ResultForm, ResultPolicy, SizeCap, TextSize, ToolPolicy};
 use crate::session::Message;
 
 /// How often a result is cut to hold two sizes of different units.
+// Each try comes closer by the ratio of the two sizes, so a few are enough; the bound is for texts on which the ratio
+// misleads.
 const MOST_TRIES: u32 = 8;
 
 /// The room that the results of a batch share; `None`: they may have any amount.
@@ -46,6 +48,7 @@ impl ResultRoom {
         match rules.form.value {
             ResultForm::Full => {
                 let full = ToolResult::succeeded(&slot.tool, data.clone(), &slot.ran).full();
+                // Also the envelope is counted, or a result of exactly the limit would exceed it.
                 self.capped(slot, rules, &full, run)
             }
             ResultForm::Json if data.is_null() => String::new(),
@@ -70,24 +73,26 @@ impl ResultRoom {
             ResultForm::Json => result().failure(),
             ResultForm::Full => result().full(),
         };
+        // No way around the cap, as ai-agent found in 2025: everything that a tool says goes through here, failures
+        // too.
         self.capped(slot, &policy.result, &value, run)
     }
 
-    /// What the host is told about keeping a result that is too large, by the number of its batch and its place there.
+    /// What the host learns about keeping a result that is too large, by the number of its batch and its place there.
     pub(in crate::engine) fn spill(
         self,
         (batch, index): (u64, usize),
         tool: &str,
         rules: &ResultPolicy,
         run: &RunParts<'_>,
-    ) -> Option<Spill> {
-        let most = rules.max.value.size().filter(|_| rules.over.value == OverMax::Spill)?;
+    ) -> Option<ResultSpill> {
+        let most = rules.max.value.size().filter(|_| rules.overflow.value == OverMax::Spill)?;
         let reader = &rules.reader.value;
-        // A share only grows until it is used.
+        // Shares of the calls behind this one only grow, so the limit that is given now is never too large.
         let over = self.share().map_or(most, |share| share.and(most));
-        // Nothing is kept that nobody can read, and what the reader answers is there already.
+        // The handle is of use only if a tool reads it, and what the reader itself answers is in the store already.
         (tool != reader && run.out.rules.tools.get(reader).is_some())
-            .then(|| Spill { handle: format!("r{batch}-{index}"), over })
+            .then(|| ResultSpill { handle: format!("r{batch}-{index}"), over })
     }
 
     /// As much of it as the policy allows, and as there is room for.
@@ -101,6 +106,7 @@ impl ResultRoom {
         let shown = cut(slot, rules, value, run);
         let share = self.share().filter(|share| !share.holds(&shown.text));
         let (shown, max, why) = match share {
+            // The tighter of two limits: what the policy allows, and what is left of the window for this batch.
             Some(share) => (cut_to(share, slot, rules, value, shown, run), Some(share), self.why_shared(run)),
             None => (shown, rules.max.value.size(), Vec::new()),
         };
@@ -119,25 +125,25 @@ impl ResultRoom {
     }
 
     /// The most that the next result may have of the room; `None`: any amount.
-    fn share(self) -> Option<Size> {
+    fn share(self) -> Option<TextSize> {
         self.0.map(RoomForResults::share)
     }
 
     /// Why a result is cut to its share.
-    fn why_shared(self, run: &RunParts<'_>) -> Vec<Because> {
+    fn why_shared(self, run: &RunParts<'_>) -> Vec<DecisionReason> {
         let Some(RoomForResults { left, calls }) = self.0 else {
             return Vec::new();
         };
         let rule = &run.policy().context().results;
         let fact = format!("{} left for the results of {}", count(left, "token"), count(calls, "call"));
-        vec![because(run.policy(), "context.results", &rule.map(Shown), [fact])]
+        vec![because(run.policy(), "context.results", &rule.map(ShownValue), [fact])]
     }
 }
 
 /// As much of it as there is room for. `capped` is as much as the policy allows: where both cannot be had, because
 /// the one counts tokens and the other characters, the policy's word is the firm one.
 fn cut_to(
-    mut share: Size,
+    mut share: TextSize,
     slot: &ToolSeries,
     rules: &ResultPolicy,
     value: &Value,
@@ -146,18 +152,22 @@ fn cut_to(
 ) -> ResultShown {
     let mut shared = rules.clone();
     for _ in 0..MOST_TRIES {
-        shared.max.value = Cap::Most(share);
+        shared.max.value = SizeCap::Most(share);
         let shown = cut(slot, &shared, value, run);
+        // Characters per token differ from text to text, so the share is lowered by what the last try exceeded until
+        // both hold.
         let Some(max) = rules.max.value.size().filter(|max| !max.holds(&shown.text)) else {
             return shown;
         };
         let size = max.unit.measure(&shown.text);
         let smaller = share.count.saturating_mul(max.count).checked_div(size).unwrap_or_default();
+        // At least one less, so that it ends.
         share.count = smaller.min(share.count.saturating_sub(1));
         if share.count == 0 {
             break;
         }
     }
+    // The policy's limit is exact, the share an estimate: where both cannot hold, the exact one does.
     capped
 }
 
@@ -179,5 +189,5 @@ fn cut(slot: &ToolSeries, rules: &ResultPolicy, value: &Value, run: &mut RunPart
 
 /// Under which handle the whole result is kept.
 fn handle_of(slot: &ToolSeries, rules: &ResultPolicy) -> Option<String> {
-    slot.ran.handle.clone().filter(|_| rules.over.value == OverMax::Spill)
+    slot.ran.handle.clone().filter(|_| rules.overflow.value == OverMax::Spill)
 }

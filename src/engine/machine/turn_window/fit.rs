@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::super::run_parts::RunParts;
 use crate::engine::because::because;
-use crate::engine::directive::Because;
-use crate::engine::event::TurnMeasure;
-use crate::engine::known_windows::{WindowInForce, WindowSource};
-use crate::engine::room::Room;
+use crate::engine::directive::DecisionReason;
+use crate::engine::known_windows::{EffectiveWindow, WindowSource};
+use crate::engine::measure::TurnMeasure;
+use crate::engine::room::ContextBudget;
 use crate::policy::{
     ContextPolicy, ContextWindow, ModelPolicy, Policy, RunLimits, Setting, estimated_tokens,
 };
@@ -16,9 +16,9 @@ use crate::policy::{
 pub(in crate::engine) struct WindowFit {
     pub(in crate::engine) target: String,
     pub(in crate::engine) policy: Arc<ModelPolicy>,
-    window: WindowInForce,
+    window: EffectiveWindow,
     /// In tokens as its provider counts them; `None`: its window is unknown.
-    pub(in crate::engine) room: Option<Room>,
+    pub(in crate::engine) room: Option<ContextBudget>,
     /// How many tokens the host counted, if the provider counts others.
     counted: Option<u64>,
     /// The budget of the run that leaves the final turn less than the window.
@@ -41,10 +41,21 @@ impl WindowFit {
         self.room.map(|room| format!("{}: {}", self.target, room.computed_from(self.whole())))
     }
 
-    /// The rule that says how much the model has room for, with all facts but so many.
-    pub(in crate::engine) fn because(&self, policy: &Policy, but: usize) -> Because {
+    /// The rule that says how much the model has room for, with all facts but so many. None does where the provider said it
+    /// itself.
+    pub(in crate::engine) fn because(&self, policy: &Policy, but: usize) -> Option<DecisionReason> {
+        // What a refusal taught is below whatever the policy says, so no other value there would change the decision.
+        if self.learned().is_some() {
+            return None;
+        }
         let (rule, setting) = self.setting();
-        because(policy, rule, &setting, self.facts().skip(but))
+        Some(because(policy, rule, &setting, self.facts().skip(but)))
+    }
+
+    /// The window, where the provider said how large it is when it refused a request.
+    pub(in crate::engine) fn learned(&self) -> Option<String> {
+        let is_learned = !self.is_by_budget() && self.window.source == Some(WindowSource::Refusal);
+        is_learned.then(|| self.window.fact()).flatten()
     }
 
     /// The rule that says how much the model has room for, and its value.
@@ -81,36 +92,43 @@ impl RunParts<'_> {
         let policy = self.policy().model(target);
         let window = self.models.window(target, &policy);
         let measure = self.models.with_overhead(target, measure);
+        // In the provider's count: its window and its limits are in that one.
         let expected = self.models.expected_measure(target, measure);
         let room = match window.window {
             ContextWindow::Tokens(tokens) => {
-                Some(Room::of(self.policy().context(), &policy, tokens.get(), expected))
+                Some(ContextBudget::of(self.policy().context(), &policy, tokens.get(), expected))
             }
             ContextWindow::Unknown => None,
         };
-        // To a window the policy does not speak of nobody has fitted the reply.
+        // Only a policy that names the window has also chosen a reserve for the reply that fits it. For a window from
+        // elsewhere half of it at most is kept.
         let fitted = window.source == Some(WindowSource::Policy);
-        let mut room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
+        let mut room = if fitted { room } else { room.map(ContextBudget::with_half_for_the_reply) };
         let mut budget = None;
         if let Some((left, rule, setting)) = self.run_budget().left_for_the_end(target)
+            // The tighter of window and budget decides, and is the one that is named.
             && room.is_none_or(|room| left < room.window)
         {
             room = Some(
-                Room::of(self.policy().context(), &policy, left, expected).with_reply(RunLimits::LEAST_REPLY),
+                ContextBudget::of(self.policy().context(), &policy, left, expected)
+                    .with_reply(RunLimits::LEAST_REPLY),
             );
             budget = Some((rule, setting));
         }
+        // Shown only where the two counts differ.
         let counted = (expected != measure).then_some(measure.tokens());
         WindowFit { target: target.to_owned(), policy, window, room, counted, budget }
     }
 
-    /// What is sent: in the last turn no tool but the one of the report.
+    /// What is sent: in the final turn no tool but the one of the report.
     pub(in crate::engine) fn sent_in_turn(&self, measure: TurnMeasure) -> TurnMeasure {
+        // The final turn has no tools but the report, so a conversation that was too large for the others may fit.
         if !self.ending.is_now() {
             return measure;
         }
         let report = self.policy().output().map_or(0, |output| {
             let schema = estimated_tokens(&output.schema.value.json().to_string());
+            // Thirty tokens for the frame around a tool: its name, its keys and brackets.
             schema.saturating_add(estimated_tokens(&output.description.value)).saturating_add(30)
         });
         TurnMeasure { tool_tokens: report.min(measure.tool_tokens), ..measure }

@@ -3,26 +3,25 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::run_parts::RunParts;
-use super::super::then::Then;
+use super::super::then::NextMachine;
 use super::super::turn_guidance::TurnGuidance;
-use super::super::work_table::Pending;
+use super::super::work_table::WorkPurpose;
 use super::{TurnWindow, make};
-use crate::engine::because::because;
 use crate::engine::call_timeouts::CallTimeouts;
 use crate::engine::directive::Work;
 use crate::engine::event::ModelReply;
 use crate::engine::failure::Failure;
-use crate::engine::lesson::Lesson;
-use crate::engine::reduce::Summarize;
-use crate::engine::reductions::Reducing;
+use crate::engine::lesson::TokenObservation;
+use crate::engine::reduce::SummarizeMessages;
+use crate::engine::reductions::ReductionInFlight;
 use crate::engine::result::head_of;
 use crate::engine::retry;
-use crate::policy::{ErrorClass, ReduceStep, Setting, estimated_tokens};
-use crate::session::{LEFT_OUT, Message, Reduction};
+use crate::policy::{ErrorClass, ReduceStep, estimated_tokens};
+use crate::session::{ContextReduction, LEFT_OUT, Message};
 
 /// The model that is asked for a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Summarizer {
+pub(super) struct SummaryModel {
     target: String,
     /// The tokens of what it is asked, by the count of the host.
     tokens: u64,
@@ -32,11 +31,11 @@ impl TurnWindow {
     /// The host has found what is left out, and what a model is to be asked.
     pub(super) fn ask_summary(
         &mut self,
-        what: Reducing,
-        mut reduction: Reduction,
+        what: ReductionInFlight,
+        mut reduction: ContextReduction,
         guidance: &TurnGuidance,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         let rules = run.policy().context();
         let named = match rules.reduce.value.get(what.step) {
             Some(ReduceStep::Summary { model, .. }) => model.clone(),
@@ -46,39 +45,41 @@ impl TurnWindow {
         let (Some(request), Some(target)) = (reduction.summarize.take(), target) else {
             return self.next_step(what, run);
         };
+        // A policy can name a model that this run does not have; the reduction continues with its next step.
         if !run.targets.contains(&target) {
             run.out.warn(format!(
                 "no summary is written: the run has no model `{target}`; the next step is made"
             ));
             return self.next_step(what, run);
         }
+        // A summary is asked for without tools and conversation, so only its own text is counted.
         let tokens = alone(&target, request.tokens, run);
         let budget = run.run_budget();
         let granted = match budget.grant(&target, tokens, || self.conversation(guidance, run)) {
+            // In the final turn the budget is for the report; a summary could use up what that needs.
             Ok(granted) if !run.ending.is_now() || !budget.has_budget() => granted,
             _ => {
                 run.out.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
                 return self.next_step(what, run);
             }
         };
+        // People are warned, because a summary of half the text looks like one of all of it.
         if request.cut > 0 {
             let cut = request.cut;
             run.out.warn(format!(
                 "some {cut} tokens were cut out of what {target} is to sum up: there is no room"
             ));
         }
+        // Kept here while the model answers: nothing of the conversation is changed before the summary exists.
         self.summary = Some(Box::new(reduction));
-        self.summarizer = Some(Summarizer { target: target.clone(), tokens: request.tokens });
+        self.summarizer = Some(SummaryModel { target: target.clone(), tokens: request.tokens });
         let policy = run.policy().model(&target);
         let (now, deadline) = (run.out.now, run.deadline());
         let (max_output, lowered) = granted.lowered.clone().unzip();
         run.reserve(granted);
-        let fact = format!("{} tokens are to be summed up", request.tokens);
-        let shown = Setting::new("summary", rules.reduce.origin);
-        let why = because(run.policy(), "context.reduce", &shown, [fact]);
         let (turn, prompt) = (run.turn, request.prompt);
         let summarize = |work| {
-            Work::Summarize(Summarize {
+            Work::Summarize(SummarizeMessages {
                 work,
                 turn,
                 target,
@@ -88,17 +89,17 @@ impl TurnWindow {
                 timeouts: CallTimeouts::from(&policy.timeouts),
             })
         };
-        run.ask(Pending::Summary(what), summarize, [why].into_iter().chain(lowered).collect());
-        Then::Host
+        run.ask(WorkPurpose::Summary(what), summarize, lowered.into_iter().collect());
+        NextMachine::Host
     }
 
     /// A model has answered: its text is the summary, if it makes the conversation smaller.
     pub(in crate::engine) fn on_summary(
         &mut self,
-        mut what: Reducing,
+        mut what: ReductionInFlight,
         reply: &ModelReply,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         self.summarizer = None;
         let Some(mut reduction) = self.summary.take() else { return self.next_step(what, run) };
         let text = reply.text.trim();
@@ -107,6 +108,7 @@ impl TurnWindow {
             return self.next_step(what, run);
         }
         let shown = match run.policy().context().reduce.value.get(what.step) {
+            // Models exceed the length they were asked for; uncut, the summary would fill what the reduction freed.
             Some(ReduceStep::Summary { most, .. }) if !most.holds(text) => {
                 format!("{}…", head_of(text, most.of_prose()))
             }
@@ -114,14 +116,16 @@ impl TurnWindow {
         };
         let mut inserted = reduction.splices.iter_mut().flat_map(|splice| &mut splice.insert);
         let place = inserted.find_map(|message| match message {
+            // The step has put this message in for the summary.
             Message::User { text, guidance: Some(slug) } if slug == LEFT_OUT => Some(text),
             _ => None,
         });
         if let Some(place) = place {
             *place = format!("{}\n{shown}", place.trim_end());
         }
-        // The host counts it before the next call; until then an estimate will do.
+        // An estimate will do until the host measures before the next call.
         reduction.message_tokens = reduction.message_tokens.saturating_add(estimated_tokens(&shown));
+        // Otherwise the reduction would have made the conversation longer.
         if reduction.message_tokens >= what.measure.message_tokens {
             run.out.warn("the summary is no smaller than what it sums up; the next step is made");
             return self.next_step(what, run);
@@ -134,17 +138,19 @@ impl TurnWindow {
     /// not.
     pub(in crate::engine) fn on_no_summary(
         &mut self,
-        what: Reducing,
+        what: ReductionInFlight,
         failure: &Failure,
         run: &mut RunParts<'_>,
-    ) -> Then {
+    ) -> NextMachine {
         self.summary = None;
         let asked = self.summarizer.take();
         let class = failure.classified(run.policy()).class;
-        if let Some(Summarizer { target, tokens }) = asked
+        // The request for the summary was itself too large: what the provider says of its window is learned all the
+        // same.
+        if let Some(SummaryModel { target, tokens }) = asked
             && class == ErrorClass::ContextOverflow
         {
-            let lesson = Lesson::of_refusal(alone(&target, tokens, run), failure);
+            let lesson = TokenObservation::of_refusal(alone(&target, tokens, run), failure);
             run.models.learn(&target, lesson, run.out.rules.policy);
         }
         let message = &failure.message;

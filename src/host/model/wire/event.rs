@@ -23,6 +23,7 @@ pub(super) fn data(event: &SseEvent, headers: &HeaderMap) -> Result<Option<Value
     let failed = event.name == "error";
     let value = match serde_json::from_str::<Value>(data) {
         Ok(value) => value,
+        // Some proxies name an event `error` and write plain text into it.
         Err(_) if failed => Value::String(data.to_owned()),
         Err(error) => return Err(not_json(&error, data.as_bytes())),
     };

@@ -20,7 +20,7 @@ const NOT_WHOLE: [&str; 11] = [
     "unexpected",
 ];
 
-/// Why the model stopped. A reason that nobody knows is kept as it is.
+/// Why the model stopped. A reason that is unknown is kept as it is.
 ///
 /// # Errors
 /// The reason says that something went wrong. The failure's code is its word in small letters: the policy's table makes
@@ -48,6 +48,8 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
         | "error_toxic" => FinishReason::ContentFilter,
         "" | "null" | "none" | "finish_reason_unspecified" => FinishReason::Unsaid,
         _ if NOT_WHOLE.iter().any(|part| word.contains(part)) => return Err(not_whole(&said, &word)),
+        // An unknown word must stay visible. LiteLLM turns it into `stop`, and a failed answer passes for a good
+        // one.
         _ => FinishReason::Other(short(&said)),
     })
 }

@@ -49,6 +49,8 @@ impl IdForm {
             rest /= 62;
             DIGITS.get(digit).copied().map_or('0', char::from)
         };
+        // A digest and not the beginning of the id: two ids may begin alike, and results would answer the wrong
+        // call.
         let digest: String = (0..DIGEST).map(|_| digit()).collect();
         let (also, most) = match self {
             Self::Nine => return digest,
@@ -63,9 +65,9 @@ impl IdForm {
 }
 
 /// The ids that are taken.
-pub(super) struct Ids(HashSet<String>);
+pub(super) struct CallIds(HashSet<String>);
 
-impl Ids {
+impl CallIds {
     /// Those of a conversation.
     pub(super) fn of(conversation: &[Message]) -> Self {
         let calls = conversation.iter().filter_map(|message| match message {

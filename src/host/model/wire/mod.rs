@@ -1,9 +1,9 @@
-//! The wire formats: what is written to a model and read from it. The chat completions of OpenAI-compatible servers,
-//! and Anthropic's messages; which of them it is, the rest of the host does not see.
+//! The wire formats: what is written to a model and read from it. Which of them it is, the rest of the host does not see.
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod event;
+mod extras;
 mod finish;
 mod ids;
 mod kept;
@@ -19,10 +19,7 @@ use crate::host::port::ModelRequest;
 use crate::session::Message;
 
 /// One provider's way to write a request and an answer.
-pub(crate) trait Format: Send + Sync {
-    /// An answer that is being put together.
-    type Assembly: Assembly;
-
+pub(crate) trait WireFormat: Send + Sync {
     /// The body of a request.
     ///
     /// # Errors
@@ -38,7 +35,7 @@ pub(crate) trait Format: Send + Sync {
     -> Result<ModelReply, Failure>;
 
     /// An answer of which nothing has come yet.
-    fn begin(&self) -> Self::Assembly;
+    fn begin(&self) -> Box<dyn StreamDecoder>;
 
     /// What a refusal teaches about the server, in words: the request is written in another way from now on. `None`:
     /// nothing new.
@@ -49,12 +46,12 @@ pub(crate) trait Format: Send + Sync {
 }
 
 /// A streamed answer that is put together, piece by piece.
-pub(crate) trait Assembly: Send {
+pub(crate) trait StreamDecoder: Send {
     /// Takes the next event.
     ///
     /// # Errors
     /// The event is an error, or cannot be read.
-    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure>;
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure>;
 
     /// How many characters of text, of reasoning and of tool calls have come.
     fn received(&self) -> u64;
@@ -72,13 +69,13 @@ pub(crate) trait Assembly: Send {
     ///
     /// # Errors
     /// The stream has ended too early, or held nothing.
-    fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure>;
+    fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure>;
 }
 
 /// Whether more is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The stream goes on.
+pub(crate) enum StreamProgress {
+    /// The stream continues.
     More,
     /// The stream has said that it is done.
     Done,

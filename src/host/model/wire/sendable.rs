@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::anthropic::KEPT;
-use super::chat::CALL_EXTRAS;
 use super::ids::IdForm;
 use crate::engine::ToolSpec;
+use crate::host::model::wire::extras::CALL_EXTRAS;
+use crate::host::model::wire::extras::KEPT;
 use crate::session::{Message, ToolCall, object_arguments};
 
 /// The longest name of a tool that providers take.
@@ -25,7 +25,7 @@ pub(super) fn sendable<'m>(
     form: IdForm,
     declared: &[&ToolSpec],
 ) -> Vec<Cow<'m, Message>> {
-    let mut pairs = Pairs { form, declared, sent: HashSet::new(), open: HashMap::new() };
+    let mut pairs = CallPairs { form, declared, sent: HashSet::new(), open: HashMap::new() };
     let mut messages: Vec<_> = conversation.iter().map(|message| pairs.message(message)).collect();
     in_order(&mut messages);
     messages
@@ -33,29 +33,30 @@ pub(super) fn sendable<'m>(
 
 /// A name with the characters that providers take, and no more of them.
 pub(super) fn safe_name(name: &str) -> String {
+    // OpenAI and Bedrock take `[a-zA-Z0-9_-]`, at most 64 of them.
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     if name.is_empty() { "_".to_owned() } else { name.chars().map(safe).take(MOST_NAME).collect() }
 }
 
 /// Calls and their results, which have one id on the wire.
-struct Pairs<'t> {
+struct CallPairs<'t> {
     form: IdForm,
     declared: &'t [&'t ToolSpec],
     /// The ids that were sent so far.
     sent: HashSet<String>,
     /// By the id in the conversation: where the last message stands that makes calls of it, and what is sent for them.
-    open: HashMap<String, Answers>,
+    open: HashMap<String, MessageCalls>,
 }
 
 /// The calls of one message that have one id.
 #[derive(Default)]
-struct Answers {
+struct MessageCalls {
     ids: Vec<String>,
     /// How many of them have a result.
     answered: usize,
 }
 
-impl Pairs<'_> {
+impl CallPairs<'_> {
     fn message<'m>(&mut self, message: &'m Message) -> Cow<'m, Message> {
         match message {
             Message::System { .. } | Message::User { .. } => Cow::Borrowed(message),
@@ -82,6 +83,7 @@ impl Pairs<'_> {
     }
 
     fn calls(&mut self, calls: &[ToolCall]) -> Vec<ToolCall> {
+        // Providers that count calls anew in every reply use an id again; results then answer the later call.
         for call in calls {
             self.open.remove(&call.id);
         }
@@ -92,6 +94,7 @@ impl Pairs<'_> {
         let sent = self.free(id);
         self.sent.insert(sent.clone());
         self.open.entry(id.clone()).or_default().ids.push(sent.clone());
+        // A declared name must be the one that the request declares, whatever characters it has.
         let named = self.declared.iter().any(|tool| tool.name == *name);
         let name = if named { name.clone() } else { safe_name(name) };
         ToolCall { id: sent, name, arguments: object_arguments(arguments).into_owned() }
@@ -109,7 +112,7 @@ impl Pairs<'_> {
     /// The id of the call that a result answers. A second result of a call has its id; one that answers none keeps its
     /// own, in the server's form.
     fn result(&mut self, id: &str) -> String {
-        if let Some(Answers { ids, answered }) = self.open.get_mut(id) {
+        if let Some(MessageCalls { ids, answered }) = self.open.get_mut(id) {
             let next = ids.get(*answered).or(ids.last()).cloned();
             *answered = answered.saturating_add(1);
             if let Some(next) = next {

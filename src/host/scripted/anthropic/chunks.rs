@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::render::{begun, envelope, stop_reason, thinking, usage};
-use crate::host::scripted::chunks::{ARGUMENTS_PIECE, Chunks, TEXT_PIECE, pieces};
-use crate::host::scripted::render::Rendering;
+use crate::host::scripted::chunks::{ARGUMENTS_PIECE, AnswerChunks, TEXT_PIECE, pieces};
+use crate::host::scripted::render::AnswerRendering;
 
 /// The events of an answer.
-pub(in crate::host::scripted) fn chunks(rendering: &Rendering<'_>) -> Chunks {
-    let mut events = Events::default();
+pub(in crate::host::scripted) fn chunks(rendering: &AnswerRendering<'_>) -> AnswerChunks {
+    let mut events = EventChunks::default();
     let mut message = envelope(rendering, &[]);
     message["usage"] = start_usage(rendering);
     events.push("message_start", json!({ "message": message }));
@@ -43,11 +43,11 @@ pub(in crate::host::scripted) fn chunks(rendering: &Rendering<'_>) -> Chunks {
     }
     events.push("message_delta", end);
     events.push("message_stop", json!({}));
-    Chunks { events: events.texts, before_end }
+    AnswerChunks { events: events.texts, before_end }
 }
 
 /// What is known of the tokens when the answer begins.
-fn start_usage(rendering: &Rendering<'_>) -> Value {
+fn start_usage(rendering: &AnswerRendering<'_>) -> Value {
     let mut usage = usage(rendering).unwrap_or_else(|| json!({}));
     if usage.get("output_tokens").is_some() {
         usage["output_tokens"] = 1.into();
@@ -56,12 +56,12 @@ fn start_usage(rendering: &Rendering<'_>) -> Value {
 }
 
 #[derive(Default)]
-struct Events {
+struct EventChunks {
     texts: Vec<String>,
     blocks: u64,
 }
 
-impl Events {
+impl EventChunks {
     fn push(&mut self, name: &str, mut data: Value) {
         data["type"] = name.into();
         self.texts.push(format!("event: {name}\ndata: {data}\n\n"));

@@ -4,6 +4,12 @@ mod chunks;
 mod render;
 mod request;
 
-pub(super) use chunks::chunks;
-pub(super) use render::{body, error_body};
-pub(super) use request::read;
+use super::dialect::Dialect;
+
+pub(super) static MESSAGES: Dialect = Dialect {
+    path: "/v1/messages",
+    read: request::read,
+    body: render::body,
+    chunks: |rendering, _| chunks::chunks(rendering),
+    error_body: render::error_body,
+};

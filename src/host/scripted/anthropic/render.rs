@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::host::scripted::render::Rendering;
+use crate::host::scripted::render::AnswerRendering;
 use crate::host::scripted::script::{ErrorReply, ScriptedCall};
 
 /// The field of a reply's `extra` that becomes a block of thinking.
@@ -11,7 +11,7 @@ const REASONING: &str = "reasoning_content";
 const SIGNATURE: &str = "c2NyaXB0ZWQ=";
 
 /// The whole answer as one body.
-pub(in crate::host::scripted) fn body(rendering: &Rendering<'_>) -> String {
+pub(in crate::host::scripted) fn body(rendering: &AnswerRendering<'_>) -> String {
     let mut content: Vec<Value> = thinking(rendering).into_iter().collect();
     if !rendering.answer.text.is_empty() {
         content.push(json!({"type": "text", "text": rendering.answer.text}));
@@ -28,7 +28,7 @@ pub(in crate::host::scripted) fn body(rendering: &Rendering<'_>) -> String {
 }
 
 /// The message without what comes at its end.
-pub(super) fn envelope(rendering: &Rendering<'_>, content: &[Value]) -> Value {
+pub(super) fn envelope(rendering: &AnswerRendering<'_>, content: &[Value]) -> Value {
     let mut message = json!({
         "id": format!("msg_scripted_{}", rendering.number), "type": "message", "role": "assistant",
         "model": rendering.model, "content": content, "stop_reason": null, "stop_sequence": null,
@@ -41,13 +41,13 @@ pub(super) fn envelope(rendering: &Rendering<'_>, content: &[Value]) -> Value {
 }
 
 /// The block of thinking, if there is any.
-pub(super) fn thinking(rendering: &Rendering<'_>) -> Option<Value> {
+pub(super) fn thinking(rendering: &AnswerRendering<'_>) -> Option<Value> {
     let text = rendering.answer.extra.get(REASONING)?.as_str()?;
     Some(json!({"type": "thinking", "thinking": text, "signature": SIGNATURE}))
 }
 
 /// A tool call as its block begins.
-pub(super) fn begun(rendering: &Rendering<'_>, at: usize, call: &ScriptedCall) -> Value {
+pub(super) fn begun(rendering: &AnswerRendering<'_>, at: usize, call: &ScriptedCall) -> Value {
     json!({"type": "tool_use", "id": rendering.call_id(at), "name": call.name, "input": {}})
 }
 
@@ -63,7 +63,7 @@ pub(super) fn stop_reason(said: &str) -> &str {
 }
 
 /// The tokens. Those of a cache are not among the others.
-pub(super) fn usage(rendering: &Rendering<'_>) -> Option<Value> {
+pub(super) fn usage(rendering: &AnswerRendering<'_>) -> Option<Value> {
     let usage = rendering.answer.usage?;
     let plain = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
     Some(json!({

@@ -4,37 +4,38 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::host::scripted::dialect::Asked;
 use crate::host::scripted::facts::RequestFacts;
 use crate::host::scripted::script::ErrorReply;
 
 /// A request.
 #[derive(Deserialize)]
-pub(in crate::host::scripted) struct MessagesRequest {
+struct MessagesRequest {
     model: String,
     /// The API answers no request without it.
     #[serde(rename = "max_tokens")]
     _max_tokens: u64,
-    messages: Vec<Said>,
+    messages: Vec<RequestMessage>,
     #[serde(default)]
-    pub(in crate::host::scripted) stream: bool,
+    stream: bool,
 }
 
 #[derive(Deserialize)]
-struct Said {
-    role: Role,
-    content: Content,
+struct RequestMessage {
+    role: RequestRole,
+    content: RequestContent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Role {
+enum RequestRole {
     User,
     Assistant,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Content {
+enum RequestContent {
     Text(String),
     Blocks(Vec<Map<String, Value>>),
 }
@@ -43,10 +44,12 @@ enum Content {
 ///
 /// # Errors
 /// What the API answers to one that it does not take.
-pub(in crate::host::scripted) fn read(
-    headers: &HeaderMap,
-    body: &Value,
-) -> Result<MessagesRequest, Box<ErrorReply>> {
+pub(in crate::host::scripted) fn read(headers: &HeaderMap, body: &Value) -> Result<Asked, Box<ErrorReply>> {
+    let request = message_request(headers, body)?;
+    Ok(Asked { facts: request.facts(), stream: request.stream, include_usage: true })
+}
+
+fn message_request(headers: &HeaderMap, body: &Value) -> Result<MessagesRequest, Box<ErrorReply>> {
     if !headers.contains_key("anthropic-version") {
         return Err(ErrorReply::invalid_request("anthropic-version: header is required"));
     }
@@ -60,16 +63,16 @@ pub(in crate::host::scripted) fn read(
 
 impl MessagesRequest {
     /// What a script can look at.
-    pub(in crate::host::scripted) fn facts(&self) -> RequestFacts {
-        let turns = self.messages.iter().filter(|message| message.role == Role::Assistant).count();
+    fn facts(&self) -> RequestFacts {
+        let turns = self.messages.iter().filter(|message| message.role == RequestRole::Assistant).count();
         let (mut last_role, mut last_tool, mut last_text) = ("", None, String::new());
         if let Some(last) = self.messages.last() {
             let texts = last.blocks().iter().filter(|block| is(block, "text"));
             let result = last.blocks().iter().rfind(|block| is(block, "tool_result"));
-            last_role = if last.role == Role::Assistant { "assistant" } else { "user" };
+            last_role = if last.role == RequestRole::Assistant { "assistant" } else { "user" };
             last_text = match &last.content {
-                Content::Text(text) => text.clone(),
-                Content::Blocks(_) => {
+                RequestContent::Text(text) => text.clone(),
+                RequestContent::Blocks(_) => {
                     texts.clone().map(|block| word(block, "text")).collect::<Vec<_>>().join("\n")
                 }
             };
@@ -93,24 +96,24 @@ impl MessagesRequest {
 
     /// The tool of the call with that id.
     fn called(&self, id: &str) -> Option<String> {
-        let mut blocks = self.messages.iter().rev().flat_map(Said::blocks);
+        let mut blocks = self.messages.iter().rev().flat_map(RequestMessage::blocks);
         let call = blocks.find(|block| is(block, "tool_use") && word(block, "id") == id)?;
         Some(word(call, "name").to_owned())
     }
 }
 
-impl Said {
+impl RequestMessage {
     fn blocks(&self) -> &[Map<String, Value>] {
         match &self.content {
-            Content::Text(_) => &[],
-            Content::Blocks(blocks) => blocks,
+            RequestContent::Text(_) => &[],
+            RequestContent::Blocks(blocks) => blocks,
         }
     }
 }
 
 /// The rules of the API: a call is followed by its result, a result follows its call and stands before what is said, and
 /// nothing is empty.
-fn check(messages: &[Said]) -> Result<(), Box<ErrorReply>> {
+fn check(messages: &[RequestMessage]) -> Result<(), Box<ErrorReply>> {
     let mut open: Vec<&str> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let results = message.blocks().iter().take_while(|block| is(block, "tool_result")).count();
@@ -163,7 +166,10 @@ mod tests {
 
     fn request(messages: &Value) -> Result<MessagesRequest, Box<ErrorReply>> {
         let headers = [("anthropic-version".parse().unwrap(), "2023-06-01".parse().unwrap())];
-        read(&headers.into_iter().collect(), &json!({"model": "m", "max_tokens": 5, "messages": messages}))
+        message_request(
+            &headers.into_iter().collect(),
+            &json!({"model": "m", "max_tokens": 5, "messages": messages}),
+        )
     }
 
     fn refused(messages: &Value) -> String {

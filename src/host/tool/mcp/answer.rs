@@ -1,6 +1,7 @@
 //! What a server writes, message by message: what can be read, and what cannot. An answer that cannot be read becomes an error to
 //! whoever asked, who would wait for it until the time of the call is over.
 
+use rmcp::model::RequestId;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -20,7 +21,7 @@ pub(super) const BATCH: &str = "the server's answer is a JSON-RPC batch, which M
 
 /// What a line is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum ReadLine {
     /// A message, to be passed on.
     Message,
     /// An answer that cannot be read, and what is passed on in its place.
@@ -37,7 +38,7 @@ pub(super) enum Read {
 
 /// What of a message says what it is.
 #[derive(Deserialize)]
-struct Head<'a> {
+struct MessageHead<'a> {
     #[serde(default)]
     jsonrpc: Option<IgnoredAny>,
     #[serde(default, borrow)]
@@ -52,7 +53,7 @@ struct Head<'a> {
 
 /// A list of tools, of which each can be looked at alone.
 #[derive(Deserialize)]
-struct Tools<'a> {
+struct ToolList<'a> {
     #[serde(borrow)]
     tools: Vec<&'a RawValue>,
     #[serde(default, rename = "nextCursor")]
@@ -60,21 +61,21 @@ struct Tools<'a> {
 }
 
 /// Reads a line.
-pub(super) fn read(line: &[u8]) -> Read {
+pub(super) fn read(line: &[u8]) -> ReadLine {
     if !begins_a_message(line) {
-        return Read::Noise;
+        return ReadLine::Noise;
     }
     if line.trim_ascii_start().starts_with(b"[") {
         return batch(line);
     }
     // Whatever is in it is only passed over here, however deep.
-    let Ok(head) = serde_json::from_slice::<Head<'_>>(line) else { return broken(line) };
+    let Ok(head) = serde_json::from_slice::<MessageHead<'_>>(line) else { return broken(line) };
     let Some(id) = head.id.and_then(id_of).filter(|_| head.method.is_none()) else {
         if let Some(error) = nameless(&head) {
-            return Read::Nameless(error);
+            return ReadLine::Nameless(error);
         }
         // What a server asks or tells.
-        return if levels(line) <= MOST_LEVELS { Read::Message } else { Read::Noise };
+        return if levels(line) <= MOST_LEVELS { ReadLine::Message } else { ReadLine::Noise };
     };
     if levels(line) > MOST_LEVELS {
         return head.result.and_then(|result| without_the_deep(&id, result)).unwrap_or_else(|| {
@@ -88,7 +89,7 @@ pub(super) fn read(line: &[u8]) -> Read {
 }
 
 /// The error in an answer without an id that can be read, or what is said in its place; `None`: it is no answer.
-fn nameless(head: &Head<'_>) -> Option<Value> {
+fn nameless(head: &MessageHead<'_>) -> Option<Value> {
     if head.jsonrpc.is_none() || head.method.is_some() || (head.result.is_none() && head.error.is_none()) {
         return None;
     }
@@ -102,27 +103,27 @@ fn nameless(head: &Head<'_>) -> Option<Value> {
 }
 
 /// Several messages at once. They are noise unless there is an answer among them.
-fn batch(line: &[u8]) -> Read {
+fn batch(line: &[u8]) -> ReadLine {
     let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(line) else { return broken(line) };
     let answers = messages.iter().filter(|message| message.get().starts_with('{')).filter_map(|message| {
-        let head = serde_json::from_str::<Head<'_>>(message.get()).ok()?;
+        let head = serde_json::from_str::<MessageHead<'_>>(message.get()).ok()?;
         let id = head.id.and_then(id_of);
         let answers = head.method.is_none() && (head.result.is_some() || head.error.is_some());
         (answers && (id.is_some() || head.jsonrpc.is_some())).then_some(id)
     });
     let answers: Vec<_> = answers.collect();
-    if answers.is_empty() { Read::Noise } else { Read::Batch(answers) }
+    if answers.is_empty() { ReadLine::Noise } else { ReadLine::Batch(answers) }
 }
 
 /// An answer that the client takes, or what it takes instead: it knows none without its version, and none with half a
 /// surrogate pair in a text.
-fn whole(line: &[u8], id: &Value) -> Read {
+fn whole(line: &[u8], id: &Value) -> ReadLine {
     match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(mut answer)) if !answer.contains_key("jsonrpc") => {
             answer.insert("jsonrpc".to_owned(), "2.0".into());
-            Read::Instead(format!("{}\n", Value::Object(answer)).into_bytes())
+            ReadLine::Instead(format!("{}\n", Value::Object(answer)).into_bytes())
         }
-        Ok(_) => Read::Message,
+        Ok(_) => ReadLine::Message,
         Err(_) => refused(id, NO_JSON),
     }
 }
@@ -137,8 +138,8 @@ fn id_of(id: &RawValue) -> Option<Value> {
     serde_json::from_str(id.get()).ok().filter(|id| matches!(id, Value::String(_) | Value::Number(_)))
 }
 
-fn refused(id: &Value, message: &str) -> Read {
-    Read::Instead(instead(id, message))
+fn refused(id: &Value, message: &str) -> ReadLine {
+    ReadLine::Instead(instead(id, message))
 }
 
 /// The error that is passed on in the place of an answer.
@@ -165,17 +166,18 @@ pub(super) fn instead_of_batch(ids: &[Option<Value>]) -> Vec<u8> {
 }
 
 /// A list of tools in which those that are too deep say so in the place of their schema: the others can be used.
-fn without_the_deep(id: &Value, result: &RawValue) -> Option<Read> {
-    let Tools { tools, next } = serde_json::from_str(result.get()).ok()?;
+fn without_the_deep(id: &Value, result: &RawValue) -> Option<ReadLine> {
+    let ToolList { tools, next } = serde_json::from_str(result.get()).ok()?;
     let tool = |tool: &RawValue| -> Value {
         #[derive(Deserialize)]
-        struct Named {
+        struct NamedTool {
             #[serde(default)]
             name: String,
         }
         let shallow = levels(tool.get().as_bytes()) <= MOST_TOOL_LEVELS;
         shallow.then(|| serde_json::from_str(tool.get()).ok()).flatten().unwrap_or_else(|| {
-            let name = serde_json::from_str::<Named>(tool.get()).map(|named| named.name).unwrap_or_default();
+            let name =
+                serde_json::from_str::<NamedTool>(tool.get()).map(|named| named.name).unwrap_or_default();
             json!({"name": name, "inputSchema": TOO_DEEP})
         })
     };
@@ -184,18 +186,18 @@ fn without_the_deep(id: &Value, result: &RawValue) -> Option<Read> {
         page["nextCursor"] = next.into();
     }
     let message = json!({"jsonrpc": "2.0", "id": id, "result": page});
-    Some(Read::Instead(format!("{message}\n").into_bytes()))
+    Some(ReadLine::Instead(format!("{message}\n").into_bytes()))
 }
 
-/// A line that begins like a message and is no JSON. If it is an answer, whoever asked is told.
-fn broken(line: &[u8]) -> Read {
+/// A line that begins like a message and is no JSON. If it is an answer, whoever asked is informed.
+fn broken(line: &[u8]) -> ReadLine {
     let text = String::from_utf8_lossy(line);
     if !text.contains("\"jsonrpc\"") || text.contains("\"method\"") {
-        return Read::Noise;
+        return ReadLine::Noise;
     }
     match broken_id(&text) {
         Some(id) => refused(&id, NO_JSON),
-        None => Read::Unanswerable,
+        None => ReadLine::Unanswerable,
     }
 }
 
@@ -244,16 +246,30 @@ fn id_at(text: &str) -> Option<Value> {
     text.get(..digits)?.parse::<u64>().ok().map(Value::from)
 }
 
+/// What a server says, in a form that can be decoded; `None`: it is no message. `asked` is whose answer it is if it does not
+/// say so itself.
+pub(super) fn readable(said: &[u8], asked: Option<&RequestId>) -> Option<Vec<u8>> {
+    let asked = asked.map(|id| id.clone().into_json_value());
+    match read(said) {
+        ReadLine::Message => Some(said.to_vec()),
+        ReadLine::Instead(other) => Some(other),
+        ReadLine::Nameless(error) => Some(error_line(asked.as_ref(), &error)),
+        ReadLine::Batch(_) => asked.map(|id| instead(&id, BATCH)),
+        ReadLine::Unanswerable => asked.map(|id| instead(&id, NO_JSON)),
+        ReadLine::Noise => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Read {
+    fn of(line: &str) -> ReadLine {
         read(line.as_bytes())
     }
 
     fn instead(line: &str) -> Value {
-        let Read::Instead(other) = of(line) else { panic!("{line} is {:?}", of(line)) };
+        let ReadLine::Instead(other) = of(line) else { panic!("{line} is {:?}", of(line)) };
         assert!(other.ends_with(b"\n"));
         serde_json::from_slice(&other).unwrap()
     }
@@ -266,10 +282,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
         ] {
-            assert_eq!(of(line), Read::Message, "{line}");
+            assert_eq!(of(line), ReadLine::Message, "{line}");
         }
         for line in ["listening on 8080", "", "{not json}", r#"{"level":"info""#, "[1, 2"] {
-            assert_eq!(of(line), Read::Noise, "{line}");
+            assert_eq!(of(line), ReadLine::Noise, "{line}");
         }
     }
 
@@ -288,7 +304,7 @@ mod tests {
             assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)), "{line}");
         }
         assert_eq!(instead(r#"{"jsonrpc":"2.0","id":"x7","result":{"#)["id"], json!("x7"));
-        assert_eq!(of(r#"{"jsonrpc":"2.0","result":{"content": broken"#), Read::Unanswerable);
+        assert_eq!(of(r#"{"jsonrpc":"2.0","result":{"content": broken"#), ReadLine::Unanswerable);
     }
 
     #[test]
@@ -308,28 +324,32 @@ mod tests {
             r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"}}"#,
             r#"{"jsonrpc":"2.0","id":{},"error":{"code":-32700,"message":"Parse error"}}"#,
         ] {
-            assert_eq!(of(line), Read::Nameless(parse.clone()), "{line}");
+            assert_eq!(of(line), ReadLine::Nameless(parse.clone()), "{line}");
         }
         for line in [
             r#"{"jsonrpc":"2.0","id":null,"result":{"content":[]}}"#,
             r#"{"jsonrpc":"2.0","id":null,"error":"boom"}"#,
         ] {
-            let Read::Nameless(error) = of(line) else { panic!("{line} is {:?}", of(line)) };
+            let ReadLine::Nameless(error) = of(line) else { panic!("{line} is {:?}", of(line)) };
             assert_eq!(error["message"], "the server's answer does not say by its id whose it is", "{line}");
         }
-        assert_eq!(of(r#"{"level":"error","error":"boom"}"#), Read::Message, "what is logged is no answer");
+        assert_eq!(
+            of(r#"{"level":"error","error":"boom"}"#),
+            ReadLine::Message,
+            "what is logged is no answer"
+        );
     }
 
     #[test]
     fn a_batch_with_answers_is_an_error_to_each_that_asked() {
         let batch = r#"[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"m"},
             {"jsonrpc":"2.0","id":null,"error":{}}]"#;
-        assert_eq!(of(batch), Read::Batch(vec![Some(json!(1)), None]));
+        assert_eq!(of(batch), ReadLine::Batch(vec![Some(json!(1)), None]));
         let lines = String::from_utf8(instead_of_batch(&[Some(json!(1)), None])).unwrap();
         assert_eq!(lines.matches(BATCH).count(), 2);
         assert_eq!(lines.lines().filter(|line| line.contains("\"id\":1")).count(), 1);
         for line in ["[1, 2]", "[]", r#"[{"jsonrpc":"2.0","method":"m"}]"#, r#"[{"error":"boom"}]"#] {
-            assert_eq!(of(line), Read::Noise, "{line}");
+            assert_eq!(of(line), ReadLine::Noise, "{line}");
         }
     }
 
@@ -338,8 +358,8 @@ mod tests {
         let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
         let told = instead(&format!(r#"{{"jsonrpc":"2.0","result":{{"x":{deep}}},"id":7}}"#));
         assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)));
-        assert_eq!(of(&format!(r#"{{"id":7,"method":"m","params":{deep}}}"#)), Read::Noise);
-        assert_eq!(of(&format!(r#"{{"id":{deep}}}"#)), Read::Noise);
+        assert_eq!(of(&format!(r#"{{"id":7,"method":"m","params":{deep}}}"#)), ReadLine::Noise);
+        assert_eq!(of(&format!(r#"{{"id":{deep}}}"#)), ReadLine::Noise);
     }
 
     #[test]

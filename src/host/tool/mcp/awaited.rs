@@ -11,26 +11,26 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
 /// A transport over which an error without an id reaches whoever asked.
-pub(super) struct Awaited<T> {
+pub(super) struct AwaitedTransport<T> {
     inner: T,
-    requests: Requests,
+    requests: OpenRequests,
 }
 
 /// The requests in flight.
 #[derive(Default)]
-struct Requests {
+struct OpenRequests {
     ids: HashSet<RequestId>,
     /// How many notifications have been sent since the last answer.
     notifications: usize,
 }
 
-impl<T> Awaited<T> {
+impl<T> AwaitedTransport<T> {
     pub(super) fn new(inner: T) -> Self {
-        Self { inner, requests: Requests::default() }
+        Self { inner, requests: OpenRequests::default() }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Awaited<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for AwaitedTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -68,7 +68,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Awaited<T> {
     }
 }
 
-impl Requests {
+impl OpenRequests {
     fn sent(&mut self, message: &ClientJsonRpcMessage) {
         match message {
             JsonRpcMessage::Request(request) => {
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    fn sent(requests: &mut Requests, message: serde_json::Value) {
+    fn sent(requests: &mut OpenRequests, message: serde_json::Value) {
         requests.sent(&serde_json::from_value(message).unwrap());
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn an_error_without_an_id_is_the_answer_to_the_only_request() {
-        let mut requests = Requests::default();
+        let mut requests = OpenRequests::default();
         assert_eq!(requests.addressee(ErrorCode::PARSE_ERROR), None);
         sent(&mut requests, call(1));
         assert_eq!(requests.addressee(ErrorCode::INVALID_REQUEST), Some(RequestId::Number(1)));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_request_is_not_failed_by_the_answer_to_a_notification() {
-        let mut requests = Requests::default();
+        let mut requests = OpenRequests::default();
         sent(&mut requests, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         sent(&mut requests, call(1));
         assert_eq!(requests.addressee(ErrorCode::METHOD_NOT_FOUND), None);

@@ -5,11 +5,15 @@ use serde_json::Value;
 
 use super::{base64, failure};
 use crate::engine::{ContentPart, MOST_LEVELS, content_text, shallow};
-use crate::host::tool::process::capture::Head;
-use crate::host::{Aside, ToolError};
+use crate::host::tool::process::capture::CaptureHead;
+use crate::host::{ProgressReporter, ToolError};
 
 /// The result, of which at most `most` bytes are kept, or the failure it tells of. What is no text goes to `aside`.
-pub(super) async fn read(result: &CallToolResult, most: usize, aside: &Aside) -> Result<Value, ToolError> {
+pub(super) async fn read(
+    result: &CallToolResult,
+    most: usize,
+    aside: &ProgressReporter,
+) -> Result<Value, ToolError> {
     if result.is_error == Some(true) {
         let mut text = whole(result, most, aside).await;
         if text.is_empty() {
@@ -34,7 +38,7 @@ fn structured(data: &Value, most: usize) -> Value {
 }
 
 /// All of it as text: one part after the other, each on lines of its own.
-async fn whole(result: &CallToolResult, most: usize, aside: &Aside) -> String {
+async fn whole(result: &CallToolResult, most: usize, aside: &ProgressReporter) -> String {
     let mut parts = Vec::new();
     for block in &result.content {
         parts.push(part(block, aside).await);
@@ -52,7 +56,7 @@ async fn whole(result: &CallToolResult, most: usize, aside: &Aside) -> String {
     cut(content_text(parts), most)
 }
 
-async fn part(block: &ContentBlock, aside: &Aside) -> ContentPart {
+async fn part(block: &ContentBlock, aside: &ProgressReporter) -> ContentPart {
     match block {
         ContentBlock::Text(text) => ContentPart::Text(text.text.clone()),
         ContentBlock::Image(image) => blob("image", &image.mime_type, &image.data, aside).await,
@@ -78,7 +82,7 @@ async fn part(block: &ContentBlock, aside: &Aside) -> ContentPart {
 }
 
 /// What is not text is named, not shown: its bytes would mean nothing to the model and fill its window.
-async fn blob(kind: &str, media_type: &str, written: &str, aside: &Aside) -> ContentPart {
+async fn blob(kind: &str, media_type: &str, written: &str, aside: &ProgressReporter) -> ContentPart {
     let decoded = base64::decode(written);
     let bytes = decoded.as_ref().map_or(written.len(), Vec::len);
     let handle = match decoded {
@@ -103,7 +107,7 @@ fn cut(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
     }
-    let mut kept = Head::new(most);
+    let mut kept = CaptureHead::new(most);
     kept.push(text.as_bytes());
     let (kept, seen) = (kept.text(), text.len());
     format!("{kept}\n[cut: the tool gave {seen} bytes, the first {most} are shown]")
@@ -120,7 +124,7 @@ mod tests {
     /// Where nothing is kept nothing is waited for.
     fn read_json(result: Value, most: usize) -> Result<Value, ToolError> {
         let result = serde_json::from_value(result).unwrap();
-        read(&result, most, &Aside::default()).now_or_never().unwrap()
+        read(&result, most, &ProgressReporter::default()).now_or_never().unwrap()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use rmcp::model::{Tool as Declared, ToolAnnotations};
 use serde_json::Value;
 
 use super::issue::{McpIssueReason, McpToolIssue};
-use crate::engine::{Catalogue, ToolSpec};
+use crate::engine::{ToolCatalogue, ToolSpec};
 use crate::policy::Effect;
 
 /// The longest name of a tool that providers take.
@@ -18,7 +18,7 @@ const MOST_SCHEMA: usize = 256 * 1024;
 pub(super) const TOO_DEEP: &str = "nested too deep";
 
 /// One page of a server's list of tools.
-pub(super) struct Page {
+pub(super) struct ToolPage {
     /// The tools, or why one cannot be used.
     pub(super) tools: Vec<Result<Declared, McpToolIssue>>,
     /// Where the next page begins.
@@ -26,11 +26,11 @@ pub(super) struct Page {
 }
 
 /// A page whose tools are read one by one; `None`: it is no page.
-pub(super) fn page(page: Value) -> Option<Page> {
+pub(super) fn page(page: Value) -> Option<ToolPage> {
     let Value::Object(mut page) = page else { return None };
     let Value::Array(tools) = page.remove("tools")? else { return None };
     let next = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
-    Some(Page { tools: tools.into_iter().map(declared).collect(), next })
+    Some(ToolPage { tools: tools.into_iter().map(declared).collect(), next })
 }
 
 fn declared(tool: Value) -> Result<Declared, McpToolIssue> {
@@ -83,7 +83,7 @@ pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, McpToo
             format!("the parameters of tool `{name}` have {size} bytes; at most {MOST_SCHEMA} are taken");
         return Err(McpToolIssue::new(&declared.name, McpIssueReason::InputSchemaTooLarge, &message));
     }
-    Catalogue::new([spec.clone()]).map_err(|error| {
+    ToolCatalogue::new([spec.clone()]).map_err(|error| {
         McpToolIssue::new(&declared.name, McpIssueReason::InvalidInputSchema, &error.to_string())
     })?;
     Ok(spec)

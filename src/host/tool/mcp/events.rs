@@ -13,17 +13,16 @@ use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::{Sse, SseStream};
 
 use super::answer;
-use super::http::readable;
 
 /// How much of an event has come.
 #[derive(Default)]
-struct Size {
+struct EventSize {
     bytes: usize,
     in_line: bool,
     after_cr: bool,
 }
 
-impl Size {
+impl EventSize {
     /// Whether no event is larger, with these bytes.
     fn stays_within(&mut self, most: usize, bytes: &[u8]) -> bool {
         bytes.iter().all(|&byte| {
@@ -58,7 +57,7 @@ fn of_bytes(
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let too_large = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&too_large);
-    let bounded = bytes.scan(Size::default(), move |size, bytes| {
+    let bounded = bytes.scan(EventSize::default(), move |size, bytes| {
         let within = bytes.as_ref().map_or(true, |bytes| size.stays_within(most, bytes));
         flag.fetch_or(!within, Ordering::Relaxed);
         std::future::ready(within.then_some(bytes))
@@ -68,7 +67,7 @@ fn of_bytes(
         event.map(|event| match event.data {
             None => event,
             Some(data) => {
-                let data = readable(data.as_bytes(), asked.as_ref());
+                let data = answer::readable(data.as_bytes(), asked.as_ref());
                 Sse { data: data.map(|data| String::from_utf8_lossy(&data).into_owned()), ..event }
             }
         })

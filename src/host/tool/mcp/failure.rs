@@ -8,9 +8,29 @@ use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ClientInitializeError;
 
 use super::http::HttpError;
+use crate::ErrorCause;
 use crate::engine::EffectState;
 use crate::host::{ToolError, without_number};
 use crate::policy::ErrorClass;
+
+/// Why there is no connection, or no list of tools.
+#[derive(Clone, Default)]
+pub(super) struct LinkError {
+    pub(super) why: String,
+    pub(super) source: Option<ErrorCause>,
+}
+
+impl LinkError {
+    pub(super) fn of(why: String, error: impl Into<ErrorCause>) -> Self {
+        Self { why, source: Some(error.into()) }
+    }
+}
+
+impl From<String> for LinkError {
+    fn from(why: String) -> Self {
+        Self { why, source: None }
+    }
+}
 
 /// How the servers written with the official kits begin a text that quotes an error of the protocol.
 const QUOTED: &str = "MCP error ";

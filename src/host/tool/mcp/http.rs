@@ -21,7 +21,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-use super::answer::{self, Read};
+use super::answer::readable;
 use super::events;
 
 /// The most bytes of an answer.
@@ -41,7 +41,7 @@ pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
 pub(super) struct HttpClient(pub(super) Client);
 
 /// Whose request it is, beside what it says.
-struct Sender {
+struct RequestSender {
     session: Option<Arc<str>>,
     token: Option<String>,
     headers: HashMap<HeaderName, HeaderValue>,
@@ -58,7 +58,7 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let sender = Sender { session, token, headers };
+        let sender = RequestSender { session, token, headers };
         self.post(&uri, &message, sender, MAX_ANSWER).await
     }
 
@@ -71,7 +71,7 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         largest: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.post(&uri, &message, Sender { session, token, headers }, largest).await
+        self.post(&uri, &message, RequestSender { session, token, headers }, largest).await
     }
 
     async fn delete_session(
@@ -81,7 +81,7 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        let sender = Sender { session: Some(session), token, headers };
+        let sender = RequestSender { session: Some(session), token, headers };
         let response = self.request(Method::DELETE, &uri, sender)?.send().await;
         let response = response.map_err(StreamableHttpError::Client)?;
         // A server need not support it.
@@ -99,7 +99,7 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        self.listen(&uri, last_event, Sender { session, token, headers }, MAX_ANSWER).await
+        self.listen(&uri, last_event, RequestSender { session, token, headers }, MAX_ANSWER).await
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -111,12 +111,12 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         largest: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        self.listen(&uri, last_event, Sender { session, token, headers }, largest).await
+        self.listen(&uri, last_event, RequestSender { session, token, headers }, largest).await
     }
 }
 
 impl HttpClient {
-    fn request(&self, method: Method, uri: &str, sender: Sender) -> Result<RequestBuilder, HttpError> {
+    fn request(&self, method: Method, uri: &str, sender: RequestSender) -> Result<RequestBuilder, HttpError> {
         let mut request = self.0.request(method, uri);
         if let Some(token) = sender.token {
             request = request.bearer_auth(token);
@@ -137,7 +137,7 @@ impl HttpClient {
         &self,
         uri: &str,
         message: &ClientJsonRpcMessage,
-        sender: Sender,
+        sender: RequestSender,
         largest: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let in_session = sender.session.is_some();
@@ -178,7 +178,7 @@ impl HttpClient {
         &self,
         uri: &str,
         last_event: Option<String>,
-        sender: Sender,
+        sender: RequestSender,
         largest: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         let mut request = self.request(Method::GET, uri, sender)?.header(ACCEPT, BOTH);
@@ -198,20 +198,6 @@ impl HttpClient {
             return Err(other_type(&response));
         }
         Ok(events::read(response, largest, None))
-    }
-}
-
-/// What a server says, in a form that can be decoded; `None`: it is no message. `asked` is whose answer it is if it does not
-/// say so itself.
-pub(super) fn readable(said: &[u8], asked: Option<&RequestId>) -> Option<Vec<u8>> {
-    let asked = asked.map(|id| id.clone().into_json_value());
-    match answer::read(said) {
-        Read::Message => Some(said.to_vec()),
-        Read::Instead(other) => Some(other),
-        Read::Nameless(error) => Some(answer::error_line(asked.as_ref(), &error)),
-        Read::Batch(_) => asked.map(|id| answer::instead(&id, answer::BATCH)),
-        Read::Unanswerable => asked.map(|id| answer::instead(&id, answer::NO_JSON)),
-        Read::Noise => None,
     }
 }
 

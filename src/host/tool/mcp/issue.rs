@@ -16,7 +16,7 @@ pub struct McpToolIssue {
 }
 
 /// Why a tool is left out or cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, unfazed_macros::Named)]
 #[non_exhaustive]
 pub enum McpIssueReason {
     /// It declares no `inputSchema`.
@@ -36,19 +36,6 @@ pub enum McpIssueReason {
 }
 
 impl McpIssueReason {
-    /// The name that machines read.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoInputSchema => "no_input_schema",
-            Self::InvalidInputSchema => "invalid_input_schema",
-            Self::InputSchemaTooLarge => "input_schema_too_large",
-            Self::NestedTooDeep => "nested_too_deep",
-            Self::UnreadableDeclaration => "unreadable_declaration",
-            Self::DuplicateName => "duplicate_name",
-            Self::DescriptionTooLong => "description_too_long",
-        }
-    }
-
     /// Whether the tool is left out; otherwise its description is cut.
     pub const fn leaves_out(self) -> bool {
         !matches!(self, Self::DescriptionTooLong)

@@ -17,46 +17,46 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
 use secrecy::ExposeSecret;
 
-use super::awaited::Awaited;
-use super::declare::{self, Page};
-use super::failure;
+use super::awaited::AwaitedTransport;
+use super::declare::{self, ToolPage};
+use super::failure::{self, LinkError};
 use super::http::HttpClient;
 use super::issue::McpToolIssue;
-use super::stdio::{Process, Program};
+use super::stdio::{ServerProcess, ServerProgram};
 use super::{McpConfig, McpReach};
 use crate::engine::EffectState;
-use crate::host::model::client::Clients;
+use crate::host::model::client::HttpClients;
 use crate::host::tool::{allowed, expiry};
-use crate::host::{Aside, ToolError, ToolInput};
+use crate::host::{ProgressReporter, ToolError, ToolInput};
 use crate::time::Nanos;
 
 /// The most pages of tools that are asked for.
 const MOST_PAGES: usize = 100;
 /// The most tools of one server.
 const MOST_TOOLS: usize = 2000;
-/// The longest a server is waited for that is told of something, or that is to end the conversation.
+/// The longest wait for a server that gets a notification or is to end the conversation.
 const COURTESY: Duration = Duration::from_secs(1);
 
 /// A connection.
-pub(super) struct Link {
+pub(super) struct ServerLink {
     peer: Peer<RoleClient>,
-    service: tokio::sync::Mutex<Option<RunningService<RoleClient, Listener>>>,
-    process: Option<Process>,
-    progress: Arc<Progress>,
+    service: tokio::sync::Mutex<Option<RunningService<RoleClient, ServerListener>>>,
+    process: Option<ServerProcess>,
+    progress: Arc<CallProgress>,
 }
 
-/// Calls under way by their tokens: what they have said about how far they are, and who is told.
+/// Calls in flight by their tokens: what they have said about how far they are, and who is informed.
 #[derive(Default)]
-struct Progress(Mutex<HashMap<String, (String, Aside)>>);
+struct CallProgress(Mutex<HashMap<String, (String, ProgressReporter)>>);
 
 /// Hears what the server tells unasked.
 #[derive(Clone)]
-struct Listener {
+struct ServerListener {
     changes: Arc<AtomicU64>,
-    progress: Arc<Progress>,
+    progress: Arc<CallProgress>,
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for ServerListener {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -75,31 +75,34 @@ impl ClientHandler for Listener {
     }
 }
 
-impl Link {
+impl ServerLink {
     /// Starts or reaches the server and shakes hands. `changes` counts how often it says that its tools are others.
-    pub(super) async fn open(config: &McpConfig, changes: Arc<AtomicU64>) -> Result<Self, String> {
-        let progress = Arc::new(Progress::default());
-        let listener = Listener { changes, progress: Arc::clone(&progress) };
+    pub(super) async fn open(config: &McpConfig, changes: Arc<AtomicU64>) -> Result<Self, LinkError> {
+        let progress = Arc::new(CallProgress::default());
+        let listener = ServerListener { changes, progress: Arc::clone(&progress) };
         let within = config.start_timeout;
         let (service, process) = match &config.reach {
             McpReach::Process { command, working_dir, pass_env, env } => {
-                let program = Program {
+                let program = ServerProgram {
                     command,
                     working_dir: working_dir.as_deref(),
                     pass_env,
                     env,
                     grace: config.grace.to_std(),
                 };
-                let (process, near, stdin) = Process::start(&program)?;
-                let transport = Awaited::new(AsyncRwTransport::new_client(near, stdin));
+                let (process, near, stdin) = ServerProcess::start(&program)?;
+                let transport = AwaitedTransport::new(AsyncRwTransport::new_client(near, stdin));
                 let result = tokio::time::timeout(within.to_std(), listener.serve(transport)).await;
                 let why = match result {
                     Ok(Ok(service)) => return Ok(Self::of(service, Some(process), progress)),
-                    Ok(Err(error)) => match failure::of_handshake(&error) {
-                        Some(why) => why + &process.complaints(),
-                        None => process.why().await,
-                    },
-                    Err(_) => format!("it did not answer within {within}{}", process.complaints()),
+                    Ok(Err(error)) => {
+                        let why = match failure::of_handshake(&error) {
+                            Some(why) => why + &process.complaints(),
+                            None => process.why().await,
+                        };
+                        LinkError::of(why, error)
+                    }
+                    Err(_) => format!("it did not answer within {within}{}", process.complaints()).into(),
                 };
                 process.end().await;
                 return Err(why);
@@ -111,9 +114,10 @@ impl Link {
                     Ok(Ok(service)) => (service, None),
                     Ok(Err(error)) => {
                         let why = failure::of_handshake(&error);
-                        return Err(why.unwrap_or_else(|| failure::of_connection(&error)));
+                        let why = why.unwrap_or_else(|| failure::of_connection(&error));
+                        return Err(LinkError::of(why, error));
                     }
-                    Err(_) => return Err(format!("it did not answer within {within}")),
+                    Err(_) => return Err(format!("it did not answer within {within}").into()),
                 }
             }
         };
@@ -121,9 +125,9 @@ impl Link {
     }
 
     fn of(
-        service: RunningService<RoleClient, Listener>,
-        process: Option<Process>,
-        progress: Arc<Progress>,
+        service: RunningService<RoleClient, ServerListener>,
+        process: Option<ServerProcess>,
+        progress: Arc<CallProgress>,
     ) -> Self {
         let peer = service.peer().clone();
         Self { peer, service: tokio::sync::Mutex::new(Some(service)), process, progress }
@@ -131,11 +135,11 @@ impl Link {
 
     /// Whether calls can go over it.
     pub(super) fn is_alive(&self) -> bool {
-        !self.peer.is_transport_closed() && !self.process.as_ref().is_some_and(Process::is_gone)
+        !self.peer.is_transport_closed() && !self.process.as_ref().is_some_and(ServerProcess::is_gone)
     }
 
     /// All tools the server declares, over as many pages as it takes.
-    pub(super) async fn list(&self) -> Result<Vec<Result<Declared, McpToolIssue>>, String> {
+    pub(super) async fn list(&self) -> Result<Vec<Result<Declared, McpToolIssue>>, LinkError> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MOST_PAGES {
             let asked = PaginatedRequestParams::default().with_cursor(cursor.take());
@@ -143,12 +147,15 @@ impl Link {
                 Ok(page) => page,
                 // A server of prompts or resources only.
                 Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => break,
-                Err(ServiceError::TransportClosed) => return Err(self.why().await),
-                Err(error) => return Err(format!("its tools cannot be listed: {}", failure::cause(&error))),
+                Err(ServiceError::TransportClosed) => return Err(self.why().await.into()),
+                Err(error) => {
+                    let why = format!("its tools cannot be listed: {}", failure::cause(&error));
+                    return Err(LinkError::of(why, error));
+                }
             };
             tools.extend(page.tools);
             if tools.len() > MOST_TOOLS {
-                return Err(format!("it has more than {MOST_TOOLS} tools"));
+                return Err(format!("it has more than {MOST_TOOLS} tools").into());
             }
             match page.next {
                 Some(next) => cursor = Some(next),
@@ -156,17 +163,17 @@ impl Link {
             }
         }
         if cursor.is_some() {
-            return Err(format!("its list of tools has more than {MOST_PAGES} pages"));
+            return Err(format!("its list of tools has more than {MOST_PAGES} pages").into());
         }
         Ok(tools)
     }
 
     /// One page of the list. A tool that cannot be read does not make the others unreadable.
-    async fn page(&self, asked: PaginatedRequestParams) -> Result<Page, ServiceError> {
+    async fn page(&self, asked: PaginatedRequestParams) -> Result<ToolPage, ServiceError> {
         let request = ListToolsRequest { params: Some(asked), ..ListToolsRequest::default() };
         match self.peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
             ServerResult::ListToolsResult(page) => {
-                Ok(Page { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor })
+                Ok(ToolPage { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor })
             }
             ServerResult::CustomResult(CustomResult(page)) => {
                 declare::page(page).ok_or(ServiceError::UnexpectedResponse)
@@ -175,7 +182,7 @@ impl Link {
         }
     }
 
-    /// One call, which has the time that is `left` of what the input allows. The server is told when it is not waited for
+    /// One call, which has the time that is `left` of what the input allows. The server is informed when it is not waited for
     /// any more.
     pub(super) async fn call(
         &self,
@@ -187,7 +194,7 @@ impl Link {
     ) -> Result<CallToolResult, ToolError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let mut limit = std::pin::pin!(expiry(left));
+        let mut limit = std::pin::pin!(expiry(left.map(Into::into)));
         let sending = self.peer.send_request_with_option(request, PeerRequestOptions::no_options());
         let mut under_way = tokio::select! {
             biased;
@@ -200,7 +207,7 @@ impl Link {
         };
         let token = under_way.progress_token.0.to_string();
         self.progress.expect(&token, &input.aside);
-        let _forget = Forget { progress: &self.progress, token: &token };
+        let _forget = ForgetOnDrop { progress: &self.progress, token: &token };
         let answer = tokio::select! {
             biased;
             answer = &mut under_way.rx => answer.unwrap_or(Err(ServiceError::TransportClosed)),
@@ -250,7 +257,7 @@ impl Link {
 
     /// What it wrote that was no message.
     fn complaints(&self) -> String {
-        self.process.as_ref().map(Process::complaints).unwrap_or_default()
+        self.process.as_ref().map(ServerProcess::complaints).unwrap_or_default()
     }
 
     /// Why there is no connection any more.
@@ -262,9 +269,9 @@ impl Link {
     }
 }
 
-impl Progress {
-    /// Only of calls under way is anything kept: a server may invent tokens.
-    fn expect(&self, token: &str, aside: &Aside) {
+impl CallProgress {
+    /// Only of calls in flight is anything kept: a server may invent tokens.
+    fn expect(&self, token: &str, aside: &ProgressReporter) {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.insert(token.to_owned(), (String::new(), aside.clone()));
     }
@@ -287,12 +294,12 @@ impl Progress {
 }
 
 /// Forgets a call when it is over, however that comes.
-struct Forget<'a> {
-    progress: &'a Progress,
+struct ForgetOnDrop<'a> {
+    progress: &'a CallProgress,
     token: &'a str,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
         self.progress.0.lock().unwrap_or_else(PoisonError::into_inner).remove(self.token);
     }
@@ -301,11 +308,12 @@ impl Drop for Forget<'_> {
 fn http(
     url: &str,
     headers: &[(String, secrecy::SecretString)],
-) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
-    let parsed = reqwest::Url::parse(url).map_err(|error| format!("`url` is not a URL: {error}"))?;
-    let client = Clients::new(&parsed)
+) -> Result<StreamableHttpClientTransport<HttpClient>, LinkError> {
+    let parsed = reqwest::Url::parse(url)
+        .map_err(|error| LinkError::of(format!("`url` is not a URL: {error}"), error))?;
+    let client = HttpClients::new(&parsed)
         .and_then(|clients| clients.connecting_within(Some(Nanos::from_secs(10))))
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| LinkError::of(error.to_string(), error))?;
     let mut own = HashMap::new();
     for (name, value) in headers {
         let refused = || format!("header `{name}` cannot be sent");

@@ -17,6 +17,7 @@ mod link;
 mod set;
 mod stdio;
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -27,29 +28,40 @@ use rmcp::model::Tool as Declared;
 use secrecy::SecretString;
 use serde_json::Value;
 
+use self::failure::LinkError;
 pub use self::issue::{McpIssueReason, McpToolIssue};
-use self::link::Link;
+use self::link::ServerLink;
 pub use self::set::McpServers;
 use super::{DEFAULT_ENV, ToolError, allowed, expiry};
+use crate::ErrorCause;
 use crate::engine::{EffectState, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, Tool, ToolInput, ToolSource};
 use crate::time::Nanos;
 
-/// A server of tools.
+/// A server of tools, and how it is used.
+///
+/// ```
+/// use std::time::Duration;
+/// use unfazed::host::{McpConfig, McpReach};
+///
+/// let reach = McpReach::command(["mcp-server-time"]);
+/// let config = McpConfig::new("time", reach).prefix("clock_").start_timeout(Duration::from_secs(5));
+/// # let _ = config;
+/// ```
 #[derive(Clone)]
 pub struct McpConfig {
     /// What it is called in messages.
-    pub name: String,
+    name: String,
     /// How it is reached.
-    pub reach: McpReach,
-    /// What goes before the names of its tools.
-    pub prefix: String,
+    reach: McpReach,
+    /// Prefix of the names of its tools.
+    prefix: String,
     /// The longest it may take to start, and to list its tools.
-    pub start_timeout: Nanos,
+    start_timeout: Nanos,
     /// The most bytes of a result that are kept: the first ones.
-    pub max_output: usize,
+    max_output: usize,
     /// How long its processes have, once told to end, before they are killed.
-    pub grace: Nanos,
+    grace: Nanos,
 }
 
 /// How a server is reached.
@@ -78,21 +90,24 @@ pub enum McpReach {
 /// A server that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MCP server `{server}`: {message}")]
+#[non_exhaustive]
 pub struct McpError {
     /// Its name.
     pub server: String,
     /// What is wrong.
     pub message: String,
+    /// What led to it, where that is an error of its own.
+    pub source: Option<ErrorCause>,
 }
 
 /// A server that runs. Cheap to clone; clones share it. When the last clone and the last of its tools is dropped, all
 /// its processes are killed; [`McpServer::shutdown`] gives them time to end.
 #[derive(Clone)]
-pub struct McpServer(Arc<Server>);
+pub struct McpServer(Arc<ServerEntry>);
 
-struct Server {
+struct ServerEntry {
     config: McpConfig,
-    slot: tokio::sync::Mutex<Slot>,
+    slot: tokio::sync::Mutex<ServerSlot>,
     /// How often it could not be started again.
     failed_starts: AtomicU64,
     /// How often its tools may have become others.
@@ -105,16 +120,16 @@ struct Server {
     version: AtomicU64,
 }
 
-enum Slot {
-    Up(Arc<Link>),
-    Down(String),
+enum ServerSlot {
+    Up(Arc<ServerLink>),
+    Down(LinkError),
     /// It was shut down and stays so.
     Closed,
 }
 
 /// A tool of a server.
 struct McpTool {
-    server: Arc<Server>,
+    server: Arc<ServerEntry>,
     /// What the server calls it.
     remote: String,
     spec: ToolSpec,
@@ -133,6 +148,34 @@ impl McpConfig {
             max_output: 1024 * 1024,
             grace: Nanos::from_secs(2),
         }
+    }
+
+    /// Sets the prefix of the names of its tools.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets the longest it may take to start, and to list its tools.
+    #[must_use]
+    pub fn start_timeout(mut self, longest: Duration) -> Self {
+        self.start_timeout = longest.into();
+        self
+    }
+
+    /// Sets the most bytes of a result that are kept: the first ones.
+    #[must_use]
+    pub const fn max_output(mut self, bytes: usize) -> Self {
+        self.max_output = bytes;
+        self
+    }
+
+    /// Sets how long its processes have, once told to end, before they are killed.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace.into();
+        self
     }
 }
 
@@ -154,9 +197,9 @@ impl McpServer {
     /// # Errors
     /// It cannot be started or reached, does not answer in time, or does not speak the protocol.
     pub async fn start(config: McpConfig) -> Result<Self, McpError> {
-        let server = Server {
+        let server = ServerEntry {
             config,
-            slot: tokio::sync::Mutex::new(Slot::Down(String::new())),
+            slot: tokio::sync::Mutex::new(ServerSlot::Down(LinkError::default())),
             failed_starts: AtomicU64::new(0),
             changes: Arc::default(),
             seen: tokio::sync::Mutex::default(),
@@ -208,48 +251,49 @@ impl ToolSource for McpServer {
     }
 }
 
-impl Server {
-    fn error(&self, message: impl Into<String>) -> McpError {
-        McpError { server: self.config.name.clone(), message: message.into() }
+impl ServerEntry {
+    fn error(&self, error: impl Into<LinkError>) -> McpError {
+        let LinkError { why, source } = error.into();
+        McpError { server: self.config.name.clone(), message: why, source }
     }
 
     /// The connection; a new one, if the last has ended. Those who wait while one is tried share what comes of it.
-    async fn link(&self) -> Result<Arc<Link>, McpError> {
+    async fn link(&self) -> Result<Arc<ServerLink>, McpError> {
         let failed = self.failed_starts.load(Ordering::Acquire);
         let mut slot = self.slot.lock().await;
         match &*slot {
-            Slot::Up(link) if link.is_alive() => return Ok(Arc::clone(link)),
-            Slot::Closed => return Err(self.error("it was shut down")),
-            Slot::Down(why) if failed != self.failed_starts.load(Ordering::Acquire) => {
+            ServerSlot::Up(link) if link.is_alive() => return Ok(Arc::clone(link)),
+            ServerSlot::Closed => return Err(self.error("it was shut down".to_owned())),
+            ServerSlot::Down(why) if failed != self.failed_starts.load(Ordering::Acquire) => {
                 return Err(self.error(why.clone()));
             }
-            Slot::Up(dead) => dead.end().await,
-            Slot::Down(_) => {}
+            ServerSlot::Up(dead) => dead.end().await,
+            ServerSlot::Down(_) => {}
         }
-        // Whoever drops this while it goes on leaves no half-open connection behind.
-        *slot = Slot::Down("its start was given up".to_owned());
-        match Link::open(&self.config, Arc::clone(&self.changes)).await {
+        // Whoever drops this while it continues leaves no half-open connection behind.
+        *slot = ServerSlot::Down("its start was given up".to_owned().into());
+        match ServerLink::open(&self.config, Arc::clone(&self.changes)).await {
             Ok(link) => {
                 let link = Arc::new(link);
-                *slot = Slot::Up(Arc::clone(&link));
+                *slot = ServerSlot::Up(Arc::clone(&link));
                 // It may have other tools than before it died.
                 self.changes.fetch_add(1, Ordering::AcqRel);
                 Ok(link)
             }
             Err(why) => {
                 self.failed_starts.fetch_add(1, Ordering::AcqRel);
-                *slot = Slot::Down(why.clone());
+                *slot = ServerSlot::Down(why.clone());
                 Err(self.error(why))
             }
         }
     }
 
     /// Takes note of the tools the server has now.
-    async fn list(&self, link: &Link) -> Result<(), McpError> {
+    async fn list(&self, link: &ServerLink) -> Result<(), McpError> {
         let within = self.config.start_timeout;
         let listed = tokio::time::timeout(within.to_std(), link.list()).await;
         let declared = listed
-            .unwrap_or_else(|_| Err(format!("it did not list its tools within {within}")))
+            .unwrap_or_else(|_| Err(format!("it did not list its tools within {within}").into()))
             .map_err(|why| self.error(why))?;
         let (tools, issues) = self.usable(declared);
         for McpToolIssue { tool, reason, message } in &issues {
@@ -295,7 +339,7 @@ impl Server {
             return;
         }
         let up = match &*self.slot.lock().await {
-            Slot::Up(link) if link.is_alive() => Some(Arc::clone(link)),
+            ServerSlot::Up(link) if link.is_alive() => Some(Arc::clone(link)),
             _ => None,
         };
         // The tools of a server that is down stay: the next call of one starts it again.
@@ -309,7 +353,7 @@ impl Server {
 
     async fn shutdown(&self) {
         let mut slot = self.slot.lock().await;
-        if let Slot::Up(link) = std::mem::replace(&mut *slot, Slot::Closed) {
+        if let ServerSlot::Up(link) = std::mem::replace(&mut *slot, ServerSlot::Closed) {
             link.end().await;
         }
     }
@@ -333,7 +377,7 @@ impl McpTool {
             }
         };
         let waited = Nanos::from_std(began.elapsed());
-        let left = input.timeout.map(|timeout| timeout.saturating_sub(waited));
+        let left = input.timeout.map(|timeout| Nanos::from(timeout).saturating_sub(waited));
         let arguments = match input.arguments {
             Value::Object(fields) => fields.clone(),
             Value::Null => rmcp::model::JsonObject::new(),
@@ -354,20 +398,9 @@ impl Tool for McpTool {
     }
 }
 
-impl fmt::Debug for McpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpServer").field("config", &self.0.config).finish_non_exhaustive()
-    }
-}
+crate::debug_parts!(|this: McpServer| config: this.0.config);
 
-impl fmt::Debug for McpConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpConfig")
-            .field("name", &self.name)
-            .field("reach", &self.reach)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_parts!(|this: McpConfig| name: this.name, reach: this.reach);
 
 impl fmt::Debug for McpReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

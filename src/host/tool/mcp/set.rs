@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use super::{McpConfig, McpError, McpServer};
 use crate::host::{BoxFuture, Tool, ToolSource};
 
-/// Servers that may be added and removed while runs go on: a run has the tools of those that are there when its next
+/// Servers that may be added and removed while runs continue: a run has the tools of those that are there when its next
 /// turn begins, in the order in which they were added. Clones share the set.
 ///
 /// ```no_run
@@ -17,16 +17,16 @@ use crate::host::{BoxFuture, Tool, ToolSource};
 ///
 /// let servers = McpServers::new();
 /// let agent = agent.tool_source(servers.clone());
-/// // … while runs of the agent go on:
+/// // … while runs of the agent continue:
 /// servers.add(McpConfig::new("time", McpReach::command(["mcp-server-time"]))).await?;
 /// servers.remove("time").await;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Default)]
-pub struct McpServers(Arc<Mutex<Set>>);
+pub struct McpServers(Arc<Mutex<ServerSet>>);
 
 #[derive(Default)]
-struct Set {
+struct ServerSet {
     servers: Vec<McpServer>,
     /// How often servers came and went, and what the versions of those that went had come to.
     past: u64,
@@ -43,10 +43,11 @@ impl McpServers {
     /// # Errors
     /// One of that name is there, or it cannot be used; see [`McpServer::start`].
     pub async fn add(&self, config: McpConfig) -> Result<(), McpError> {
-        let taken = |set: &Set| set.servers.iter().any(|server| server.name() == config.name);
+        let taken = |set: &ServerSet| set.servers.iter().any(|server| server.name() == config.name);
         let error = McpError {
             server: config.name.clone(),
             message: "a server of that name is there; remove it first".into(),
+            source: None,
         };
         if taken(&self.set()) {
             return Err(error);
@@ -66,7 +67,7 @@ impl McpServers {
     }
 
     /// Takes the server of that name away and ends it; `false` if there is none. Its tools are not offered from the next
-    /// turn on; calls that are under way or still come fail with `tool_unavailable`.
+    /// turn on; calls that are in flight or still come fail with `tool_unavailable`.
     pub async fn remove(&self, name: &str) -> bool {
         let removed = {
             let mut set = self.set();
@@ -94,7 +95,7 @@ impl McpServers {
         }
     }
 
-    fn set(&self) -> MutexGuard<'_, Set> {
+    fn set(&self) -> MutexGuard<'_, ServerSet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,11 +16,12 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Read};
+use super::answer::{self, ReadLine};
+use super::failure::LinkError;
 use crate::host::file_error;
-use crate::host::tool::process::capture::{Tail, drain};
+use crate::host::tool::process::capture::{CaptureTail, drain};
 use crate::host::tool::process::forever;
-use crate::host::tool::process::group::{Group, Patience, signal_of};
+use crate::host::tool::process::group::{GracePeriods, ProcessGroup, signal_of};
 
 /// The longest message a server may send.
 const MOST_MESSAGE: usize = 8 * 1024 * 1024;
@@ -28,12 +29,12 @@ const MOST_MESSAGE: usize = 8 * 1024 * 1024;
 const STDERR_BYTES: usize = 4 * 1024;
 /// The most bytes of a line that is no message that are kept.
 const NOISE_BYTES: usize = 200;
-/// How long a server that closed its output has to end, so that its exit can be told.
+/// How long a server that closed its output has to end, so that its exit can be reported.
 const LINGER: Duration = Duration::from_millis(250);
 
 /// A command that is a server.
 #[derive(Clone)]
-pub(super) struct Program<'a> {
+pub(super) struct ServerProgram<'a> {
     pub(super) command: &'a [String],
     pub(super) working_dir: Option<&'a Path>,
     pub(super) pass_env: &'a [String],
@@ -43,40 +44,41 @@ pub(super) struct Program<'a> {
 }
 
 /// A server process.
-pub(super) struct Process {
-    said: Arc<Mutex<Said>>,
+pub(super) struct ServerProcess {
+    said: Arc<Mutex<ServerFacts>>,
     quit: CancellationToken,
     gone: CancellationToken,
     keeper: AbortHandle,
 }
 
 /// What is known of a server besides its messages.
-struct Said {
-    stderr: Tail,
+struct ServerFacts {
+    stderr: CaptureTail,
     /// How many lines were no messages, and the beginning of the first.
     noise: (u64, String),
     /// How it ended.
     end: Option<String>,
 }
 
-impl Process {
+impl ServerProcess {
     /// Starts the server, and gives its two ends of the conversation.
-    pub(super) fn start(program: &Program<'_>) -> Result<(Self, DuplexStream, ChildStdin), String> {
+    pub(super) fn start(program: &ServerProgram<'_>) -> Result<(Self, DuplexStream, ChildStdin), LinkError> {
         let shown = program.command.first().map_or("", String::as_str);
         let mut child = command(program)
             .ok_or_else(|| "there is no command".to_owned())?
             .spawn()
-            .map_err(|error| not_started(program, shown, &error))?;
-        let patience = Patience { grace: program.grace, linger: LINGER };
-        let group = Group::of(&child, patience);
+            .map_err(|error| LinkError::of(not_started(program, shown, &error), error))?;
+        let patience = GracePeriods { grace: program.grace, linger: LINGER };
+        let group = ProcessGroup::of(&child, patience);
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(format!("`{shown}` has no standard input or output"));
+            return Err(format!("`{shown}` has no standard input or output").into());
         };
-        let said = Said { stderr: Tail::new(STDERR_BYTES), noise: (0, String::new()), end: None };
+        let said =
+            ServerFacts { stderr: CaptureTail::new(STDERR_BYTES), noise: (0, String::new()), end: None };
         let said = Arc::new(Mutex::new(said));
         let (quit, gone) = (CancellationToken::new(), CancellationToken::new());
         let (near, far) = tokio::io::duplex(64 * 1024);
-        let keeper = Keeper {
+        let keeper = ProcessSupervisor {
             said: Arc::clone(&said),
             quit: quit.clone(),
             gone: gone.clone(),
@@ -127,31 +129,31 @@ impl Process {
         text
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, ServerFacts> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Nobody waits any more: the keeper is dropped, and its group with it, which kills it.
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.keeper.abort();
     }
 }
 
 /// What the task that holds the process works with.
-struct Keeper {
-    said: Arc<Mutex<Said>>,
+struct ProcessSupervisor {
+    said: Arc<Mutex<ServerFacts>>,
     quit: CancellationToken,
     gone: CancellationToken,
     shown: String,
 }
 
-impl Keeper {
+impl ProcessSupervisor {
     async fn keep(
         self,
         mut child: Child,
-        mut group: Group,
+        mut group: ProcessGroup,
         stdout: ChildStdout,
         far: DuplexStream,
         grace: Duration,
@@ -205,32 +207,32 @@ impl Keeper {
 
     /// Passes messages on and leaves out what is none. Ends with a complaint if the server cannot be listened to.
     async fn pass_on(&self, stdout: ChildStdout, mut far: DuplexStream) -> Option<String> {
-        let mut lines = Lines::new(stdout);
+        let mut lines = BoundedLines::new(stdout);
         loop {
             match lines.next().await {
-                Line::Whole(line) => {
+                ServerLine::Whole(line) => {
                     let read = answer::read(line);
-                    if read != Read::Message {
+                    if read != ReadLine::Message {
                         self.noise(line);
                     }
                     let passed = match &read {
-                        Read::Message => line,
-                        Read::Instead(other) => other,
-                        Read::Nameless(error) => &answer::error_line(None, error),
-                        Read::Batch(ids) => &answer::instead_of_batch(ids),
-                        Read::Unanswerable => {
+                        ReadLine::Message => line,
+                        ReadLine::Instead(other) => other,
+                        ReadLine::Nameless(error) => &answer::error_line(None, error),
+                        ReadLine::Batch(ids) => &answer::instead_of_batch(ids),
+                        ReadLine::Unanswerable => {
                             return Some("it sent an answer that cannot be read and was ended".to_owned());
                         }
-                        Read::Noise => continue,
+                        ReadLine::Noise => continue,
                     };
                     if far.write_all(passed).await.is_err() {
                         return None;
                     }
                 }
-                Line::TooLong => {
+                ServerLine::TooLong => {
                     return Some(format!("it sent a message longer than {MOST_MESSAGE} bytes and was ended"));
                 }
-                Line::End => return None,
+                ServerLine::End => return None,
             }
         }
     }
@@ -272,30 +274,30 @@ async fn rest<T, F: futures_util::future::FusedFuture<Output = T>>(mut work: std
 }
 
 /// Lines of bounded length.
-struct Lines<R> {
+struct BoundedLines<R> {
     pipe: BufReader<R>,
     line: Vec<u8>,
 }
 
-enum Line<'a> {
+enum ServerLine<'a> {
     /// A line with its end.
     Whole(&'a [u8]),
     TooLong,
     End,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> BoundedLines<R> {
     fn new(pipe: R) -> Self {
         Self { pipe: BufReader::new(pipe), line: Vec::new() }
     }
 
-    async fn next(&mut self) -> Line<'_> {
+    async fn next(&mut self) -> ServerLine<'_> {
         self.line.clear();
         loop {
-            let Ok(piece) = self.pipe.fill_buf().await else { return Line::End };
+            let Ok(piece) = self.pipe.fill_buf().await else { return ServerLine::End };
             if piece.is_empty() {
                 // A last line without an end is cut off: no message.
-                return Line::End;
+                return ServerLine::End;
             }
             let end = piece.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(piece.len(), |at| at.saturating_add(1));
@@ -304,18 +306,18 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             // What does not begin like a message is not kept whole.
             if self.line.len() > MOST_MESSAGE {
                 if answer::begins_a_message(&self.line) {
-                    return Line::TooLong;
+                    return ServerLine::TooLong;
                 }
                 self.line.truncate(NOISE_BYTES);
             }
             if end.is_some() {
-                return Line::Whole(&self.line);
+                return ServerLine::Whole(&self.line);
             }
         }
     }
 }
 
-fn command(program: &Program<'_>) -> Option<Command> {
+fn command(program: &ServerProgram<'_>) -> Option<Command> {
     let (first, arguments) = program.command.split_first()?;
     let path = Path::new(first);
     let path = match program.working_dir {
@@ -343,7 +345,7 @@ fn command(program: &Program<'_>) -> Option<Command> {
     Some(command)
 }
 
-fn not_started(program: &Program<'_>, shown: &str, error: &io::Error) -> String {
+fn not_started(program: &ServerProgram<'_>, shown: &str, error: &io::Error) -> String {
     match program.working_dir {
         Some(dir) if !dir.is_dir() => format!("its working directory {} does not exist", dir.display()),
         _ => format!("`{shown}` cannot be started: {}", file_error(error)),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::host::tool::ToolError;
-use crate::policy::{Template, TemplateError};
+use crate::text::{Template, TemplateError};
 
 /// What templates of arguments may use.
 const VARIABLES: &[&str] = &["args"];
@@ -12,9 +12,9 @@ const VARIABLES: &[&str] = &["args"];
 ///
 /// Each template is one argument, whatever the value holds: nothing splits it, and no shell reads it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Argument(pub Vec<Template>);
+pub struct CommandArgument(pub Vec<Template>);
 
-impl Argument {
+impl CommandArgument {
     /// A single one.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Argument {
 }
 
 /// The arguments of the command for those of the call.
-pub(super) fn fill(arguments: &[Argument], call: &Value) -> Result<Vec<String>, ToolError> {
+pub(super) fn fill(arguments: &[CommandArgument], call: &Value) -> Result<Vec<String>, ToolError> {
     // `null` says the same as nothing.
     let given = match call {
         Value::Object(fields) => fields.iter().filter(|(_, value)| !value.is_null()),
@@ -43,7 +43,7 @@ pub(super) fn fill(arguments: &[Argument], call: &Value) -> Result<Vec<String>, 
     let vars = Map::from_iter([("args".to_owned(), Value::Object(given))]);
     let mut filled = Vec::new();
     let mut options_end = false;
-    for Argument(group) in arguments {
+    for CommandArgument(group) in arguments {
         let mut texts = Vec::new();
         for template in group {
             let text = template.fill(&vars).map_err(|error| {
@@ -87,9 +87,10 @@ mod tests {
     use serde_json::json;
 
     fn filled(arguments: &[&[&str]], call: &Value) -> Result<Vec<String>, String> {
-        let group =
-            |texts: &&[&str]| Argument(texts.iter().map(|t| Argument::template(t).unwrap()).collect());
-        let arguments: Vec<Argument> = arguments.iter().map(group).collect();
+        let group = |texts: &&[&str]| {
+            CommandArgument(texts.iter().map(|t| CommandArgument::template(t).unwrap()).collect())
+        };
+        let arguments: Vec<CommandArgument> = arguments.iter().map(group).collect();
         fill(&arguments, call).map_err(|error| error.to_string())
     }
 

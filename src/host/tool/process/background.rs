@@ -1,4 +1,4 @@
-//! Commands that go on in the background: who they are, what they print, and their end.
+//! Commands that continue in the background: who they are, what they print, and their end.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,35 +10,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::group;
-use super::running::{Ended, Prints, Running};
+use super::running::{PrintedOutput, RunOutcome, RunningProcess};
 use crate::time::Nanos;
 
 /// How long the mark in a handle is.
 const MARK: usize = 6;
 
-/// The commands of an agent that go on in the background. Cheap to clone; clones share them.
+/// The commands of an agent that continue in the background. Cheap to clone; clones share them.
 ///
 /// A [`ProcessTool`](crate::host::ProcessTool) that was given them puts its commands here when their time is up and
-/// it is told so; [`Processes::tool`] has tools that look at them and stop them. Each ends with the run it belongs to
+/// it learns that; [`BackgroundProcesses::tool`] has tools that look at them and stop them. Each ends with the run it belongs to
 /// unless it is to be kept.
 #[derive(Clone)]
-pub struct Processes(Arc<Mutex<Table>>);
+pub struct BackgroundProcesses(Arc<Mutex<ProcessTable>>);
 
-struct Table {
+struct ProcessTable {
     most: usize,
     /// What every handle ends with. An earlier run of the session has handed out others.
     mark: String,
     begun: u64,
-    entries: IndexMap<String, Entry>,
+    entries: IndexMap<String, ProcessEntry>,
 }
 
 /// A command in the background, or one that was.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(super) struct ProcessEntry {
     tool: String,
     id: Option<u32>,
-    prints: Prints,
-    ending: watch::Receiver<Option<Ending>>,
+    prints: PrintedOutput,
+    ending: watch::Receiver<Option<ProcessEnd>>,
     /// Fires when the run it belongs to is over; `None`: it is kept.
     run: Option<CancellationToken>,
     stop: CancellationToken,
@@ -46,25 +46,25 @@ pub(super) struct Entry {
 
 /// How a command ended.
 #[derive(Clone, Debug)]
-struct Ending {
+struct ProcessEnd {
     status: &'static str,
     code: Option<i32>,
     signal: Option<String>,
 }
 
-impl Processes {
+impl BackgroundProcesses {
     /// None yet, and at most so many at the same time.
     pub fn new(most: usize) -> Self {
         // The end of such an id is random.
         let id = crate::host::new_uuid().simple().to_string();
         let mark = id.chars().skip(id.len().saturating_sub(MARK)).collect();
-        Self(Arc::new(Mutex::new(Table { most, mark, begun: 0, entries: IndexMap::new() })))
+        Self(Arc::new(Mutex::new(ProcessTable { most, mark, begun: 0, entries: IndexMap::new() })))
     }
 
     /// Ends when nothing is alive any more of the runs that are over.
     pub async fn settled(&self) {
-        let over = |entry: &&Entry| entry.run.as_ref().is_some_and(CancellationToken::is_cancelled);
-        let over: Vec<Entry> = self.lock().entries.values().filter(over).cloned().collect();
+        let over = |entry: &&ProcessEntry| entry.run.as_ref().is_some_and(CancellationToken::is_cancelled);
+        let over: Vec<ProcessEntry> = self.lock().entries.values().filter(over).cloned().collect();
         for entry in over {
             entry.over().await;
         }
@@ -73,14 +73,14 @@ impl Processes {
     /// Takes over a command whose time is up and gives it a handle; gives it back if there are as many as may be.
     pub(super) fn adopt(
         &self,
-        mut running: Running,
+        mut running: RunningProcess,
         tool: &str,
         run: &CancellationToken,
         keep: bool,
-    ) -> Result<String, Box<Running>> {
+    ) -> Result<String, Box<RunningProcess>> {
         let (sender, ending) = watch::channel(None);
         let stop = if keep { CancellationToken::new() } else { run.child_token() };
-        let entry = Entry {
+        let entry = ProcessEntry {
             tool: tool.to_owned(),
             id: running.id(),
             prints: running.prints(),
@@ -101,13 +101,13 @@ impl Processes {
         let watch = async move {
             let ended = running.ended(&stop, None).await;
             running.close(&ended).await;
-            sender.send_replace(Some(Ending::of(&ended)));
+            sender.send_replace(Some(ProcessEnd::of(&ended)));
         };
         tokio::spawn(watch.in_current_span());
         Ok(handle)
     }
 
-    pub(super) fn get(&self, handle: &str) -> Option<Entry> {
+    pub(super) fn get(&self, handle: &str) -> Option<ProcessEntry> {
         self.lock().entries.get(handle).cloned()
     }
 
@@ -121,18 +121,18 @@ impl Processes {
         self.lock().entries.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, ProcessTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl ProcessTable {
     fn running(&self) -> usize {
         self.entries.values().filter(|entry| entry.runs()).count()
     }
 
     /// Those that ended longest ago are forgotten first.
-    fn add(&mut self, entry: Entry) -> String {
+    fn add(&mut self, entry: ProcessEntry) -> String {
         while self.entries.len() >= self.most.saturating_mul(2) {
             let Some(ended) = self.entries.values().position(|entry| !entry.runs()) else { break };
             self.entries.shift_remove_index(ended);
@@ -144,7 +144,7 @@ impl Table {
     }
 }
 
-impl Entry {
+impl ProcessEntry {
     fn runs(&self) -> bool {
         self.ending.borrow().is_none()
     }
@@ -168,7 +168,7 @@ impl Entry {
             "handle": handle, "tool": self.tool, "process_id": self.id,
             "status": ending.as_ref().map_or("running", |ending| ending.status),
         });
-        if let Some(Ending { code, signal, .. }) = ending {
+        if let Some(ProcessEnd { code, signal, .. }) = ending {
             if let Some(code) = code {
                 shown["exit_code"] = code.into();
             }
@@ -186,32 +186,32 @@ impl Entry {
     }
 }
 
-impl Ending {
-    fn of(ended: &Ended) -> Self {
+impl ProcessEnd {
+    fn of(ended: &RunOutcome) -> Self {
         let (status, code, signal) = match ended {
-            Ended::Exit(Ok(status)) => match status.code() {
+            RunOutcome::Exit(Ok(status)) => match status.code() {
                 Some(code) => ("exited", Some(code), None),
                 None => ("killed", None, Some(group::signal_of(*status))),
             },
-            Ended::Exit(Err(_)) => ("unknown", None, None),
-            Ended::Timeout(_) | Ended::Cancelled => ("stopped", None, None),
+            RunOutcome::Exit(Err(_)) => ("unknown", None, None),
+            RunOutcome::Timeout(_) | RunOutcome::Cancelled => ("stopped", None, None),
         };
         Self { status, code, signal }
     }
 }
 
-/// What the model is told of a command that goes on.
-pub(super) fn goes_on(handle: &str, id: Option<u32>, prints: &Prints, after: Nanos) -> Value {
+/// What the model learns of a command that continues.
+pub(super) fn goes_on(handle: &str, id: Option<u32>, prints: &PrintedOutput, after: Nanos) -> Value {
     json!({
         "status": "running",
         "handle": handle,
         "process_id": id,
-        "note": format!("It did not end within {after} and goes on in the background."),
+        "note": format!("It did not end within {after} and continues in the background."),
         "output": prints.lock().last.text(),
     })
 }
 
-impl fmt::Debug for Processes {
+impl fmt::Debug for BackgroundProcesses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Processes").field(&self.handles()).finish()
     }

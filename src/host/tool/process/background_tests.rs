@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 const SHORT: Option<Nanos> = Some(Nanos::from_millis(40));
 
-/// A shell script that goes on in the background.
-fn script(script: &str, processes: &Processes) -> ProcessConfig {
+/// A shell script that continues in the background.
+fn script(script: &str, processes: &BackgroundProcesses) -> ProcessConfig {
     ProcessConfig {
         grace: Nanos::from_millis(100),
         timeout: SHORT,
@@ -34,7 +34,7 @@ fn data(outcome: ToolOutcome) -> Value {
     }
 }
 
-async fn ask(processes: &Processes, tool: &str, arguments: Value) -> ToolOutcome {
+async fn ask(processes: &BackgroundProcesses, tool: &str, arguments: Value) -> ToolOutcome {
     processes.tool(tool).unwrap().run(input(&arguments)).await
 }
 
@@ -53,7 +53,7 @@ fn ends(pid: &Value) -> bool {
 
 #[tokio::test]
 async fn a_command_whose_time_is_up_goes_on_and_is_looked_at_by_its_handle() {
-    let (processes, run) = (Processes::new(2), CancellationToken::new());
+    let (processes, run) = (BackgroundProcesses::new(2), CancellationToken::new());
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
     let work =
@@ -61,7 +61,7 @@ async fn a_command_whose_time_is_up_goes_on_and_is_looked_at_by_its_handle() {
     let told = data(run_in(script(&work, &processes), &run).await);
     assert_eq!(told["status"], "running");
     assert!(told["handle"].as_str().unwrap().starts_with("job-1-"), "{told}");
-    assert_eq!(told["note"], "It did not end within 40ms and goes on in the background.");
+    assert_eq!(told["note"], "It did not end within 40ms and continues in the background.");
     assert!(told["process_id"].is_u64());
 
     let shown = data(ask(&processes, "process_status", json!({"handle": told["handle"]})).await);
@@ -75,7 +75,7 @@ async fn a_command_whose_time_is_up_goes_on_and_is_looked_at_by_its_handle() {
 
 #[tokio::test]
 async fn a_command_in_the_background_is_stopped_with_what_it_started() {
-    let (processes, run) = (Processes::new(2), CancellationToken::new());
+    let (processes, run) = (BackgroundProcesses::new(2), CancellationToken::new());
     let work = "trap '' TERM; (trap '' TERM; exec sleep 300) & echo $!; while :; do sleep 0.02; done";
     let told = data(run_in(script(work, &processes), &run).await);
     let shown = data(ask(&processes, "process_stop", json!({"handle": told["handle"]})).await);
@@ -86,7 +86,8 @@ async fn a_command_in_the_background_is_stopped_with_what_it_started() {
 
 #[tokio::test]
 async fn what_is_in_the_background_ends_with_its_run() {
-    let (processes, run, other) = (Processes::new(4), CancellationToken::new(), CancellationToken::new());
+    let (processes, run, other) =
+        (BackgroundProcesses::new(4), CancellationToken::new(), CancellationToken::new());
     let told = data(run_in(script("exec sleep 300", &processes), &run).await);
     data(run_in(script("exec sleep 300", &processes), &other).await);
     run.cancel();
@@ -99,7 +100,7 @@ async fn what_is_in_the_background_ends_with_its_run() {
 
 #[tokio::test]
 async fn what_is_kept_outlives_its_run_and_can_be_stopped() {
-    let (processes, run) = (Processes::new(2), CancellationToken::new());
+    let (processes, run) = (BackgroundProcesses::new(2), CancellationToken::new());
     let config = ProcessConfig { keep: true, ..script("exec sleep 300", &processes) };
     let told = data(run_in(config, &run).await);
     run.cancel();
@@ -114,7 +115,7 @@ async fn what_is_kept_outlives_its_run_and_can_be_stopped() {
 
 #[tokio::test]
 async fn one_more_than_may_be_in_the_background_is_killed() {
-    let (processes, run) = (Processes::new(1), CancellationToken::new());
+    let (processes, run) = (BackgroundProcesses::new(1), CancellationToken::new());
     data(run_in(script("exec sleep 300", &processes), &run).await);
     let said = failure(run_in(script("exec sleep 300", &processes), &run).await);
     assert_eq!(
@@ -129,7 +130,7 @@ async fn one_more_than_may_be_in_the_background_is_killed() {
 
 #[tokio::test]
 async fn of_what_goes_on_printing_only_the_end_is_kept() {
-    let (processes, run) = (Processes::new(1), CancellationToken::new());
+    let (processes, run) = (BackgroundProcesses::new(1), CancellationToken::new());
     let config = ProcessConfig { max_output: 100, ..script("sleep 0.1; seq 1 200000", &processes) };
     let told = data(run_in(config, &run).await);
     let shown =
@@ -141,10 +142,10 @@ async fn of_what_goes_on_printing_only_the_end_is_kept() {
 
 #[tokio::test]
 async fn a_look_that_waits_answers_before_its_own_time_is_up() {
-    let (processes, run) = (Processes::new(1), CancellationToken::new());
+    let (processes, run) = (BackgroundProcesses::new(1), CancellationToken::new());
     let told = data(run_in(script("exec sleep 300", &processes), &run).await);
     let arguments = json!({"handle": told["handle"], "wait_seconds": 600});
-    let within = ToolInput { timeout: Some(Nanos::from_millis(300)), ..input(&arguments) };
+    let within = ToolInput { timeout: Some(Duration::from_millis(300)), ..input(&arguments) };
     let shown = data(processes.tool("process_status").unwrap().run(within).await);
     assert_eq!(shown["status"], "running");
     run.cancel();
@@ -153,7 +154,7 @@ async fn a_look_that_waits_answers_before_its_own_time_is_up() {
 
 #[tokio::test]
 async fn a_handle_nobody_has_is_told_with_those_there_are() {
-    let (processes, run) = (Processes::new(1), CancellationToken::new());
+    let (processes, run) = (BackgroundProcesses::new(1), CancellationToken::new());
     let said = failure(ask(&processes, "process_stop", json!({"handle": "x"})).await);
     assert_eq!(said.2, "that handle of a background process is not of this run; there is none");
     let told = data(run_in(script("exec sleep 300", &processes), &run).await);
@@ -172,7 +173,8 @@ async fn a_handle_nobody_has_is_told_with_those_there_are() {
 
 #[tokio::test]
 async fn a_handle_of_an_earlier_run_is_never_that_of_another_process() {
-    let (before, after, run) = (Processes::new(2), Processes::new(2), CancellationToken::new());
+    let (before, after, run) =
+        (BackgroundProcesses::new(2), BackgroundProcesses::new(2), CancellationToken::new());
     let old = data(run_in(script("exec sleep 300", &before), &run).await);
     let new = data(run_in(script("exec sleep 300", &after), &run).await);
     assert_ne!(old["handle"], new["handle"]);
@@ -187,7 +189,7 @@ async fn a_handle_of_an_earlier_run_is_never_that_of_another_process() {
 
 #[tokio::test]
 async fn of_a_process_that_is_forgotten_no_more_is_said_to_be_known() {
-    let processes = Processes::new(1);
+    let processes = BackgroundProcesses::new(1);
     let mut handles = Vec::new();
     for _ in 0..3 {
         let run = CancellationToken::new();
@@ -214,7 +216,7 @@ async fn a_command_is_waited_for_beyond_its_own_time_but_not_beyond_the_policys(
     };
     assert_eq!(data(run_in(wait("sleep 0.2; echo done"), &run).await), json!("done"));
     let arguments = json!({});
-    let within = ToolInput { timeout: Some(Nanos::from_millis(90)), ..input(&arguments) };
+    let within = ToolInput { timeout: Some(Duration::from_millis(90)), ..input(&arguments) };
     let said = failure(ProcessTool::new(wait("exec sleep 300")).run(within).await);
     assert_eq!(said.2, "`sh` did not end within 90ms and was killed");
 }

@@ -17,19 +17,19 @@ pub(in crate::host::tool) async fn drain<R: AsyncRead + Unpin>(pipe: Option<R>, 
 }
 
 /// The first bytes, and how many there were in all.
-pub(in crate::host::tool) struct Head {
+pub(in crate::host::tool) struct CaptureHead {
     bytes: Vec<u8>,
     most: usize,
     seen: u64,
 }
 
 /// The last bytes.
-pub(in crate::host::tool) struct Tail {
+pub(in crate::host::tool) struct CaptureTail {
     bytes: VecDeque<u8>,
     most: usize,
 }
 
-impl Head {
+impl CaptureHead {
     pub(in crate::host::tool) fn new(most: usize) -> Self {
         Self { bytes: Vec::new(), most, seen: 0 }
     }
@@ -48,7 +48,7 @@ impl Head {
 
     /// The last of what was kept.
     pub(in crate::host::tool) fn last(&self, most: usize) -> String {
-        let mut tail = Tail::new(most);
+        let mut tail = CaptureTail::new(most);
         tail.push(&self.bytes);
         tail.text()
     }
@@ -64,7 +64,7 @@ impl Head {
     }
 }
 
-impl Tail {
+impl CaptureTail {
     pub(in crate::host::tool) fn new(most: usize) -> Self {
         Self { bytes: VecDeque::new(), most }
     }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_head_keeps_the_first_bytes_and_counts_all() {
-        let mut head = Head::new(5);
+        let mut head = CaptureHead::new(5);
         for piece in ["abc", "def", "ghi"] {
             head.push(piece.as_bytes());
         }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_tail_keeps_the_last_bytes() {
-        let mut tail = Tail::new(5);
+        let mut tail = CaptureTail::new(5);
         for piece in ["abc", "def", "a longer piece"] {
             tail.push(piece.as_bytes());
         }
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_cut_leaves_no_broken_character() {
         for most in 0..=8 {
-            let (mut head, mut tail) = (Head::new(most), Tail::new(most));
+            let (mut head, mut tail) = (CaptureHead::new(most), CaptureTail::new(most));
             for pipe in ["ü€", "😀x"] {
                 head.push(pipe.as_bytes());
                 tail.push(pipe.as_bytes());

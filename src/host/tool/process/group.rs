@@ -12,25 +12,25 @@ use tokio::time::{sleep, timeout};
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The process group of one run. Killed when dropped, unless it is to outlive the host.
-pub(in crate::host::tool) struct Group {
+pub(in crate::host::tool) struct ProcessGroup {
     /// `None`: gone, its number may belong to others by now.
     #[cfg(unix)]
     id: Option<rustix::process::Pid>,
     #[cfg(unix)]
     kept: bool,
-    patience: Patience,
+    patience: GracePeriods,
 }
 
 /// How long processes are waited for.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::host::tool) struct Patience {
+pub(in crate::host::tool) struct GracePeriods {
     /// From the request to end to the kill.
     pub(in crate::host::tool) grace: Duration,
     /// After the leader has ended, for those it left behind.
     pub(in crate::host::tool) linger: Duration,
 }
 
-impl Group {
+impl ProcessGroup {
     /// After the leader has exited: lets what it left behind write out what it has, for a moment.
     pub(in crate::host::tool) async fn settle<P: FusedFuture<Output = ()>>(&self, mut pipes: Pin<&mut P>) {
         let settled = async {
@@ -71,7 +71,7 @@ impl Group {
         let _ = timeout(self.linger(), rest).await;
         self.kill(child);
         // A process the system does not let go is left to the runtime to reap.
-        let Patience { grace, linger } = self.patience;
+        let GracePeriods { grace, linger } = self.patience;
         let _ = timeout(grace.max(linger), child.wait()).await;
         self.forget();
     }
@@ -82,9 +82,9 @@ impl Group {
 }
 
 #[cfg(unix)]
-impl Group {
+impl ProcessGroup {
     /// The group that `child` leads.
-    pub(in crate::host::tool) fn of(child: &Child, patience: Patience) -> Self {
+    pub(in crate::host::tool) fn of(child: &Child, patience: GracePeriods) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         Self { id, kept: false, patience }
     }
@@ -121,7 +121,7 @@ impl Group {
 }
 
 #[cfg(unix)]
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.kept {
             self.signal(rustix::process::Signal::KILL);
@@ -130,9 +130,9 @@ impl Drop for Group {
 }
 
 #[cfg(not(unix))]
-impl Group {
+impl ProcessGroup {
     /// There are no groups here: the leader alone is ended.
-    pub(in crate::host::tool) fn of(_child: &Child, patience: Patience) -> Self {
+    pub(in crate::host::tool) fn of(_child: &Child, patience: GracePeriods) -> Self {
         Self { patience }
     }
 

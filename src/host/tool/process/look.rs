@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::background::{Entry, Processes};
+use super::background::{BackgroundProcesses, ProcessEntry};
 use crate::engine::ToolSpec;
 use crate::host::Tool;
 use crate::host::tool::{FunctionTool, ToolError};
@@ -19,7 +19,7 @@ const MOST_SECONDS: u64 = 600;
 /// How much of its own time a look may spend waiting, in millionths.
 const MOST_OF_TIME: u32 = 900_000;
 
-impl Processes {
+impl BackgroundProcesses {
     /// The built-in tool of that name; see [`PROCESS_TOOLS`].
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let processes = self.clone();
@@ -27,7 +27,7 @@ impl Processes {
             "process_status" => {
                 Some(Arc::new(FunctionTool::new(status_spec(), move |arguments, context| {
                     let processes = processes.clone();
-                    async move { status(&processes, &arguments, context.timeout).await }
+                    async move { status(&processes, &arguments, context.timeout.map(Into::into)).await }
                 })))
             }
             "process_stop" => Some(Arc::new(FunctionTool::new(stop_spec(), move |arguments, _| {
@@ -44,12 +44,16 @@ impl Processes {
     }
 }
 
-async fn status(processes: &Processes, arguments: &Value, time: Option<Nanos>) -> Result<Value, ToolError> {
+async fn status(
+    processes: &BackgroundProcesses,
+    arguments: &Value,
+    time: Option<Nanos>,
+) -> Result<Value, ToolError> {
     if arguments.get("handle").is_none_or(Value::is_null) {
         let all = processes.handles().into_iter();
         let shown = all.filter_map(|handle| {
             let mut shown = processes.get(&handle)?.shown(&handle);
-            // What each has printed is told where one is asked for.
+            // What each has printed is reported where one is asked for.
             if let Some(shown) = shown.as_object_mut() {
                 shown.shift_remove("output");
                 shown.shift_remove("errors");
@@ -68,7 +72,10 @@ async fn status(processes: &Processes, arguments: &Value, time: Option<Nanos>) -
     Ok(entry.shown(handle))
 }
 
-fn named<'a>(processes: &Processes, arguments: &'a Value) -> Result<(&'a str, Entry), ToolError> {
+fn named<'a>(
+    processes: &BackgroundProcesses,
+    arguments: &'a Value,
+) -> Result<(&'a str, ProcessEntry), ToolError> {
     let handle = arguments.get("handle").and_then(Value::as_str).unwrap_or_default();
     if let Some(entry) = processes.get(handle) {
         return Ok((handle, entry));

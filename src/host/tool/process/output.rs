@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::capture::Head;
+use super::capture::CaptureHead;
 use crate::engine::{MOST_LEVELS, shallow};
 
 /// What a command's standard output holds.
@@ -22,7 +22,7 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// The result, or what is wrong with the output.
-    pub(super) fn read(self, printed: &Head) -> Result<Value, String> {
+    pub(super) fn read(self, printed: &CaptureHead) -> Result<Value, String> {
         let text = printed.text();
         match (self, printed.cut()) {
             (Self::Json, Some((kept, _))) => Err(format!("it printed more than the {kept} bytes allowed")),
@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     fn read(format: OutputFormat, text: &str) -> Result<Value, String> {
-        let mut head = Head::new(1000);
+        let mut head = CaptureHead::new(1000);
         head.push(text.as_bytes());
         format.read(&head)
     }

@@ -1,4 +1,4 @@
-//! One run of a command under way: its processes, its pipes, and what it has printed so far.
+//! One run of a command in flight: its processes, its pipes, and what it has printed so far.
 
 use std::io;
 use std::process::ExitStatus;
@@ -10,8 +10,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 
-use super::capture::{Head, Tail, drain};
-use super::group::{Group, Patience};
+use super::capture::{CaptureHead, CaptureTail, drain};
+use super::group::{GracePeriods, ProcessGroup};
 use crate::host::BoxFuture;
 use crate::host::tool::expiry;
 use crate::time::Nanos;
@@ -19,18 +19,18 @@ use crate::time::Nanos;
 /// The most bytes of standard error that are kept for the error's text: the last ones.
 pub(super) const STDERR_BYTES: usize = 4 * 1024;
 
-/// A run under way. Dropped, it kills its processes.
-pub(super) struct Running {
+/// A run in flight. Dropped, it kills its processes.
+pub(super) struct RunningProcess {
     child: Child,
-    group: Group,
+    group: ProcessGroup,
     feed: Fuse<BoxFuture<'static, ()>>,
     pipes: Fuse<BoxFuture<'static, ()>>,
-    printed: Prints,
+    printed: PrintedOutput,
 }
 
 /// How a run came to its end.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum RunOutcome {
     Exit(io::Result<ExitStatus>),
     Timeout(Nanos),
     Cancelled,
@@ -38,42 +38,47 @@ pub(super) enum Ended {
 
 /// What was printed so far; clones share it.
 #[derive(Clone)]
-pub(super) struct Prints(Arc<Mutex<Printed>>);
+pub(super) struct PrintedOutput(Arc<Mutex<KeptOutput>>);
 
 /// What is kept of it.
-pub(super) struct Printed {
+pub(super) struct KeptOutput {
     /// The beginning of the output.
-    pub(super) first: Head,
+    pub(super) first: CaptureHead,
     /// The end of the output.
-    pub(super) last: Tail,
+    pub(super) last: CaptureTail,
     /// The end of the complaints.
-    pub(super) complained: Tail,
+    pub(super) complained: CaptureTail,
 }
 
 /// How much of the output is kept.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct OutputLimits {
     /// Of its beginning.
     pub(super) first: usize,
     /// Of its end.
     pub(super) last: usize,
 }
 
-impl Prints {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Printed> {
+impl PrintedOutput {
+    pub(super) fn lock(&self) -> MutexGuard<'_, KeptOutput> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
+impl RunningProcess {
     /// Takes a process that was just started, gives it its arguments, and reads what it prints.
-    pub(super) fn new(mut child: Child, arguments: Option<String>, kept: Kept, patience: Patience) -> Self {
-        let group = Group::of(&child, patience);
+    pub(super) fn new(
+        mut child: Child,
+        arguments: Option<String>,
+        kept: OutputLimits,
+        patience: GracePeriods,
+    ) -> Self {
+        let group = ProcessGroup::of(&child, patience);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let printed = Prints(Arc::new(Mutex::new(Printed {
-            first: Head::new(kept.first),
-            last: Tail::new(kept.last),
-            complained: Tail::new(STDERR_BYTES),
+        let printed = PrintedOutput(Arc::new(Mutex::new(KeptOutput {
+            first: CaptureHead::new(kept.first),
+            last: CaptureTail::new(kept.last),
+            complained: CaptureTail::new(STDERR_BYTES),
         })));
         let feed: BoxFuture<'static, ()> = Box::pin(async move {
             if let (Some(mut stdin), Some(arguments)) = (stdin, arguments) {
@@ -100,32 +105,32 @@ impl Running {
     }
 
     /// What it has printed.
-    pub(super) fn prints(&self) -> Prints {
+    pub(super) fn prints(&self) -> PrintedOutput {
         self.printed.clone()
     }
 
-    /// From now on its processes go on when it is dropped.
+    /// From now on its processes continue when it is dropped.
     pub(super) fn keep(&mut self) {
         self.group.keep();
     }
 
     /// Feeds it and reads what it prints until it exits, is to be cancelled, or the time is up. May be asked again.
-    pub(super) async fn ended(&mut self, cancel: &CancellationToken, timeout: Option<Nanos>) -> Ended {
+    pub(super) async fn ended(&mut self, cancel: &CancellationToken, timeout: Option<Nanos>) -> RunOutcome {
         let Self { child, feed, pipes, .. } = self;
         tokio::select! {
             biased;
-            status = child.wait() => Ended::Exit(status),
-            () = cancel.cancelled() => Ended::Cancelled,
-            () = expiry(timeout) => Ended::Timeout(timeout.unwrap_or_default()),
+            status = child.wait() => RunOutcome::Exit(status),
+            () = cancel.cancelled() => RunOutcome::Cancelled,
+            () = expiry(timeout.map(Into::into)) => RunOutcome::Timeout(timeout.unwrap_or_default()),
             never = forever(async { tokio::join!(feed, pipes) }) => match never {},
         }
     }
 
     /// Ends all its processes. Of a command that has exited, what it printed is read to the end first.
-    pub(super) async fn close(&mut self, ended: &Ended) {
+    pub(super) async fn close(&mut self, ended: &RunOutcome) {
         let Self { child, group, pipes, .. } = self;
         let mut pipes = std::pin::Pin::new(pipes);
-        if matches!(ended, Ended::Exit(_)) {
+        if matches!(ended, RunOutcome::Exit(_)) {
             group.settle(pipes.as_mut()).await;
         }
         group.end(child, pipes).await;

@@ -18,7 +18,7 @@ async fn run(config: ProcessConfig) -> ToolOutcome {
 
 async fn run_within(config: ProcessConfig, timeout: Nanos) -> ToolOutcome {
     let arguments = json!({"a": 1});
-    ProcessTool::new(config).run(ToolInput { timeout: Some(timeout), ..input(&arguments) }).await
+    ProcessTool::new(config).run(ToolInput { timeout: Some(timeout.into()), ..input(&arguments) }).await
 }
 
 /// Stops the run as soon as there is a line in the file.
@@ -85,7 +85,7 @@ async fn no_shell_reads_the_arguments_of_the_command() {
 async fn arguments_of_the_call_become_arguments_of_the_command() {
     let mut config = ProcessConfig::new(spec("tool"), ["printf", "%s|", "--city"]);
     let templates = ["{{ args.city }}", "{{ args.day }}", "--n={{ args.n }}"];
-    config.arguments = templates.iter().map(|text| Argument::parse(text).unwrap()).collect();
+    config.arguments = templates.iter().map(|text| CommandArgument::parse(text).unwrap()).collect();
     let arguments = json!({"city": "a b; $(reboot) *", "n": 3});
     let outcome = ProcessTool::new(config).run(input(&arguments)).await;
     assert_eq!(data(outcome), json!("--city|a b; $(reboot) *|--n=3|"));
@@ -94,19 +94,22 @@ async fn arguments_of_the_call_become_arguments_of_the_command() {
 #[tokio::test]
 async fn a_command_with_templates_reads_nothing_unless_it_is_told_so() {
     let templated = |stdin| ProcessConfig {
-        arguments: vec![Argument::parse("{{ args.a }}").unwrap()],
+        arguments: vec![CommandArgument::parse("{{ args.a }}").unwrap()],
         stdin,
         ..script("cat")
     };
     assert_eq!(data(run(templated(None)).await), json!(""));
-    assert_eq!(data(run(templated(Some(Stdin::Json))).await), json!({"a": 1}));
-    assert_eq!(data(run(ProcessConfig { stdin: Some(Stdin::Nothing), ..script("cat") }).await), json!(""));
+    assert_eq!(data(run(templated(Some(StdinMode::Json))).await), json!({"a": 1}));
+    assert_eq!(
+        data(run(ProcessConfig { stdin: Some(StdinMode::Nothing), ..script("cat") }).await),
+        json!("")
+    );
 }
 
 #[tokio::test]
 async fn arguments_no_system_takes_are_the_models_to_shorten() {
     let config = ProcessConfig {
-        arguments: vec![Argument(vec![Argument::template("{{ args.x }}").unwrap(); 60])],
+        arguments: vec![CommandArgument(vec![CommandArgument::template("{{ args.x }}").unwrap(); 60])],
         ..ProcessConfig::new(spec("tool"), ["true"])
     };
     let arguments = json!({"x": "y".repeat(60_000)});

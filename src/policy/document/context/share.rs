@@ -3,24 +3,26 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::document::fraction::Fraction;
-use crate::policy::merge::{Leaf, plain_leaf};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Cap, Code, Diagnostic, Share, Unit};
+use crate::policy::decode::{Decode, NodeReader};
+use crate::policy::document::fraction::OpenFraction;
+use crate::policy::layer_value::{LayerValue, plain_leaf};
+use crate::policy::{ContextShare, SizeCap, SizeUnit};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Code, Diagnostic};
 
 /// A share that is not nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room(pub(crate) Share);
+pub struct NonZeroShare(pub(crate) ContextShare);
 
-impl Decode for Share {
+impl Decode for ContextShare {
     const NAME: Option<&'static str> = Some("Share");
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         match &node.data {
-            Data::Number(_) => Fraction::decode(node, reader).map(|part| Self::Part(part.0)),
-            Data::Text(text) => match Cap::parse(text).and_then(Cap::size) {
-                Some(size) if size.unit == Unit::Tokens => Some(Self::Tokens(size.count)),
+            YamlData::Number(_) => OpenFraction::decode(node, reader).map(|part| Self::Part(part.0)),
+            YamlData::Text(text) => match SizeCap::parse(text).and_then(SizeCap::size) {
+                // Windows are counted in tokens, so characters and bytes would need a guess.
+                Some(size) if size.unit == SizeUnit::Tokens => Some(Self::Tokens(size.count)),
                 _ => {
                     let message = format!("`{text}` is no number of tokens");
                     let help = "write such as `5000 tokens`, or a part such as `0.1`";
@@ -37,12 +39,12 @@ impl Decode for Share {
     }
 }
 
-impl Decode for Room {
+impl Decode for NonZeroShare {
     const NAME: Option<&'static str> = Some("Room");
 
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        match Share::decode(node, reader)? {
-            Share::Tokens(0) => reader.out_of_range(node, "must be at least 1 token"),
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        match ContextShare::decode(node, reader)? {
+            ContextShare::Tokens(0) => reader.out_of_range(node, "must be at least 1 token"),
             share => Some(Self(share)),
         }
     }
@@ -63,10 +65,10 @@ fn schema(tokens: &str) -> Schema {
     })
 }
 
-impl Leaf for Room {
-    type Value = Share;
+impl LayerValue for NonZeroShare {
+    type Value = ContextShare;
 
-    fn over(&self, _: Option<&Share>) -> Share {
+    fn over(&self, _: Option<&ContextShare>) -> ContextShare {
         self.0
     }
 
@@ -74,14 +76,14 @@ impl Leaf for Room {
         self.0.show()
     }
 
-    fn show_value(value: &Share) -> Value {
+    fn show_value(value: &ContextShare) -> Value {
         value.show()
     }
 }
 
 plain_leaf! {
-    Share => |share| match share {
-        Share::Part(ppm) => Fraction(*ppm).show(),
-        Share::Tokens(tokens) => json!(format!("{tokens} tokens")),
+    ContextShare => |share| match share {
+        ContextShare::Part(ppm) => OpenFraction(*ppm).show(),
+        ContextShare::Tokens(tokens) => json!(format!("{tokens} tokens")),
     };
 }

@@ -3,9 +3,9 @@
 use crate::policy::form::{Block, Effective, Form};
 use serde_json::json;
 
-use crate::policy::Ratio;
 use crate::policy::decode::choice;
-use crate::policy::merge::plain_leaf;
+use crate::policy::layer_value::plain_leaf;
+use crate::text::GrowthFactor;
 
 /// How tokens are counted.
 /// Example: `{"method": "max", "safety": 1.1}`
@@ -15,7 +15,7 @@ pub struct TokensPolicy<F: Form = Effective> {
     pub method: F::Of<CountBy>,
     /// What an estimate is multiplied by.
     /// Example: `1.2`
-    pub safety: F::Of<Ratio>,
+    pub safety: F::Of<GrowthFactor>,
     /// Whether what a provider counts corrects the count of later turns, for each model.
     /// Example: `true`
     #[key(looser = Neither)]
@@ -30,13 +30,13 @@ pub struct TokensPolicy<F: Form = Effective> {
 pub struct BytesPerToken<F: Form = Effective> {
     /// Text that is neither of the others.
     /// Example: `4`
-    pub prose: F::Of<Ratio>,
+    pub prose: F::Of<GrowthFactor>,
     /// JSON.
     /// Example: `2.8`
-    pub json: F::Of<Ratio>,
+    pub json: F::Of<GrowthFactor>,
     /// Programs.
     /// Example: `3.5`
-    pub code: F::Of<Ratio>,
+    pub code: F::Of<GrowthFactor>,
 }
 
 choice! {

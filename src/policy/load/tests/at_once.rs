@@ -3,7 +3,8 @@
 use insta::assert_snapshot;
 
 use super::{files, mistakes};
-use crate::policy::{LintOptions, Loader};
+use crate::analysis::LintOptions;
+use crate::policy::Loader;
 
 /// As `check` looks at it.
 fn all(text: &str) -> String {
@@ -24,7 +25,7 @@ fn what_is_missing_because_of_a_mistake_is_not_told() {
         let told = mistakes(&format!("version: 1\nretry: {{max_attempts: unlimited, {deadline}}}\n"));
         assert_eq!(told.lines().count(), 1, "{told}");
     }
-    // The narrower selector may decide, and the priority too.
+    // The more specific selector may decide, and the priority too.
     for decides in ["  ab: {retry: {max_attempts: x}}\n", "  ab: 5\n", "  ab: {priority: high}\n"] {
         let told = mistakes(&format!(
             "version: 1\ntools:\n  \"a*\": {{retry: {{max_attempts: 2}}}}\n  \"*b\": {{retry: {{max_attempts: 3}}}}\n{decides}"

@@ -71,13 +71,13 @@ fn what_a_class_has_of_its_own_is_explained() {
 }
 
 /// What a layer says: of all classes, and of one.
-type Said = (Option<u32>, Option<u32>);
+type LayerWords = (Option<u32>, Option<u32>);
 
 proptest! {
     /// Layer by layer, and within one the word on the class above the word on all: the last word counts.
     #[test]
     fn the_last_word_counts(layers in proptest::collection::vec((proptest::option::of(1u32..9), proptest::option::of(1u32..9)), 1..5)) {
-        let text = |(all, one): &Said| {
+        let text = |(all, one): &LayerWords| {
             let all = all.map(|n| format!("max_attempts: {n}, ")).unwrap_or_default();
             let one = one.map(|n| format!("by_class: {{timeout: {{max_attempts: {n}}}}}")).unwrap_or_default();
             format!("version: 1\nretry: {{{all}{one}}}\n")

@@ -1,4 +1,4 @@
-//! Patterns that overlap, neither narrower, and disagree.
+//! Patterns that overlap, neither more specific, and disagree.
 
 use super::*;
 
@@ -43,7 +43,7 @@ tools:
     };
     let report = rules("args.slow", "").unwrap_err().to_string();
     assert!(report.contains("they disagree on `calls[args.slow].retry.max_attempts`"), "{report}");
-    assert!(rules("args.fast", "").is_ok(), "nobody knows whether both hold");
+    assert!(rules("args.fast", "").is_ok(), "it is unknown whether both hold");
     let narrow = "  a*b: {calls: [{when: args.slow, retry: {max_attempts: 3}}]}\n";
     assert!(rules("args.slow", narrow).is_ok());
 }
@@ -90,7 +90,7 @@ fn they_are_found_across_files_too() {
     assert_snapshot!(files(&[("a.yaml", a), ("b.yaml", b)]).unwrap_err());
 }
 
-/// The codes of what is told of a file, in the order of the text.
+/// The codes of what is reported about a file, in the order of the text.
 fn codes(text: &str) -> Vec<String> {
     let report = Policy::from_yaml("x.yaml", text).unwrap_err();
     report.diagnostics().iter().map(|problem| problem.code.to_string()).collect()

@@ -1,4 +1,4 @@
-//! How failures are told apart by the rows of files.
+//! How failures are distinguished by the rows of files.
 
 use super::*;
 
@@ -6,7 +6,8 @@ fn class(status: u16, code: &str, kind: &str, message: &str) -> ErrorClass {
     let some = |text: &'static str| (!text.is_empty()).then_some(text);
     let (code, kind) = (code.to_owned().leak(), kind.to_owned().leak());
     let status = (status != 0).then_some(status);
-    let evidence = Evidence { status, code: some(code), kind: some(kind), message, ..Evidence::default() };
+    let evidence =
+        FailureEvidence { status, code: some(code), kind: some(kind), message, ..FailureEvidence::default() };
     Policy::builtin().classify(&evidence).class
 }
 
@@ -98,7 +99,7 @@ fn every_row_is_reached_by_all_it_names() {
                             let details = detail.into_iter().collect::<Vec<_>>();
                             let provider = row.provider.first().map(String::as_str);
                             let evidence =
-                                Evidence { status, code, kind, message, details: &details, provider };
+                                FailureEvidence { status, code, kind, message, details: &details, provider };
                             let found = policy.classify(&evidence);
                             // Phrases that an earlier row of the same class has too hide nothing.
                             if row.words.is_empty() {
@@ -125,7 +126,8 @@ fn a_request_that_is_wrong_in_itself_is_sent_once() {
 fn a_row_of_a_file_comes_before_the_built_in_ones_and_a_later_file_before_an_earlier() {
     let row = |class: &str| format!("version: 1\nerrors: [{{status: 4xx, class: {class}}}]\n");
     let policy = files(&[("a", &row("timeout")), ("b", &row("overloaded"))]).unwrap();
-    let of = |status| policy.classify(&Evidence { status: Some(status), ..Evidence::default() });
+    let of =
+        |status| policy.classify(&FailureEvidence { status: Some(status), ..FailureEvidence::default() });
     let found = of(429);
     assert_eq!(found.class, ErrorClass::Overloaded);
     assert_eq!(policy.place(found.origin.unwrap()).to_string(), "b:2:31");

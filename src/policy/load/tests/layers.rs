@@ -27,20 +27,23 @@ fn the_most_specific_wins() {
         OnExhausted::Fail,
         "a leaf comes from wherever it is set"
     );
-    assert_eq!(policy.model("gpt-5").retry.deadline.value, Bound::Within(crate::time::Nanos::from_secs(60)));
-    assert_eq!(policy.model("claude").retry.deadline.value, Bound::Unlimited);
+    assert_eq!(
+        policy.model("gpt-5").retry.deadline.value,
+        TimeBound::Within(crate::time::Nanos::from_secs(60))
+    );
+    assert_eq!(policy.model("claude").retry.deadline.value, TimeBound::Unlimited);
 }
 
 #[test]
 fn a_call_has_a_layer_of_its_own_if_its_condition_holds() {
     let policy = policy(TEAM);
     let of = |args: Value| policy.call("http.get", &args, None).policy.retry.max_attempts;
-    assert_eq!(of(json!({"slow": true})).value, Attempts::Limited(9.try_into().unwrap()));
-    assert_eq!(of(json!({"slow": true})).origin.scope, Scope::Call);
-    assert_eq!(of(json!({"slow": false})).value, Attempts::Limited(8.try_into().unwrap()));
-    assert_eq!(of(json!({})).value, Attempts::Limited(8.try_into().unwrap()));
+    assert_eq!(of(json!({"slow": true})).value, AttemptLimit::Limited(9.try_into().unwrap()));
+    assert_eq!(of(json!({"slow": true})).origin.scope, LayerKind::Call);
+    assert_eq!(of(json!({"slow": false})).value, AttemptLimit::Limited(8.try_into().unwrap()));
+    assert_eq!(of(json!({})).value, AttemptLimit::Limited(8.try_into().unwrap()));
     let left_out = policy.call("http.get", &json!({}), None).left_out;
-    assert_eq!(left_out.len(), 1, "a condition without a value is told, not guessed");
+    assert_eq!(left_out.len(), 1, "a condition without a value is reported, not guessed");
     assert!(left_out[0].contains("no such key `slow`"), "{left_out:?}");
     assert!(left_out[0].ends_with("nothing of its layer applies, as nothing tightens"), "{left_out:?}");
 }
@@ -65,24 +68,24 @@ tools:
     let call = |args: Value| policy.call("a", &args, None).policy;
     let unsure = call(json!({}));
     assert_eq!(unsure.approval.value, crate::policy::Approval::Always);
-    assert_eq!((unsure.retry.enabled.value, unsure.approval.origin.scope), (false, Scope::Call));
-    assert_eq!(unsure.retry.deadline.value, Bound::Within(crate::time::Nanos::from_secs(60)));
-    assert_eq!(unsure.retry.total_delay.value, Bound::Within(crate::time::Nanos::from_secs(7)));
+    assert_eq!((unsure.retry.enabled.value, unsure.approval.origin.scope), (false, LayerKind::Call));
+    assert_eq!(unsure.retry.deadline.value, TimeBound::Within(crate::time::Nanos::from_secs(60)));
+    assert_eq!(unsure.retry.total_delay.value, TimeBound::Within(crate::time::Nanos::from_secs(7)));
     assert!(!unsure.retry.retry_on.value.contains(ErrorClass::Overloaded));
     assert!(unsure.retry.never_retry.value.contains(ErrorClass::EmptyResponse));
-    assert_eq!(unsure.retry.max_attempts.value, Attempts::Limited(1.try_into().unwrap()));
+    assert_eq!(unsure.retry.max_attempts.value, AttemptLimit::Limited(1.try_into().unwrap()));
     assert!(
         unsure
             .retry
             .by_class
             .iter()
-            .all(|(_, own)| own.max_attempts.value != Attempts::Limited(9.try_into().unwrap()))
+            .all(|(_, own)| own.max_attempts.value != AttemptLimit::Limited(9.try_into().unwrap()))
     );
     // Of all failures fewer attempts, but of one class more: that is no tightening.
     let first = call(json!({"m": 0}));
     let overloaded = first.retry.for_class(ErrorClass::Overloaded).max_attempts.value;
-    assert_eq!(overloaded, Attempts::Limited(2.try_into().unwrap()));
-    assert_eq!(first.retry.max_attempts.value, Attempts::Limited(4.try_into().unwrap()));
+    assert_eq!(overloaded, AttemptLimit::Limited(2.try_into().unwrap()));
+    assert_eq!(first.retry.max_attempts.value, AttemptLimit::Limited(4.try_into().unwrap()));
     let told = policy.call("a", &json!({"n": "2", "m": 0}), None).left_out;
     assert!(told[0].contains("`approval`") && !told[0].contains("`retry.deadline`"), "{told:?}");
 }
@@ -92,7 +95,7 @@ fn the_planner_stands_above_all() {
     let planner = CallOverride::new(json!({"retry": {"max_attempts": 2}})).unwrap();
     let policy = policy(TEAM);
     let call = policy.call("http.get", &json!({"slow": true}), Some(&planner)).policy;
-    assert_eq!(call.retry.max_attempts.value, Attempts::Limited(2.try_into().unwrap()));
+    assert_eq!(call.retry.max_attempts.value, AttemptLimit::Limited(2.try_into().unwrap()));
     assert_eq!(policy.place(call.retry.max_attempts.origin).to_string(), "(planner):1:26");
 }
 
@@ -100,7 +103,7 @@ fn the_planner_stands_above_all() {
 fn a_planner_cannot_ask_for_attempts_without_end() {
     let endless = CallOverride::new(json!({"retry": {"max_attempts": "unlimited"}})).unwrap();
     let call = policy(TEAM).call("x", &json!({}), Some(&endless));
-    assert_ne!(call.policy.retry.max_attempts.value, Attempts::Unlimited);
+    assert_ne!(call.policy.retry.max_attempts.value, AttemptLimit::Unlimited);
     let told = ["(planner):1:26: the attempts of this call have no end; set a `deadline`, or a number"];
     assert_eq!(call.left_out, told);
 }
@@ -121,10 +124,10 @@ fn null_goes_back_to_the_default() {
         "version: 1\nretry: {max_attempts: 9, deadline: 1m}\ntools: {a: {retry: {max_attempts: null}}, b: {retry: null}}",
     );
     assert_eq!(attempts(&policy, "a"), 4);
-    assert_eq!(policy.tool("a").retry.deadline.value, Bound::Within(crate::time::Nanos::from_secs(60)));
+    assert_eq!(policy.tool("a").retry.deadline.value, TimeBound::Within(crate::time::Nanos::from_secs(60)));
     assert_eq!(
         policy.tool("b").retry.deadline.value,
-        Bound::Unlimited,
+        TimeBound::Unlimited,
         "null in place of a block unsets all of it"
     );
     assert_eq!(attempts(&policy, "c"), 9);
@@ -146,7 +149,7 @@ fn a_report_is_asked_for_by_an_output_block_and_not_by_null() {
     let output = policy(asks);
     let output = output.output().unwrap();
     assert_eq!(output.tool.value, "done");
-    assert_eq!(output.retry.max_attempts.value, Attempts::Limited(2.try_into().unwrap()));
+    assert_eq!(output.retry.max_attempts.value, AttemptLimit::Limited(2.try_into().unwrap()));
     assert!(files(&[("a", asks), ("b", "version: 1\noutput: null")]).unwrap().output().is_none());
 }
 

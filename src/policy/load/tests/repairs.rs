@@ -1,7 +1,7 @@
 //! What is repaired for sure is looked into, and nothing else is repaired.
 
 use super::*;
-use crate::policy::Fix;
+use crate::text::Fix;
 
 fn told(text: &str) -> Vec<(String, Option<Fix>)> {
     let report = Policy::from_yaml("x.yaml", text).unwrap_err();

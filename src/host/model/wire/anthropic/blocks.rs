@@ -2,22 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::sendable::{safe_name, sendable};
 use crate::session::{Message, ToolCall, object_arguments};
-
-/// The field of an assistant message's `extra` that keeps the blocks of an answer that are more than text and tool calls,
-/// all of them in their order. It is never sent by this name.
-pub(crate) const KEPT: &str = "thinking_anthropic";
 /// The ids of calls that the API takes.
+// `^[a-zA-Z0-9_-]+$` at Anthropic; Bedrock has the same models and no more than 64 characters.
 const CALL_IDS: IdForm = IdForm::Word { also: "_-", most: 64 };
 /// Of a kept text: how many characters of the message's text it has.
 const LENGTH: &str = "chars";
 
-/// The conversation without what stands above it: the roles alternate, and of a user's blocks the results of tools come
+/// The conversation without what precedes it: the roles alternate, and of a user's blocks the results of tools come
 /// first, as the API wants it.
 pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut turns: Vec<MessageTurn> = Vec::new();
     for message in sendable(conversation, CALL_IDS, &[]) {
         let (role, results, rest) = match &*message {
             Message::System { .. } => continue,
@@ -27,7 +25,7 @@ pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
                 ("assistant", Vec::new(), assistant(text, calls, extra.get(KEPT)))
             }
         };
-        // Empty messages are refused, and say nothing.
+        // Anthropic refuses empty messages, and they say nothing.
         if results.is_empty() && rest.is_empty() {
             continue;
         }
@@ -36,13 +34,13 @@ pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
                 last.results.extend(results);
                 last.rest.extend(rest);
             }
-            _ => turns.push(Turn { role, results, rest }),
+            _ => turns.push(MessageTurn { role, results, rest }),
         }
     }
-    turns.into_iter().map(Turn::message).collect()
+    turns.into_iter().map(MessageTurn::message).collect()
 }
 
-/// What stands above the conversation.
+/// What precedes the conversation.
 pub(super) fn system(conversation: &[Message]) -> Option<String> {
     let texts = conversation.iter().filter_map(|message| match message {
         Message::System { text } => Some(text.trim()).filter(|text| !text.is_empty()),
@@ -52,15 +50,16 @@ pub(super) fn system(conversation: &[Message]) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-struct Turn {
+struct MessageTurn {
     role: &'static str,
     results: Vec<Value>,
     rest: Vec<Value>,
 }
 
-impl Turn {
+impl MessageTurn {
     fn message(self) -> Value {
         let Self { role, mut results, rest } = self;
+        // All results of a turn stand in the next message of the user, before any other block.
         results.extend(rest);
         json!({"role": role, "content": results})
     }
@@ -101,7 +100,7 @@ fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value>
     };
     let mut open: Vec<&ToolCall> = calls.iter().collect();
     let mut blocks = Vec::new();
-    // A text that was changed since, by what was taken out of it, has lost its pieces.
+    // The text was changed since, by what was taken out of it, so the lengths no longer fit.
     let (mut pieces, mut whole) = match pieces(text, kept) {
         Some(pieces) => (pieces.into_iter(), None),
         None => (Vec::new().into_iter(), Some(text)),
@@ -119,6 +118,8 @@ fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value>
                     blocks.push(with_rest(call(open.remove(at)), place));
                 }
             }
+            // Thinking goes back "unmodified and in [its] original order" (`thinking_block_param.py` of Anthropic's
+            // SDK).
             _ => blocks.push(place.clone()),
         }
     }

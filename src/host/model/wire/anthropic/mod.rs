@@ -11,18 +11,17 @@ mod stream;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
-pub(crate) use blocks::KEPT;
 pub(crate) use reply::read_body;
-use stream::Blocks;
+use stream::ReplyBlocks;
 
-use super::Format;
+use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
 use crate::session::Message;
 
 /// The format, for one model.
 #[derive(Clone, Debug)]
-pub(crate) struct Messages {
+pub(crate) struct MessagesFormat {
     /// The model's name on the server.
     pub(crate) model: String,
     /// The most tokens of a reply.
@@ -33,9 +32,7 @@ pub(crate) struct Messages {
     pub(crate) extra: Map<String, Value>,
 }
 
-impl Format for Messages {
-    type Assembly = Blocks;
-
+impl WireFormat for MessagesFormat {
     fn write(&self, request: &ModelRequest<'_>) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&request::body(self, request))
     }
@@ -49,7 +46,7 @@ impl Format for Messages {
         read_body(body, headers, conversation)
     }
 
-    fn begin(&self) -> Self::Assembly {
-        Blocks::default()
+    fn begin(&self) -> Box<dyn StreamDecoder> {
+        Box::new(ReplyBlocks::default())
     }
 }

@@ -4,15 +4,16 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::blocks::{KEPT, kept};
-use crate::engine::{Failure, ModelReply, Proposal};
+use super::blocks::kept;
+use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
-use crate::host::model::wire::ids::Ids;
+use crate::host::model::wire::extras::KEPT;
+use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall, Usage};
 
 #[derive(Deserialize)]
-struct Response {
+struct MessagesResponse {
     #[serde(default)]
     content: Option<Vec<Map<String, Value>>>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -35,7 +36,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// What was said last goes before what was said first.
+    /// The messages last takes precedence over the messages first.
     pub(super) fn then(self, later: Self) -> Self {
         Self {
             input: later.input.or(self.input),
@@ -50,11 +51,12 @@ impl WireUsage {
         let cache_write = self.cache_write.unwrap_or_default();
         let input = self.input.unwrap_or_default();
         Usage {
+            // Anthropic's `input_tokens` exclude those of the cache, other formats include them.
             input: input.saturating_add(cache_read).saturating_add(cache_write),
             output: self.output.unwrap_or_default(),
             cache_read,
             cache_write,
-            // Thinking is among the tokens of the reply, and nobody tells how much of them it is.
+            // Thinking is among the tokens of the reply, and its share is not reported.
             reasoning: 0,
         }
     }
@@ -71,10 +73,11 @@ pub(crate) fn read_body(
     conversation: &[Message],
 ) -> Result<ModelReply, Failure> {
     let value = unread::json(body)?;
+    // Gateways answer with status 200 and an error in the body.
     if let Some(failure) = failure::inside_success(&value, headers) {
         return Err(failure);
     }
-    let response: Response = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+    let response: MessagesResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let content = response.content.ok_or_else(|| failure::unreadable("the answer holds no content"))?;
     to_reply(content, response.stop_reason, response.usage, conversation)
 }
@@ -103,7 +106,7 @@ pub(super) fn to_reply(
                 text.push_str(block.get("text").and_then(Value::as_str).unwrap_or_default());
             }
             Some("tool_use") => {
-                let ids = ids.get_or_insert_with(|| Ids::of(conversation));
+                let ids = ids.get_or_insert_with(|| CallIds::of(conversation));
                 let id = ids.next(block.get("id").and_then(Value::as_str).map(str::to_owned));
                 block.insert("id".to_owned(), id.as_str().into());
                 calls.push(call(id, block));
@@ -115,10 +118,11 @@ pub(super) fn to_reply(
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
 
-fn call(id: String, block: &Map<String, Value>) -> Proposal {
+fn call(id: String, block: &Map<String, Value>) -> ProposedCall {
     let name = block.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let arguments = match block.get("input") {
-        // A tool that takes nothing is called with nothing.
+        // Servers that imitate the Anthropic API may omit the input of a tool without parameters; tools expect an
+        // object.
         None | Some(Value::Null) => "{}".to_owned(),
         Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
         Some(Value::String(text)) => text.clone(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Messages;
+use super::MessagesFormat;
 use super::blocks::{messages, system};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
@@ -11,10 +11,11 @@ use crate::host::port::ModelRequest;
 use crate::session::Message;
 
 /// The body of one request.
-pub(super) fn body(format: &Messages, request: &ModelRequest<'_>) -> Value {
+pub(super) fn body(format: &MessagesFormat, request: &ModelRequest<'_>) -> Value {
     let mut body = Map::new();
     let mut write = |field: &str, value: Value| drop(body.insert(field.to_owned(), value));
     write("model", json!(format.model));
+    // The API requires it.
     write("max_tokens", json!(format.max_tokens));
     if let Some(system) = system(request.messages) {
         write("system", json!(system));
@@ -55,6 +56,8 @@ fn lower(body: &mut Map<String, Value>, most: u64) {
     let most = said.map_or(most, |said| said.min(most));
     body.insert("max_tokens".to_owned(), most.into());
     let Some(thinking) = body.get_mut("thinking").and_then(Value::as_object_mut) else { return };
+    // `budget_tokens` is at least 1024 and less than `max_tokens` (`thinking_config_enabled_param.py` of Anthropic's
+    // SDK).
     let Some(budget) = thinking.get("budget_tokens").and_then(Value::as_u64) else { return };
     if most <= LEAST_THINKING {
         body.shift_remove("thinking");
@@ -65,11 +68,12 @@ fn lower(body: &mut Map<String, Value>, most: u64) {
 }
 
 /// The tools, and whether one must be called.
-fn tools(format: &Messages, request: &ModelRequest<'_>) -> (Vec<Value>, Option<Value>) {
+fn tools(format: &MessagesFormat, request: &ModelRequest<'_>) -> (Vec<Value>, Option<Value>) {
     let tools: Vec<Value> = request.tools.iter().map(|spec| ToolForm::Messages.declare(spec)).collect();
     if tools.is_empty() {
         // A conversation with tool calls in it is refused if no tool is declared.
         let called = called(request.messages);
+        // `none` keeps the tools declared and forbids calls.
         let choice = (!called.is_empty()).then(|| json!({"type": "none"}));
         return (called, choice);
     }
@@ -105,7 +109,7 @@ fn thinks(extra: &Map<String, Value>) -> bool {
 mod tests {
     use super::*;
     use crate::engine::{CallTimeouts, ToolSpec};
-    use crate::host::port::Traffic;
+    use crate::host::port::ByteTraffic;
     use crate::session::ToolCall;
     use tokio_util::sync::CancellationToken;
 
@@ -118,10 +122,10 @@ mod tests {
             timeout: None,
             timeouts: CallTimeouts::default(),
             streamed: None,
-            traffic: Traffic::default(),
+            traffic: ByteTraffic::default(),
             cancel: CancellationToken::new(),
         };
-        let format = Messages {
+        let format = MessagesFormat {
             model: "m".into(),
             max_tokens: 100,
             stream: true,

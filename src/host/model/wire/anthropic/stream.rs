@@ -11,18 +11,18 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
-use crate::host::model::wire::{Assembly, Progress, chars, event, lenient, unread};
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
 
 /// One event, whatever it is about.
 #[derive(Deserialize)]
-struct Event {
+struct MessagesEvent {
     #[serde(default, rename = "type", deserialize_with = "lenient::text")]
     kind: Option<String>,
     #[serde(default)]
     index: u64,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    message: Start,
+    message: MessageStart,
     #[serde(default, deserialize_with = "lenient::or_default")]
     content_block: Map<String, Value>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -33,15 +33,15 @@ struct Event {
 
 /// The message as it begins.
 #[derive(Default, Deserialize)]
-struct Start {
+struct MessageStart {
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
 }
 
 /// An answer that is being put together.
 #[derive(Debug, Default)]
-pub(crate) struct Blocks {
-    begun: Vec<Block>,
+pub(crate) struct ReplyBlocks {
+    begun: Vec<ReplyBlock>,
     /// Where the block with that `index` stands.
     places: HashMap<u64, usize>,
     stop: Option<String>,
@@ -55,21 +55,21 @@ pub(crate) struct Blocks {
 
 /// One block.
 #[derive(Debug)]
-struct Block {
+struct ReplyBlock {
     fields: Map<String, Value>,
     /// The input of a tool call, which comes as pieces of JSON.
     input: String,
     open: bool,
 }
 
-impl Assembly for Blocks {
-    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
+impl StreamDecoder for ReplyBlocks {
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
         // It ends the stream; whether the answer is whole, its own events tell.
         if event.data.trim() == event::DONE {
-            return Ok(Progress::Done);
+            return Ok(StreamProgress::Done);
         }
-        let Some(value) = event::data(event, headers)? else { return Ok(Progress::More) };
-        let read: Event = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+        let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+        let read: MessagesEvent = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         match read.kind.as_deref().unwrap_or(&event.name) {
             "message_start" => {
                 self.started = true;
@@ -79,18 +79,19 @@ impl Assembly for Blocks {
             "content_block_delta" => self.add(read.index, read.delta)?,
             "content_block_stop" => self.block(read.index)?.open = false,
             "message_delta" => {
+                // Counts in `message_delta` are cumulative, so the last one holds.
                 self.count(read.usage);
                 let stop = read.delta.get("stop_reason").and_then(Value::as_str);
                 self.stop = stop.map(str::to_owned).or(self.stop.take());
             }
             "message_stop" => {
                 self.done = true;
-                return Ok(Progress::Done);
+                return Ok(StreamProgress::Done);
             }
-            // Pings, and what is new.
+            // `ping` may come at any time, and new types are to be passed over (Anthropic, "Streaming messages").
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(StreamProgress::More)
     }
 
     fn received(&self) -> u64 {
@@ -109,19 +110,20 @@ impl Assembly for Blocks {
         (self.done || self.stop.is_some()) && !self.begun.iter().any(|block| block.open)
     }
 
-    fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {
+    fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        // The SDKs raise nothing where a stream stops early, so half an answer would pass for a whole one.
         if !self.is_whole() {
             return Err(unread::ended_early(self.started));
         }
         if !self.started {
             return Err(failure::unreadable("the answer holds no message"));
         }
-        let blocks = self.begun.into_iter().map(Block::whole).collect();
+        let blocks = self.begun.into_iter().map(ReplyBlock::whole).collect();
         to_reply(blocks, self.stop, self.usage, conversation)
     }
 }
 
-impl Blocks {
+impl ReplyBlocks {
     fn count(&mut self, usage: Option<WireUsage>) {
         if let Some(later) = usage {
             self.usage = Some(self.usage.unwrap_or_default().then(later));
@@ -134,8 +136,9 @@ impl Blocks {
         self.received = self.received.saturating_add(said.map(chars).sum());
         let fields_weight = fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
         self.kept += EACH + fields_weight;
+        // Deltas name their block by its index, and a server may leave some out.
         self.places.insert(index, self.begun.len());
-        self.begun.push(Block { fields, input: String::new(), open: true });
+        self.begun.push(ReplyBlock { fields, input: String::new(), open: true });
     }
 
     fn add(&mut self, index: u64, delta: Map<String, Value>) -> Result<(), Failure> {
@@ -149,17 +152,17 @@ impl Blocks {
         Ok(())
     }
 
-    fn block(&mut self, index: u64) -> Result<&mut Block, Failure> {
+    fn block(&mut self, index: u64) -> Result<&mut ReplyBlock, Failure> {
         let at = self.places.get(&index).copied();
         at.and_then(|at| self.begun.get_mut(at)).ok_or_else(|| {
             failure::unreadable(format!(
-                "the stream of the answer goes on with block {index}, which it has not begun"
+                "the stream of the answer continues with block {index}, which it has not begun"
             ))
         })
     }
 }
 
-impl Block {
+impl ReplyBlock {
     /// Takes the next piece, which makes `kept` larger: how many characters it has.
     fn add(&mut self, delta: Map<String, Value>, kept: &mut usize) -> u64 {
         let mut grown = 0;
@@ -178,6 +181,7 @@ impl Block {
                     *kept += more.len();
                     self.input.push_str(&more);
                 }
+                // A signature comes in one piece, and two joined ones would be refused.
                 ("signature", signature) => {
                     let old = self.fields.get("signature").map_or(0, weight);
                     *kept = (*kept + weight(&signature)).saturating_sub(old);
@@ -217,8 +221,8 @@ mod tests {
     use crate::session::{ToolCall, Usage};
     use serde_json::json;
 
-    fn taken(events: &[Value]) -> Result<Blocks, Failure> {
-        let mut blocks = Blocks::default();
+    fn taken(events: &[Value]) -> Result<ReplyBlocks, Failure> {
+        let mut blocks = ReplyBlocks::default();
         for data in events {
             let name = data["type"].as_str().unwrap_or_default().to_owned();
             blocks.take(&SseEvent { name, data: data.to_string() }, &HeaderMap::new())?;
@@ -227,7 +231,7 @@ mod tests {
     }
 
     fn assemble(events: &[Value]) -> Result<ModelReply, Failure> {
-        taken(events)?.reply(&[])
+        Box::new(taken(events)?).reply(&[])
     }
 
     fn start() -> Value {
@@ -337,8 +341,8 @@ mod tests {
         let marked = |events: &[Value]| {
             let mut blocks = taken(events).unwrap();
             let mark = SseEvent { name: "data".to_owned(), data: "[DONE]".to_owned() };
-            assert_eq!(blocks.take(&mark, &HeaderMap::new()).unwrap(), Progress::Done);
-            blocks.reply(&[])
+            assert_eq!(blocks.take(&mark, &HeaderMap::new()).unwrap(), StreamProgress::Done);
+            Box::new(blocks).reply(&[])
         };
         assert_eq!(marked(&[start(), text.clone(), stop(0), end("end_turn")]).unwrap().text, "x");
         let failure = marked(&[start(), text]).unwrap_err();
@@ -348,7 +352,7 @@ mod tests {
     #[test]
     fn a_stream_that_cannot_be_read_is_no_answer() {
         let unknown = assemble(&[start(), stop(3)]).unwrap_err();
-        let says = "the stream of the answer goes on with block 3, which it has not begun";
+        let says = "the stream of the answer continues with block 3, which it has not begun";
         assert_eq!((unknown.class, unknown.message.as_str()), (Some(ErrorClass::ModelError), says));
         let empty = assemble(&[json!({"type": "message_stop"})]).unwrap_err();
         assert_eq!(empty.message, "the answer holds no message");

@@ -3,20 +3,20 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::server::{MaxTokens, Reasoning, Server};
+use super::server::{ChatServer, MaxTokens, ReasoningRule};
 use crate::engine::Failure;
 use crate::host::model::wire::ids::IdForm;
 
 /// One thing that a refusal teaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lesson {
+enum ServerLesson {
     /// The most tokens of a reply are said by this field.
     MaxTokens(MaxTokens),
     /// Ids of calls have this form.
     CallIds(IdForm),
     /// The temperature is the server's own.
     NoTemperature,
-    /// What is told at the end of a stream cannot be asked for.
+    /// What is reported at the end of a stream cannot be asked for.
     NoStreamOptions,
     /// No call can be demanded.
     NoToolChoice,
@@ -30,11 +30,11 @@ enum Lesson {
 
 /// What was learned of one model's server. All clones learn together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lessons(Arc<Mutex<Vec<Lesson>>>);
+pub(crate) struct ServerLessons(Arc<Mutex<Vec<ServerLesson>>>);
 
-impl Lessons {
+impl ServerLessons {
     /// What is known of the server now.
-    pub(super) fn applied_to(&self, mut server: Server) -> Server {
+    pub(super) fn applied_to(&self, mut server: ChatServer) -> ChatServer {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -48,18 +48,20 @@ impl Lessons {
         &self,
         failure: &Failure,
         model: &str,
-        known: Server,
+        known: ChatServer,
         sends: impl Fn(&str) -> bool,
     ) -> Option<String> {
-        let lesson = Lesson::of(failure)?;
+        let lesson = ServerLesson::of(failure)?;
+        // A refusal that names an option which was not sent is about something else.
         if lesson.option().is_some_and(|option| !sends(option)) {
             return None;
         }
         let (before, mut after) = (self.applied_to(known), self.applied_to(known));
         lesson.apply(&mut after);
         let mut learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nothing is learned twice, nor the opposite of what was.
-        let again = |known: &Lesson| core::mem::discriminant(known) == core::mem::discriminant(&lesson);
+        // One lesson of each kind: a server that refuses both forms would otherwise have the request sent again for
+        // ever.
+        let again = |known: &ServerLesson| core::mem::discriminant(known) == core::mem::discriminant(&lesson);
         if before == after || learned.iter().any(again) {
             return None;
         }
@@ -68,8 +70,8 @@ impl Lessons {
     }
 }
 
-impl Lesson {
-    fn apply(self, server: &mut Server) {
+impl ServerLesson {
+    fn apply(self, server: &mut ChatServer) {
         match self {
             Self::MaxTokens(field) => server.max_tokens = field,
             Self::CallIds(form) => server.call_ids = form,
@@ -77,7 +79,7 @@ impl Lesson {
             Self::NoStreamOptions => server.refuses.stream_options = true,
             Self::NoToolChoice => server.refuses.tool_choice = true,
             Self::NothingBack => server.takes_back = Some(&[]),
-            Self::ReasoningOnCalls => server.reasoning = Reasoning::Always,
+            Self::ReasoningOnCalls => server.reasoning = ReasoningRule::Always,
             Self::GuidanceInResults => server.guidance_in_results = true,
         }
     }
@@ -94,10 +96,11 @@ impl Lesson {
 
     fn of(failure: &Failure) -> Option<Self> {
         // vLLM answers what a template raises with 500.
+        // Other statuses say nothing about the form of the request.
         if !matches!(failure.status, Some(400 | 422 | 500)) {
             return None;
         }
-        let refusal = Refusal::of(failure);
+        let refusal = RefusalWords::of(failure);
         refusal.of_ids().or_else(|| refusal.of_messages()).or_else(|| refusal.of_option())
     }
 
@@ -118,12 +121,12 @@ impl Lesson {
 }
 
 /// A refusal as words that can be looked for.
-struct Refusal {
+struct RefusalWords {
     param: String,
     text: String,
 }
 
-impl Refusal {
+impl RefusalWords {
     fn of(failure: &Failure) -> Self {
         let param = failure.facts.as_ref().and_then(|facts| facts.param.as_deref()).unwrap_or_default();
         let parts =
@@ -153,7 +156,7 @@ impl Refusal {
 
     /// "Tool call id was `turn1_0` but must be a-z, A-Z, 0-9, with a length of 9."; "Invalid 'messages[2].`tool_calls`[0].id':
     /// string too long."
-    fn of_ids(&self) -> Option<Lesson> {
+    fn of_ids(&self) -> Option<ServerLesson> {
         if !self.says(&[
             "tool call id",
             "tool_call_id",
@@ -165,22 +168,22 @@ impl Refusal {
             return None;
         }
         if self.says(&["length of 9", "length 9", "9 characters", "9 alphanumeric"]) {
-            return Some(Lesson::CallIds(IdForm::Nine));
+            return Some(ServerLesson::CallIds(IdForm::Nine));
         }
         let is_id = self.says(&["tool call id", "tool_call_id", "call_id", "].id", ".id'", ".id:", ".id "]);
         let form = self.says(&["too long", "above_max_length", "at most", "pattern"]);
-        (is_id && form).then_some(Lesson::CallIds(IdForm::Word { also: "_-", most: 40 }))
+        (is_id && form).then_some(ServerLesson::CallIds(IdForm::Word { also: "_-", most: 40 }))
     }
 
     /// "`reasoning_content` is missing in assistant tool call message at index 2"; "Unexpected role 'user' after role 'tool'";
     /// "'messages.2': property '`reasoning_content`' is unsupported".
-    fn of_messages(&self) -> Option<Lesson> {
+    fn of_messages(&self) -> Option<ServerLesson> {
         if self.says(&["reasoning_content"]) && self.says(&["missing", "must be passed back", "is required"])
         {
-            return Some(Lesson::ReasoningOnCalls);
+            return Some(ServerLesson::ReasoningOnCalls);
         }
         if self.says(&["role 'user' after role 'tool'"]) {
-            return Some(Lesson::GuidanceInResults);
+            return Some(ServerLesson::GuidanceInResults);
         }
         let field = self.says(&[
             "reasoning",
@@ -190,26 +193,28 @@ impl Refusal {
             "thought_signature",
             "citations",
         ]);
-        (field && self.refuses() && self.says(&["messages", "assistant"])).then_some(Lesson::NothingBack)
+        (field && self.refuses() && self.says(&["messages", "assistant"]))
+            .then_some(ServerLesson::NothingBack)
     }
 
     /// "Unsupported parameter: '`max_tokens`' is not supported with this model. Use '`max_completion_tokens`' instead."
-    fn of_option(&self) -> Option<Lesson> {
+    fn of_option(&self) -> Option<ServerLesson> {
+        // A size teaches nothing about the form: "`max_tokens` (10000) cannot exceed 8192" (Databricks).
         if !self.refuses() {
             return None;
         }
         let (old, new) = (self.names("max_tokens"), self.names("max_completion_tokens"));
-        // The one that is refused is named before the one that is advised.
+        // Providers name the refused field first and then the one to use instead, so the order tells which is which.
         match (old, new) {
-            (Some(old), Some(new)) if old < new => return Some(Lesson::MaxTokens(MaxTokens::New)),
-            (Some(_), None) => return Some(Lesson::MaxTokens(MaxTokens::New)),
-            (_, Some(_)) => return Some(Lesson::MaxTokens(MaxTokens::Old)),
+            (Some(old), Some(new)) if old < new => return Some(ServerLesson::MaxTokens(MaxTokens::New)),
+            (Some(_), None) => return Some(ServerLesson::MaxTokens(MaxTokens::New)),
+            (_, Some(_)) => return Some(ServerLesson::MaxTokens(MaxTokens::Old)),
             (None, None) => {}
         }
         let options = [
-            ("temperature", Lesson::NoTemperature),
-            ("stream_options", Lesson::NoStreamOptions),
-            ("tool_choice", Lesson::NoToolChoice),
+            ("temperature", ServerLesson::NoTemperature),
+            ("stream_options", ServerLesson::NoStreamOptions),
+            ("tool_choice", ServerLesson::NoToolChoice),
         ];
         options.into_iter().find_map(|(field, lesson)| self.names(field).map(|_| lesson))
     }
@@ -243,45 +248,45 @@ fn normal(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn of(status: u16, message: &str) -> Option<Lesson> {
-        Lesson::of(&Failure { status: Some(status), message: message.to_owned(), ..Failure::default() })
+    fn of(status: u16, message: &str) -> Option<ServerLesson> {
+        ServerLesson::of(&Failure { status: Some(status), message: message.to_owned(), ..Failure::default() })
     }
 
     #[test]
     fn a_refusal_teaches_what_the_server_takes() {
-        let word = Lesson::CallIds(IdForm::Word { also: "_-", most: 40 });
+        let word = ServerLesson::CallIds(IdForm::Word { also: "_-", most: 40 });
         for (status, message, lesson) in [
             (
                 400,
                 "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-                Lesson::MaxTokens(MaxTokens::New),
+                ServerLesson::MaxTokens(MaxTokens::New),
             ),
             (
                 422,
                 "Extra inputs are not permitted: body.max_completion_tokens",
-                Lesson::MaxTokens(MaxTokens::Old),
+                ServerLesson::MaxTokens(MaxTokens::Old),
             ),
             (
                 400,
                 "`max_completion_tokens` is not supported here, use `max_tokens`",
-                Lesson::MaxTokens(MaxTokens::Old),
+                ServerLesson::MaxTokens(MaxTokens::Old),
             ),
             (
                 400,
                 "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
-                Lesson::NoTemperature,
+                ServerLesson::NoTemperature,
             ),
-            (400, "Unrecognized request argument supplied: stream_options", Lesson::NoStreamOptions),
-            (400, "Thinking mode does not support this tool_choice", Lesson::NoToolChoice),
+            (400, "Unrecognized request argument supplied: stream_options", ServerLesson::NoStreamOptions),
+            (400, "Thinking mode does not support this tool_choice", ServerLesson::NoToolChoice),
             (
                 400,
                 "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9.",
-                Lesson::CallIds(IdForm::Nine),
+                ServerLesson::CallIds(IdForm::Nine),
             ),
             (
                 500,
                 "Tool call IDs should be alphanumeric strings with length 9!",
-                Lesson::CallIds(IdForm::Nine),
+                ServerLesson::CallIds(IdForm::Nine),
             ),
             (
                 400,
@@ -291,14 +296,14 @@ mod tests {
             (
                 400,
                 "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning_content' is unsupported)]",
-                Lesson::NothingBack,
+                ServerLesson::NothingBack,
             ),
             (
                 400,
                 "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
-                Lesson::ReasoningOnCalls,
+                ServerLesson::ReasoningOnCalls,
             ),
-            (400, "Unexpected role 'user' after role 'tool'", Lesson::GuidanceInResults),
+            (400, "Unexpected role 'user' after role 'tool'", ServerLesson::GuidanceInResults),
         ] {
             assert_eq!(of(status, message), Some(lesson), "{message}");
         }
@@ -327,19 +332,19 @@ mod tests {
 
     #[test]
     fn nothing_is_learned_twice() {
-        let lessons = Lessons::default();
+        let lessons = ServerLessons::default();
         let failure =
             |message: &str| Failure { status: Some(400), message: message.to_owned(), ..Failure::default() };
         let old = failure("Unsupported parameter: 'max_tokens'");
-        assert!(lessons.learn(&old, "m", Server::default(), |_| true).is_some());
-        assert_eq!(lessons.learn(&old, "m", Server::default(), |_| true), None);
+        assert!(lessons.learn(&old, "m", ChatServer::default(), |_| true).is_some());
+        assert_eq!(lessons.learn(&old, "m", ChatServer::default(), |_| true), None);
         assert_eq!(
-            lessons.learn(&failure("unknown: 'max_completion_tokens'"), "m", Server::default(), |_| true),
+            lessons.learn(&failure("unknown: 'max_completion_tokens'"), "m", ChatServer::default(), |_| true),
             None
         );
-        assert_eq!(lessons.applied_to(Server::default()).max_tokens, MaxTokens::New);
+        assert_eq!(lessons.applied_to(ChatServer::default()).max_tokens, MaxTokens::New);
         // What was not sent was not refused.
         let temperature = failure("Unsupported value: 'temperature'");
-        assert_eq!(Lessons::default().learn(&temperature, "m", Server::default(), |_| false), None);
+        assert_eq!(ServerLessons::default().learn(&temperature, "m", ChatServer::default(), |_| false), None);
     }
 }

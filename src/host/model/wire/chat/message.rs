@@ -3,15 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::host::model::wire::anthropic::KEPT;
+use crate::host::model::wire::extras::{CALL_EXTRAS, KEPT};
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::lenient;
 use crate::host::model::wire::sendable::sendable;
 use crate::session::{Message, object_arguments};
-
-/// The field of an assistant message's `extra` that keeps what a provider sent with single tool calls, by call
-/// id. It goes back into the calls, never on the wire by this name.
-pub(in crate::host::model::wire) const CALL_EXTRAS: &str = "tool_calls";
 
 /// A conversation as chat-completions servers take it: every call with arguments that are an object and an id of its own.
 pub fn chat_messages(messages: &[Message]) -> Vec<Value> {
@@ -27,7 +23,7 @@ pub(crate) struct ChatMessage {
     #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
     pub(crate) role: Option<String>,
     #[serde(default)]
-    pub(crate) content: Option<Content>,
+    pub(crate) content: Option<ChatContent>,
     #[serde(default, deserialize_with = "lenient::or_default", skip_serializing_if = "Vec::is_empty")]
     pub(crate) tool_calls: Vec<WireCall>,
     #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
@@ -39,7 +35,7 @@ pub(crate) struct ChatMessage {
 /// What a message says: a text, or parts of which the texts count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Content {
+pub(crate) enum ChatContent {
     Text(String),
     Parts(Vec<Value>),
 }
@@ -78,12 +74,13 @@ impl WireCall {
     pub(super) fn is_half(&self) -> bool {
         let arguments = self.function.arguments.as_deref().map(str::trim).filter(|text| !text.is_empty());
         arguments.is_some_and(|text| {
+            // Broken arguments are the model's doing; only those that end too early are the stream's.
             serde_json::from_str::<serde::de::IgnoredAny>(text).is_err_and(|error| error.is_eof())
         })
     }
 }
 
-impl Content {
+impl ChatContent {
     /// The text; of parts, all their texts in order.
     pub(crate) fn into_text(self) -> String {
         match self {
@@ -99,7 +96,7 @@ fn part(part: &Value) -> Option<&str> {
 
 impl From<&Message> for ChatMessage {
     fn from(message: &Message) -> Self {
-        let text = |text: &String| Some(Content::Text(text.clone()));
+        let text = |text: &String| Some(ChatContent::Text(text.clone()));
         let role = |role: &str| Some(role.to_owned());
         match message {
             Message::System { text: said } => {
@@ -116,7 +113,8 @@ impl From<&Message> for ChatMessage {
             },
             Message::Assistant { text: said, calls, extra } => {
                 let mut extra = extra.clone();
-                // What another provider wants to see again, this one would refuse.
+                // A session may change its provider: strict servers of the chat API refuse a field with thinking
+                // blocks of the Anthropic API.
                 extra.shift_remove(KEPT);
                 let mut call_extras = match extra.remove(CALL_EXTRAS) {
                     Some(Value::Object(extras)) => extras,
@@ -128,6 +126,7 @@ impl From<&Message> for ChatMessage {
                     kind: Some("function".to_owned()),
                     function: WireFunction {
                         name: Some(call.name.clone()),
+                        // llama.cpp and vLLM refuse a conversation with broken JSON in its calls.
                         arguments: Some(object_arguments(&call.arguments).into_owned()),
                     },
                     extra: match call_extras.remove(&call.id) {

@@ -13,37 +13,34 @@ mod stream;
 
 use reqwest::header::HeaderMap;
 
-pub(crate) use lesson::Lessons;
-pub(super) use message::CALL_EXTRAS;
+pub(crate) use lesson::ServerLessons;
 pub use message::chat_messages;
-pub(crate) use message::{ChatMessage, Content, WireCall};
+pub(crate) use message::{ChatContent, ChatMessage, WireCall};
 use reply::read_answer;
 pub(crate) use reply::read_body;
-pub(crate) use request::{ChatRequest, Sampling};
-pub(crate) use server::Server;
-use stream::Parts;
+pub(crate) use request::{ChatRequest, SamplingOptions};
+pub(crate) use server::ChatServer;
+use stream::ChatParts;
 
-use super::Format;
+use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
 use crate::session::Message;
 
 /// The format, for one model.
 #[derive(Clone, Debug)]
-pub(crate) struct Chat {
+pub(crate) struct ChatFormat {
     /// The model's name on the server.
     pub(crate) model: String,
     /// What is the same for every request.
-    pub(crate) sampling: Sampling,
+    pub(crate) sampling: SamplingOptions,
     /// What is known of the server.
-    pub(crate) server: Server,
+    pub(crate) server: ChatServer,
     /// What its refusals have taught since.
-    pub(crate) lessons: Lessons,
+    pub(crate) lessons: ServerLessons,
 }
 
-impl Format for Chat {
-    type Assembly = Parts;
-
+impl WireFormat for ChatFormat {
     fn write(&self, request: &ModelRequest<'_>) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&ChatRequest::new(
             &self.model,
@@ -62,8 +59,8 @@ impl Format for Chat {
         read_answer(body, headers, conversation, self.server.finish_optional)
     }
 
-    fn begin(&self) -> Self::Assembly {
-        Parts::of(self.server.finish_optional)
+    fn begin(&self) -> Box<dyn StreamDecoder> {
+        Box::new(ChatParts::of(self.server.finish_optional))
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {

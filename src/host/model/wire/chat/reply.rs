@@ -4,23 +4,24 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::message::{CALL_EXTRAS, ChatMessage, Content, WireCall};
-use crate::engine::{Failure, FinishReason, ModelReply, Proposal};
+use super::message::{ChatContent, ChatMessage, WireCall};
+use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
-use crate::host::model::wire::ids::Ids;
+use crate::host::model::wire::extras::CALL_EXTRAS;
+use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall, Usage};
 
 #[derive(Deserialize)]
 struct ChatResponse {
     #[serde(default, deserialize_with = "lenient::or_default")]
-    choices: Vec<Choice>,
+    choices: Vec<ReplyChoice>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct ReplyChoice {
     #[serde(default)]
     message: Option<ChatMessage>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -104,6 +105,7 @@ pub(crate) fn read_answer(
     finish_optional: bool,
 ) -> Result<ModelReply, Failure> {
     let value = unread::json(body)?;
+    // MiniMax and gateways answer with status 200 and an error in the body.
     if let Some(failure) = failure::inside_success(&value, headers) {
         return Err(failure);
     }
@@ -113,6 +115,7 @@ pub(crate) fn read_answer(
     let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
     let said = [choice.finish_reason, choice.google_reason];
     let finish = said.into_iter().flatten().find(|said| !said.is_empty());
+    // Without a reason the answer may be cut: a router may close a stream properly that broke off behind it.
     if finish.is_none() && !finish_optional {
         return Err(unread::without_reason());
     }
@@ -137,7 +140,8 @@ pub(super) fn to_reply(
     let mut finish = finish::finish(finish)?;
     let mut extra = message.extra;
     extra.retain(|_, value| !is_blank(value));
-    let mut text = message.content.map(Content::into_text).unwrap_or_default();
+    let mut text = message.content.map(ChatContent::into_text).unwrap_or_default();
+    // OpenAI puts a refusal beside the text, with `stop` as the reason.
     if let Some(Value::String(refusal)) = extra.get("refusal") {
         finish = FinishReason::ContentFilter;
         if text.is_empty() {
@@ -153,13 +157,14 @@ pub(super) fn to_reply(
 }
 
 /// The calls, each with an id that no other call of the conversation has, and what came with them.
-fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<Proposal>, Map<String, Value>) {
+fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<ProposedCall>, Map<String, Value>) {
     let mut extras = Map::new();
     if wire.is_empty() {
         return (Vec::new(), extras);
     }
-    let mut ids = Ids::of(conversation);
+    let mut ids = CallIds::of(conversation);
     let calls = wire.into_iter().map(|call| {
+        // Some servers send no id, or count calls anew in every reply.
         let id = ids.next(call.id);
         if !call.extra.is_empty() {
             extras.insert(id.clone(), Value::Object(call.extra));
@@ -197,7 +202,7 @@ mod tests {
         read(&json!({"choices": [{"message": message, "finish_reason": "stop"}]})).unwrap()
     }
 
-    fn call(id: &str, arguments: &str) -> Proposal {
+    fn call(id: &str, arguments: &str) -> ProposedCall {
         ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() }.into()
     }
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::message::{ChatMessage, Content};
-use super::server::{MaxTokens, Reasoning, Server};
+use super::message::{ChatContent, ChatMessage};
+use super::server::{ChatServer, MaxTokens, ReasoningRule};
 use crate::engine::{ToolChoice, ToolSpec};
 use crate::host::model::wire::lenient;
 use crate::host::model::wire::sendable::sendable;
@@ -35,11 +35,11 @@ pub(crate) struct ChatRequest {
 pub(crate) struct ChatTool {
     #[serde(rename = "type")]
     kind: String,
-    function: Function,
+    function: ChatFunction,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Function {
+struct ChatFunction {
     name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     description: String,
@@ -49,7 +49,7 @@ struct Function {
 
 /// What is the same for every request to a model.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sampling {
+pub(crate) struct SamplingOptions {
     pub(crate) stream: bool,
     pub(crate) temperature: Option<f64>,
     pub(crate) max_tokens: Option<u32>,
@@ -57,7 +57,7 @@ pub(crate) struct Sampling {
     pub(crate) extra: Map<String, Value>,
 }
 
-impl Sampling {
+impl SamplingOptions {
     /// Whether requests have that option, which the agent writes.
     pub(crate) fn sends(&self, option: &str) -> bool {
         match option {
@@ -71,7 +71,12 @@ impl Sampling {
 
 impl ChatRequest {
     /// The request for a model of that name.
-    pub(crate) fn new(model: &str, request: &ModelRequest<'_>, sampling: &Sampling, server: &Server) -> Self {
+    pub(crate) fn new(
+        model: &str,
+        request: &ModelRequest<'_>,
+        sampling: &SamplingOptions,
+        server: &ChatServer,
+    ) -> Self {
         let tools: Vec<_> = request.tools.iter().map(|spec| ChatTool::from(*spec)).collect();
         let tool_choice = match &request.tool_choice {
             // Refused by servers where there is no tool.
@@ -92,15 +97,16 @@ impl ChatRequest {
 }
 
 /// Everything but the conversation and the tools.
-fn options(sampling: &Sampling, server: &Server, most: Option<u64>) -> Map<String, Value> {
+fn options(sampling: &SamplingOptions, server: &ChatServer, most: Option<u64>) -> Map<String, Value> {
     let mut options = Map::new();
     if sampling.stream {
+        // Without it a stream ends without any usage.
         options.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
     if let Some(temperature) = sampling.temperature {
         options.insert("temperature".to_owned(), json!(temperature));
     }
-    // Who writes one of the two fields means it; both together are refused.
+    // A policy that writes one of the two fields as an option has chosen it, and servers refuse a request with both.
     let fields = [MaxTokens::Old, MaxTokens::New].map(MaxTokens::field);
     let written = |field: &&str| sampling.extra.get(*field).is_some_and(|value| !value.is_null());
     if let Some(max_tokens) = sampling.max_tokens.filter(|_| !fields.iter().any(written)) {
@@ -136,7 +142,7 @@ fn lower(options: &mut Map<String, Value>, usual: MaxTokens, most: u64) {
 /// The conversation as the server takes it. Guidance after the result of a tool becomes a part of that result, where it
 /// must; a reply that says nothing is left out, since Mistral, Cohere, Databricks and Moonshot refuse one, and what users say
 /// on both sides of it is joined.
-fn messages(request: &ModelRequest<'_>, server: &Server) -> Vec<ChatMessage> {
+fn messages(request: &ModelRequest<'_>, server: &ChatServer) -> Vec<ChatMessage> {
     let conversation = sendable(request.messages, server.call_ids, &request.tools);
     let mut messages: Vec<ChatMessage> = Vec::with_capacity(conversation.len());
     let mut left_out = false;
@@ -160,12 +166,13 @@ fn messages(request: &ModelRequest<'_>, server: &Server) -> Vec<ChatMessage> {
         keep_what_is_taken(message, server);
     }
     let thinks = match server.reasoning {
-        Reasoning::AsItCame => false,
-        Reasoning::IfAny => messages.iter().any(|message| message.extra.contains_key(REASONING)),
-        Reasoning::Always => true,
+        ReasoningRule::AsItCame => false,
+        ReasoningRule::IfAny => messages.iter().any(|message| message.extra.contains_key(REASONING)),
+        ReasoningRule::Always => true,
     };
     for message in messages.iter_mut().filter(|message| thinks && !message.tool_calls.is_empty()) {
-        // Another model, which did not think, made the calls.
+        // A model that did not think made these calls. DeepSeek wants an empty field then (`pydantic-ai`,
+        // `deepseek.py`).
         message.extra.entry(REASONING).or_insert_with(|| json!(""));
     }
     messages
@@ -173,15 +180,16 @@ fn messages(request: &ModelRequest<'_>, server: &Server) -> Vec<ChatMessage> {
 
 fn join(last: Option<&mut ChatMessage>, text: &str) {
     if let Some(last) = last {
-        let said = last.content.take().map(Content::into_text).unwrap_or_default();
-        last.content = Some(Content::Text(format!("{said}\n\n{text}")));
+        let said = last.content.take().map(ChatContent::into_text).unwrap_or_default();
+        last.content = Some(ChatContent::Text(format!("{said}\n\n{text}")));
     }
 }
 
 /// Leaves out what other servers sent with a message, where this one refuses it.
-fn keep_what_is_taken(message: &mut ChatMessage, server: &Server) {
+fn keep_what_is_taken(message: &mut ChatMessage, server: &ChatServer) {
     let Some(taken) = server.takes_back else { return };
     message.extra.retain(|field, _| taken.contains(&field.as_str()));
+    // Signatures of Gemini are among it, which no other server can check.
     for call in &mut message.tool_calls {
         call.extra.clear();
     }
@@ -191,7 +199,7 @@ impl From<&ToolSpec> for ChatTool {
     fn from(spec: &ToolSpec) -> Self {
         Self {
             kind: "function".to_owned(),
-            function: Function {
+            function: ChatFunction {
                 name: spec.name.clone(),
                 description: spec.description.clone(),
                 parameters: spec.parameters.clone(),
@@ -204,11 +212,11 @@ impl From<&ToolSpec> for ChatTool {
 mod tests {
     use super::*;
     use crate::context::ToolForm;
-    use crate::host::port::Traffic;
+    use crate::host::port::ByteTraffic;
 
     use tokio_util::sync::CancellationToken;
 
-    fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, sampling: &Sampling) -> Value {
+    fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, sampling: &SamplingOptions) -> Value {
         written_with(None, tools, tool_choice, sampling)
     }
 
@@ -216,14 +224,14 @@ mod tests {
         max_output: Option<u64>,
         tools: Vec<&ToolSpec>,
         tool_choice: ToolChoice,
-        sampling: &Sampling,
+        sampling: &SamplingOptions,
     ) -> Value {
         let messages = [Message::user("hello")];
         let request = ModelRequest { max_output, ..request(&messages, tools, tool_choice) };
-        serde_json::to_value(ChatRequest::new("m", &request, sampling, &Server::default())).unwrap()
+        serde_json::to_value(ChatRequest::new("m", &request, sampling, &ChatServer::default())).unwrap()
     }
 
-    fn sent(conversation: &[Message], server: &Server) -> Vec<ChatMessage> {
+    fn sent(conversation: &[Message], server: &ChatServer) -> Vec<ChatMessage> {
         messages(&request(conversation, vec![], ToolChoice::Auto), server)
     }
 
@@ -240,7 +248,7 @@ mod tests {
             timeout: None,
             timeouts: crate::engine::CallTimeouts::default(),
             streamed: None,
-            traffic: Traffic::default(),
+            traffic: ByteTraffic::default(),
             cancel: CancellationToken::new(),
         }
     }
@@ -256,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_plain_request_has_two_fields() {
-        let plain = written(vec![], ToolChoice::Required, &Sampling::default());
+        let plain = written(vec![], ToolChoice::Required, &SamplingOptions::default());
         assert_eq!(plain, json!({"model": "m", "messages": [{"role": "user", "content": "hello"}]}));
     }
 
@@ -270,7 +278,7 @@ mod tests {
 
     #[test]
     fn tools_and_the_choice_among_them() {
-        let with = |choice| written(vec![&tool()], choice, &Sampling::default());
+        let with = |choice| written(vec![&tool()], choice, &SamplingOptions::default());
         let function = json!({"name": "look", "description": "Looks.", "parameters": {"type": "object"}});
         assert_eq!(with(ToolChoice::Auto)["tools"], json!([{"type": "function", "function": function}]));
         assert_eq!(with(ToolChoice::Auto)["tool_choice"], Value::Null);
@@ -286,7 +294,7 @@ mod tests {
         else {
             unreachable!()
         };
-        let sampling = Sampling { stream: true, temperature: Some(0.0), max_tokens: Some(5), extra };
+        let sampling = SamplingOptions { stream: true, temperature: Some(0.0), max_tokens: Some(5), extra };
         let Value::Object(mut request) = written(vec![], ToolChoice::Auto, &sampling) else { unreachable!() };
         request.shift_remove("messages");
         assert_eq!(
@@ -297,22 +305,22 @@ mod tests {
 
     #[test]
     fn a_budget_lowers_what_a_reply_may_have_and_never_raises_it() {
-        let of = |sampling: &Sampling, most| {
+        let of = |sampling: &SamplingOptions, most| {
             let Value::Object(mut request) = written_with(Some(most), vec![], ToolChoice::Auto, sampling)
             else {
                 unreachable!()
             };
             (request.shift_remove("max_tokens"), request.shift_remove("max_completion_tokens"))
         };
-        let own = Sampling { max_tokens: Some(50), ..Sampling::default() };
+        let own = SamplingOptions { max_tokens: Some(50), ..SamplingOptions::default() };
         assert_eq!(of(&own, 20), (Some(json!(20)), None));
         assert_eq!(of(&own, 80), (Some(json!(50)), None));
-        assert_eq!(of(&Sampling::default(), 20), (Some(json!(20)), None));
+        assert_eq!(of(&SamplingOptions::default(), 20), (Some(json!(20)), None));
         let mut options = Map::new();
         lower(&mut options, MaxTokens::New, 20);
         assert_eq!(Value::Object(options), json!({"max_completion_tokens": 20}));
         let extra = json!({"max_completion_tokens": 9}).as_object().cloned().unwrap();
-        assert_eq!(of(&Sampling { extra, ..Sampling::default() }, 5), (None, Some(json!(5))));
+        assert_eq!(of(&SamplingOptions { extra, ..SamplingOptions::default() }, 5), (None, Some(json!(5))));
     }
 
     #[test]
@@ -327,9 +335,9 @@ mod tests {
         let guidance = Message::User { text: "Report now.".into(), guidance: Some("final_turn".into()) };
         let conversation = [Message::user("go"), result, guidance, Message::user("and then?")];
         let contents = |strict| -> Vec<String> {
-            let server = Server { guidance_in_results: strict, ..Server::default() };
+            let server = ChatServer { guidance_in_results: strict, ..ChatServer::default() };
             let all = sent(&conversation, &server).into_iter();
-            all.map(|message| message.content.map(Content::into_text).unwrap_or_default()).collect()
+            all.map(|message| message.content.map(ChatContent::into_text).unwrap_or_default()).collect()
         };
         assert_eq!(contents(true), ["go", "12\n\nReport now.", "and then?"]);
         assert_eq!(contents(false), ["go", "12", "Report now.", "and then?"]);
@@ -353,7 +361,7 @@ mod tests {
     fn arguments_and_ids_go_out_as_the_server_takes_them() {
         let conversation = [assistant("", &["call_abc"], &json!({})), tool_result("call_abc")];
         for (host, model) in [("localhost", "m"), ("api.mistral.ai", "m"), ("localhost", "mistral-small")] {
-            let sent = sent(&conversation, &Server::of(host, model));
+            let sent = sent(&conversation, &ChatServer::of(host, model));
             let call = &sent[0].tool_calls[0];
             assert_eq!(call.function.arguments.as_deref(), Some(r#"{"INVALID_JSON":"{"}"#));
             assert_eq!(call.id, sent[1].tool_call_id);
@@ -372,7 +380,7 @@ mod tests {
             assistant("\n", &["x"], &json!({})),
             tool_result("x"),
         ];
-        let sent = serde_json::to_value(sent(&conversation, &Server::default())).unwrap();
+        let sent = serde_json::to_value(sent(&conversation, &ChatServer::default())).unwrap();
         assert_eq!(sent[0], json!({"role": "user", "content": "a\n\nb"}));
         assert_eq!(sent[1], json!({"role": "user", "content": "c"}));
         assert_eq!((&sent[2]["role"], &sent[2]["content"]), (&json!("assistant"), &Value::Null));
@@ -384,7 +392,7 @@ mod tests {
             json!({"reasoning_content": "hm", "refusal": "no", "tool_calls": {"x": {"extra_content": 1}}});
         let conversation = [assistant("", &["x"], &extra), tool_result("x")];
         let fields = |host: &str| {
-            let sent = serde_json::to_value(&sent(&conversation, &Server::of(host, "m"))[0]).unwrap();
+            let sent = serde_json::to_value(&sent(&conversation, &ChatServer::of(host, "m"))[0]).unwrap();
             let of_call = sent["tool_calls"][0].get("extra_content").is_some();
             (sent.get("reasoning_content").is_some(), sent.get("refusal").is_some(), of_call)
         };
@@ -400,7 +408,7 @@ mod tests {
         let thought = assistant("", &["y"], &json!({"reasoning_content": "hm"}));
         let mixed = [plain[0].clone(), plain[1].clone(), thought, tool_result("y")];
         let of = |host: &str, model: &str, conversation: &[Message]| {
-            sent(conversation, &Server::of(host, model))[0].extra.get(REASONING).cloned()
+            sent(conversation, &ChatServer::of(host, model))[0].extra.get(REASONING).cloned()
         };
         assert_eq!(of("api.deepseek.com", "deepseek-chat", &plain), None);
         assert_eq!(of("api.deepseek.com", "deepseek-reasoner", &plain), Some(json!("")));
@@ -410,18 +418,18 @@ mod tests {
 
     #[test]
     fn the_most_tokens_go_by_the_name_that_the_server_knows_and_never_by_both() {
-        let with = |server: Server, extra: Value| {
+        let with = |server: ChatServer, extra: Value| {
             let extra = extra.as_object().cloned().unwrap_or_default();
-            let sampling = Sampling { max_tokens: Some(5), extra, ..Sampling::default() };
+            let sampling = SamplingOptions { max_tokens: Some(5), extra, ..SamplingOptions::default() };
             Value::Object(options(&sampling, &server, None))
         };
-        assert_eq!(with(Server::default(), json!({})), json!({"max_tokens": 5}));
+        assert_eq!(with(ChatServer::default(), json!({})), json!({"max_tokens": 5}));
         assert_eq!(
-            with(Server::of("api.openai.com", "gpt-5"), json!({})),
+            with(ChatServer::of("api.openai.com", "gpt-5"), json!({})),
             json!({"max_completion_tokens": 5})
         );
         for extra in [json!({"max_tokens": 9}), json!({"max_completion_tokens": 9})] {
-            assert_eq!(with(Server::of("api.openai.com", "gpt-5"), extra.clone()), extra);
+            assert_eq!(with(ChatServer::of("api.openai.com", "gpt-5"), extra.clone()), extra);
         }
     }
 }

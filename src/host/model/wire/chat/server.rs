@@ -3,13 +3,17 @@
 //!
 //! The facts are those of the providers' own SDKs and of `pydantic-ai` 2.68, `LiteLLM` 1.109 and the AI SDK; an issue is
 //! named where it is the only source. A server that is not known here takes what most take, and its refusals teach the
-//! rest ([`Lessons`](super::lesson::Lessons)).
+//! rest ([`ServerLessons`](super::lesson::ServerLessons)).
 
 use crate::host::model::wire::ids::IdForm;
 
 /// What is known of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct ChatServer {
+    /// Who serves its models, by the names of OpenTelemetry's conventions; those it has none for are called by the format.
+    pub(crate) name: &'static str,
+    /// It says how large the windows of its models are, or may.
+    pub(crate) tells_window: bool,
     /// The ids of calls it takes.
     pub(crate) call_ids: IdForm,
     /// The field by which it takes the most tokens of a reply.
@@ -21,9 +25,9 @@ pub(crate) struct Server {
     /// What it takes back of what came with a message; `None`: whatever it was.
     pub(crate) takes_back: Option<&'static [&'static str]>,
     /// Which calls it refuses without the reasoning before them.
-    pub(crate) reasoning: Reasoning,
+    pub(crate) reasoning: ReasoningRule,
     /// Options that it refuses.
-    pub(crate) refuses: Refused,
+    pub(crate) refuses: RefusedOptions,
 }
 
 /// The field by which the most tokens of a reply are said.
@@ -38,7 +42,7 @@ pub(crate) enum MaxTokens {
 
 /// Which calls go back with reasoning, an empty one where none is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reasoning {
+pub(crate) enum ReasoningRule {
     /// Those that came with it.
     #[default]
     AsItCame,
@@ -50,7 +54,7 @@ pub(crate) enum Reasoning {
 
 /// Options of the agent's own that a server has refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedOptions {
     pub(crate) temperature: bool,
     pub(crate) stream_options: bool,
     pub(crate) tool_choice: bool,
@@ -66,18 +70,21 @@ impl MaxTokens {
 }
 
 /// Most servers.
-const PLAIN: Server = Server {
+const PLAIN: ChatServer = ChatServer {
+    name: "openai",
+    tells_window: true,
     call_ids: IdForm::Any,
     max_tokens: MaxTokens::Old,
     guidance_in_results: false,
     finish_optional: false,
     takes_back: None,
-    reasoning: Reasoning::AsItCame,
-    refuses: Refused { temperature: false, stream_options: false, tool_choice: false },
+    reasoning: ReasoningRule::AsItCame,
+    refuses: RefusedOptions { temperature: false, stream_options: false, tool_choice: false },
 };
 
 /// `OpenAI`: an id is refused from 41 characters on (langgenius/dify#28987), and so is a field it does not know.
-const OPENAI: Server = Server {
+const OPENAI: ChatServer = ChatServer {
+    tells_window: false,
     call_ids: IdForm::Word { also: "_-", most: 40 },
     max_tokens: MaxTokens::New,
     takes_back: Some(&["refusal", "audio", "name", "function_call"]),
@@ -85,48 +92,57 @@ const OPENAI: Server = Server {
 };
 
 /// Azure takes the old field for all but the newer models of `OpenAI`.
-const AZURE: Server = Server { max_tokens: MaxTokens::Old, ..OPENAI };
+const AZURE: ChatServer = ChatServer { name: "azure.ai.openai", max_tokens: MaxTokens::Old, ..OPENAI };
 
 /// Mistral: its template raises on other ids (nearai/ironclaw#1241), its API on other fields and on a user's word after a
 /// result.
-const MISTRAL: Server =
-    Server { call_ids: IdForm::Nine, guidance_in_results: true, takes_back: Some(&["prefix"]), ..PLAIN };
+const MISTRAL: ChatServer = ChatServer {
+    name: "mistral_ai",
+    call_ids: IdForm::Nine,
+    guidance_in_results: true,
+    takes_back: Some(&["prefix"]),
+    ..PLAIN
+};
 
 /// `DeepSeek` and Moonshot want the reasoning back with every call of a model that thinks (rikkahub/rikkahub#1690,
 /// continuedev/continue#11600).
-const REASONING: Server = Server { reasoning: Reasoning::IfAny, ..PLAIN };
+const REASONING: ChatServer = ChatServer { reasoning: ReasoningRule::IfAny, ..PLAIN };
 
 /// Groq and Cerebras refuse the fields of others: `property 'reasoning_content' is unsupported`.
-const GROQ: Server = Server { takes_back: Some(&["reasoning", "name", "function_call"]), ..PLAIN };
+const GROQ: ChatServer = ChatServer { takes_back: Some(&["reasoning", "name", "function_call"]), ..PLAIN };
 
 /// Bedrock's own form of ids.
-const BEDROCK: Server = Server { call_ids: IdForm::Word { also: "_.:-", most: 64 }, ..PLAIN };
+const BEDROCK: ChatServer = ChatServer { call_ids: IdForm::Word { also: "_.:-", most: 64 }, ..PLAIN };
 
 /// Streams that end without a reason: Claude behind Snowflake's Cortex (`pydantic-ai`, `models/snowflake.py`), calls behind
 /// NVIDIA's NIM (earendil-works/pi#6226), `OpenCode`'s gateway (anomalyco/opencode#43882).
-const WITHOUT_REASON: Server = Server { finish_optional: true, ..PLAIN };
+const WITHOUT_REASON: ChatServer = ChatServer { finish_optional: true, ..PLAIN };
 
 /// GitHub Copilot refuses the old field.
-const COPILOT: Server = Server { max_tokens: MaxTokens::New, ..PLAIN };
+const COPILOT: ChatServer = ChatServer { max_tokens: MaxTokens::New, ..PLAIN };
 
 /// Servers by the ends of their addresses.
-const BY_HOST: &[(&str, Server)] = &[
+const BY_HOST: &[(&str, ChatServer)] = &[
     ("openai.com", OPENAI),
     ("openai.azure.com", AZURE),
     ("cognitiveservices.azure.com", AZURE),
-    ("services.ai.azure.com", AZURE),
+    ("services.ai.azure.com", ChatServer { tells_window: true, ..AZURE }),
     ("mistral.ai", MISTRAL),
-    ("deepseek.com", REASONING),
+    ("deepseek.com", ChatServer { name: "deepseek", tells_window: false, ..REASONING }),
     ("moonshot.ai", REASONING),
     ("moonshot.cn", REASONING),
     ("kimi.com", REASONING),
-    ("groq.com", GROQ),
+    ("groq.com", ChatServer { name: "groq", ..GROQ }),
     ("cerebras.ai", GROQ),
     ("amazonaws.com", BEDROCK),
     ("snowflakecomputing.com", WITHOUT_REASON),
     ("api.nvidia.com", WITHOUT_REASON),
     ("opencode.ai", WITHOUT_REASON),
     ("githubcopilot.com", COPILOT),
+    ("generativelanguage.googleapis.com", ChatServer { name: "gcp.gemini", tells_window: false, ..PLAIN }),
+    ("aiplatform.googleapis.com", ChatServer { name: "gcp.vertex_ai", ..PLAIN }),
+    ("x.ai", ChatServer { name: "x_ai", ..PLAIN }),
+    ("openrouter.ai", ChatServer { name: "openrouter", ..PLAIN }),
 ];
 /// Servers that take the old field whatever the model: `OpenRouter` documents no other, `DeepSeek` passes over the new one
 /// without a word.
@@ -149,15 +165,16 @@ const MISTRALS: &[&str] = &[
     "labs-devstral",
 ];
 
-impl Default for Server {
+impl Default for ChatServer {
     fn default() -> Self {
         PLAIN
     }
 }
 
-impl Server {
+impl ChatServer {
     /// What is known of the server at that address, for that model.
     pub(crate) fn of(host: &str, model: &str) -> Self {
+        // The whole name or one below it: `notopenai.com` is somebody else's.
         let ends = |end: &str| host == end || host.strip_suffix(end).is_some_and(|rest| rest.ends_with('.'));
         let mut server = BY_HOST.iter().find(|(end, _)| ends(end)).map_or(PLAIN, |(_, server)| *server);
         // Routers write the provider before the name: `mistralai/Mistral-Small`.
@@ -168,8 +185,9 @@ impl Server {
         } else if wants_new_field(&name) && !OLD_FIELD_ONLY.iter().any(|end| ends(end)) {
             server.max_tokens = MaxTokens::New;
         }
-        if server.reasoning == Reasoning::IfAny && THINKERS.iter().any(|part| name.contains(part)) {
-            server.reasoning = Reasoning::Always;
+        // A model that always thinks wants the field even where no call came with one.
+        if server.reasoning == ReasoningRule::IfAny && THINKERS.iter().any(|part| name.contains(part)) {
+            server.reasoning = ReasoningRule::Always;
         }
         server
     }
@@ -211,7 +229,7 @@ mod tests {
             ("api.deepseek.com", "deepseek-chat", MaxTokens::Old),
             ("api.githubcopilot.com", "claude-sonnet-4.5", MaxTokens::New),
         ] {
-            assert_eq!(Server::of(host, model).max_tokens, field, "{host} {model}");
+            assert_eq!(ChatServer::of(host, model).max_tokens, field, "{host} {model}");
         }
     }
 
@@ -223,15 +241,15 @@ mod tests {
             ("127.0.0.1", "devstral-2512"),
             ("openrouter.ai", "mistralai/mistral-large"),
         ] {
-            assert_eq!(Server::of(host, model).call_ids, IdForm::Nine, "{host} {model}");
+            assert_eq!(ChatServer::of(host, model).call_ids, IdForm::Nine, "{host} {model}");
         }
-        assert_eq!(Server::of("localhost", "kimi-k2").call_ids, IdForm::Any);
+        assert_eq!(ChatServer::of("localhost", "kimi-k2").call_ids, IdForm::Any);
     }
 
     #[test]
     fn a_server_that_ends_without_a_reason_is_known_by_its_address() {
-        assert!(Server::of("acme.snowflakecomputing.com", "claude-4-sonnet").finish_optional);
-        assert!(Server::of("integrate.api.nvidia.com", "z-ai/glm-5.1").finish_optional);
-        assert!(!Server::of("api.openai.com", "gpt-4o").finish_optional);
+        assert!(ChatServer::of("acme.snowflakecomputing.com", "claude-4-sonnet").finish_optional);
+        assert!(ChatServer::of("integrate.api.nvidia.com", "z-ai/glm-5.1").finish_optional);
+        assert!(!ChatServer::of("api.openai.com", "gpt-4o").finish_optional);
     }
 }

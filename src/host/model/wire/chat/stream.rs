@@ -6,28 +6,29 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::message::{ChatMessage, Content, WireCall, WireFunction};
+use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
 use super::reply::{WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
-use crate::host::model::wire::{Assembly, Progress, chars, event, lenient, unread};
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
 
 /// Where a delta holds what the model says besides its answer.
+// `reasoning_content` at DeepSeek, z.ai and Moonshot, `reasoning` at Ollama, OpenRouter and newer vLLM.
 const SAID_ASIDE: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "refusal"];
 
 #[derive(Deserialize)]
-struct Chunk {
+struct ChatChunk {
     #[serde(default, deserialize_with = "lenient::or_default")]
-    choices: Vec<Choice>,
+    choices: Vec<ChunkChoice>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct ChunkChoice {
     #[serde(default)]
     index: u64,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -42,7 +43,7 @@ struct Choice {
 /// An answer that is being put together.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the stream")]
-pub(crate) struct Parts {
+pub(crate) struct ChatParts {
     text: String,
     calls: Vec<WireCall>,
     /// Where the call with that `index` stands in `calls`.
@@ -55,22 +56,25 @@ pub(crate) struct Parts {
     fresh: String,
     started: bool,
     done: bool,
-    /// The tokens were told in a chunk of their own, which comes at the end.
+    /// The tokens were reported in a chunk of their own, which comes at the end.
     counted: bool,
     /// The server may leave out why the model stopped.
     finish_optional: bool,
 }
 
-impl Assembly for Parts {
-    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
+impl StreamDecoder for ChatParts {
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
         if event.data.trim() == event::DONE {
             self.done = true;
-            return Ok(Progress::Done);
+            return Ok(StreamProgress::Done);
         }
-        let Some(value) = event::data(event, headers)? else { return Ok(Progress::More) };
-        let chunk: Chunk = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+        let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+        let chunk: ChatChunk = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+        // Gemini repeats the counts in several chunks, so they replace each other and are never added up.
         self.usage = chunk.usage.or(self.usage);
+        // With `include_usage` a last chunk without choices reports the tokens.
         self.counted = self.started && chunk.choices.is_empty() && (self.counted || chunk.usage.is_some());
+        // One choice is asked for, and a server that sends more must not mix them.
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             self.started = true;
             self.add(choice.delta);
@@ -78,7 +82,7 @@ impl Assembly for Parts {
             let said = said.or(choice.google_reason.filter(|said| !said.is_empty()));
             self.finish = said.or(self.finish.take());
         }
-        Ok(Progress::More)
+        Ok(StreamProgress::More)
     }
 
     fn received(&self) -> u64 {
@@ -94,11 +98,13 @@ impl Assembly for Parts {
     }
 
     fn is_whole(&self) -> bool {
+        // The reason to stop ends an answer. `[DONE]` alone proves nothing: routers also write it behind a broken
+        // stream.
         self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
     }
 
-    fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {
-        // A server in between may close a stream properly that broke off behind it.
+    fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        // A router may properly close a stream that broke off behind it.
         let half_a_call = self.finish.is_none() && self.calls.iter().any(WireCall::is_half);
         if self.done && !self.started {
             return Err(failure::unreadable("the answer holds no choices"));
@@ -110,7 +116,7 @@ impl Assembly for Parts {
             return Err(unread::without_reason());
         }
         let message = ChatMessage {
-            content: Some(Content::Text(self.text)),
+            content: Some(ChatContent::Text(self.text)),
             tool_calls: self.calls,
             extra: self.extra,
             ..ChatMessage::default()
@@ -119,7 +125,7 @@ impl Assembly for Parts {
     }
 }
 
-impl Parts {
+impl ChatParts {
     /// Nothing yet. Where `finish_optional`, the end of the stream is enough.
     pub(super) fn of(finish_optional: bool) -> Self {
         Self { finish_optional, ..Self::default() }
@@ -168,6 +174,7 @@ impl Parts {
         };
         let call = &mut self.calls[at];
         let before = size(call);
+        // Later pieces of a call repeat its id, leave it out, or send an empty one.
         call.id = call.id.take().filter(|id| !id.is_empty()).or(piece.id);
         call.function.name =
             call.function.name.take().filter(|name| !name.is_empty()).or(piece.function.name);
@@ -216,21 +223,21 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>, mut kept: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{FinishReason, Proposal};
+    use crate::engine::{FinishReason, ProposedCall};
     use crate::policy::ErrorClass;
     use crate::session::{ToolCall, Usage};
     use serde_json::json;
 
     fn assemble(data: &[Value]) -> Result<ModelReply, Failure> {
-        assemble_with(Parts::default(), data)
+        assemble_with(ChatParts::default(), data)
     }
 
-    fn assemble_with(mut assembly: Parts, data: &[Value]) -> Result<ModelReply, Failure> {
+    fn assemble_with(mut assembly: ChatParts, data: &[Value]) -> Result<ModelReply, Failure> {
         for value in data {
             let data = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             assembly.take(&SseEvent { name: String::new(), data }, &HeaderMap::new())?;
         }
-        assembly.reply(&[])
+        Box::new(assembly).reply(&[])
     }
 
     fn delta(delta: &Value) -> Value {
@@ -241,13 +248,13 @@ mod tests {
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     }
 
-    fn calls(pieces: &[Value]) -> Vec<Proposal> {
+    fn calls(pieces: &[Value]) -> Vec<ProposedCall> {
         let mut data: Vec<_> = pieces.iter().map(|piece| delta(&json!({"tool_calls": [piece]}))).collect();
         data.push(end("tool_calls"));
         assemble(&data).unwrap().calls
     }
 
-    fn call(id: &str, name: &str, arguments: &str) -> Proposal {
+    fn call(id: &str, name: &str, arguments: &str) -> ProposedCall {
         ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }.into()
     }
 
@@ -317,7 +324,7 @@ mod tests {
         let failure = assemble(&events).unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::NetworkError));
         assert!(failure.message.contains("`finish_reason: optional`"), "{}", failure.message);
-        let reply = assemble_with(Parts::of(true), &events).unwrap();
+        let reply = assemble_with(ChatParts::of(true), &events).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish), ("x", FinishReason::Unsaid));
     }
 
@@ -327,17 +334,17 @@ mod tests {
             let call = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}});
             delta(&json!({ "tool_calls": [call] }))
         };
-        let whole = assemble_with(Parts::of(true), &[piece("{}"), json!("[DONE]")]).unwrap();
+        let whole = assemble_with(ChatParts::of(true), &[piece("{}"), json!("[DONE]")]).unwrap();
         assert_eq!(whole.calls, [call("a", "look", "{}")]);
         let half = [piece("{\"x\": 1"), json!("[DONE]")];
-        let failure = assemble_with(Parts::of(true), &half).unwrap_err();
+        let failure = assemble_with(ChatParts::of(true), &half).unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::NetworkError));
         assert_eq!(failure.message, "the stream of the answer ends in the middle");
     }
 
     #[test]
     fn what_has_come_is_counted_in_characters() {
-        let mut parts = Parts::default();
+        let mut parts = ChatParts::default();
         let mut take = |value: Value| {
             parts
                 .take(&SseEvent { name: String::new(), data: value.to_string() }, &HeaderMap::new())
@@ -380,7 +387,7 @@ mod tests {
     #[test]
     fn an_error_event_needs_no_json() {
         let event = SseEvent { name: "error".into(), data: "overloaded, sorry".into() };
-        let failure = Parts::default().take(&event, &HeaderMap::new()).unwrap_err();
+        let failure = ChatParts::default().take(&event, &HeaderMap::new()).unwrap_err();
         assert_eq!(failure.message, "overloaded, sorry");
     }
 }

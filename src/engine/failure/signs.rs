@@ -1,0 +1,75 @@
+//! What a body has that says that it is an error, whatever its status.
+
+use super::json::{JsonNode, NodeShape};
+
+/// What only answers have, and events of a stream.
+const ANSWERS: &[&str] = &["choices", "content", "type", "delta", "usage"];
+
+/// Whether a body says that it is an error, whatever its status.
+pub(super) fn is_error(body: &impl JsonNode) -> bool {
+    // Gemini sends a list of errors in streams; everybody else sends an object.
+    match body.shape() {
+        NodeShape::List(items) => items.iter().any(has_error),
+        NodeShape::Object => {
+            let says = |key: &str| body.get(key).and_then(JsonNode::text) == Some("error");
+            has_error(body)
+                || says("object")
+                || says("type")
+                || body.get("response").is_some_and(has_error)
+                // MiniMax fails with status 200 and a number in `base_resp`.
+                || body.get("base_resp").is_some_and(refused)
+                || odd(body).is_some()
+        }
+        _ => false,
+    }
+}
+
+fn has_error(value: &impl JsonNode) -> bool {
+    value.get("error").is_some_and(|error| !error.is_blank())
+}
+
+/// Whether `MiniMax` says that it failed: beside an answer the number is 0.
+fn refused(base: &impl JsonNode) -> bool {
+    base.get("status_code").and_then(JsonNode::count).is_some_and(|number| number != 0)
+}
+
+/// The choice that failed: routers put the error beside the part of the answer that came.
+// OpenRouter puts the error into the choice that broke, beside what had come (status 200).
+pub(super) fn failed_choice<N: JsonNode>(body: &N) -> Option<&N> {
+    match body.get("choices")?.shape() {
+        NodeShape::List(items) => items.iter().find(|choice| has_error(*choice)),
+        _ => None,
+    }
+}
+
+/// Whether an object has nothing of an answer, and what only errors have.
+pub(super) fn is_no_answer(body: &impl JsonNode) -> bool {
+    if ANSWERS.iter().any(|key| body.get(key).is_some()) {
+        return false;
+    }
+    // Cloudflare and others answer `{"success": false, "errors": [...]}` whatever the status.
+    let refused = body.get("success").is_some_and(|value| matches!(value.shape(), NodeShape::Bool(false)));
+    let says = |key: &str| {
+        body.get(key).is_some_and(|value| match value.shape() {
+            NodeShape::Text(text) => !text.is_empty(),
+            NodeShape::List(items) => !items.is_empty(),
+            _ => false,
+        })
+    };
+    // Some servers say `{"code": 0, "msg": "success"}` beside an answer, so a number alone is no failure.
+    let numbered = ["code", "error_code", "errcode"].iter().filter_map(|key| body.get(key)?.count());
+    let failed = || numbered.clone().any(|number| !matches!(number, 0 | 200));
+    let texts = ["error_msg", "errmsg", "msg"];
+    refused
+        || ["message", "detail", "errors"].iter().any(|key| says(key))
+        || (texts.iter().any(|key| says(key)) && failed())
+}
+
+/// An error whose key is its text: `{"error parsing tool call": "..."}`.
+pub(super) fn odd(object: &impl JsonNode) -> Option<(&str, &str)> {
+    let mut fields = object.fields();
+    // Ollama streams `{"error parsing tool call": "..."}`, where the key is the message (ollama#11704).
+    let (key, value) = fields.next().filter(|(key, _)| key.starts_with("error "))?;
+    let text = value.text()?;
+    fields.next().is_none().then_some((key, text))
+}

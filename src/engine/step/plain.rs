@@ -1,0 +1,196 @@
+//! Calls that the host has begun by itself. Each rule is asked of the machine that owns it, and only one thing is decided here:
+//! that another attempt follows. All else is decided about the call as it stands, by the machines.
+
+use super::super::directive::Directives;
+use super::super::event::ToolOutcome;
+use super::super::failure::{EffectState, Failure, may_run_again};
+use super::super::machine::{
+    CallPermit, FailedAttempt, NextMachine, OpenProposal, ProposalKind, case_of, is_validation,
+};
+use super::super::plain_call::{PlainCall, PlainEnd, PlainNext};
+use super::super::retry::{self, FailureContext, RetryBlocker, RetryVerdict};
+use super::super::state::State;
+use super::{Interpreter, RunStep, SplitState};
+use crate::engine::ids::ProposalId;
+use crate::policy::{Effect, ErrorClass, Seed, ToolPolicy};
+use crate::session::{FeedbackSource, ReducerError};
+use crate::time::{Instant, Nanos};
+
+impl Interpreter {
+    /// A run of a tool failed that the host began by itself: whether the rules leave it to the host that another one follows. Unless
+    /// the answer is [`PlainNext::Adopt`], the message of the failure is moved into the record of the attempt.
+    pub fn plain_failed(
+        &self,
+        state: &mut State,
+        (tool, policy): (&str, &ToolPolicy),
+        call: &mut PlainCall,
+        (failure, effect): (&mut Failure, EffectState),
+        now: Instant,
+    ) -> (PlainNext, Directives) {
+        let adopt = || (PlainNext::Adopt, Directives::default());
+        let (classified, now) = (failure.classified(&self.policy), state.now.max(now));
+        let class = classified.class;
+        // Refused arguments are for the model to correct, a tool that may have had side effects is verified or asked about, and
+        // near the end other rules decide: all of this needs the interpreter.
+        if class == ErrorClass::InvalidArgs
+            || !state.is_open_ended()
+            || !may_run_again(effect_of(state, tool, policy), effect)
+        {
+            return adopt();
+        }
+        let case = case_of(failure, classified, &policy.retry, RetryBlocker::None);
+        let progress = call.series.progress();
+        let (seed, number) = (state.context.seed, call.number);
+        // The scope and the name are those of a proposal, so the delay is the same whichever path decides.
+        let key = || Seed::new(seed, "tool", &PlainCall::idempotency_key(&state.run, number));
+        let RetryVerdict::Retry { delay, .. } = retry::decide(&policy.retry, progress, case, now, key) else {
+            return adopt();
+        };
+        // A breaker that opens is reported and may hide the tool, which is not done here. It is asked last, as nothing
+        // may change before: the interpreter adopts a call as it stands.
+        let health = &mut *state.tools;
+        if !health.failed_within_bounds(tool, &policy.breaker, now) {
+            return adopt();
+        }
+        health.end_corrections(tool);
+        state.now = now;
+        state.last.failed(class, &failure.message);
+        let message = core::mem::take(&mut failure.message);
+        if !policy.retry.emit_feedback.value && !is_validation(class) {
+            call.series.record(class, message, now, delay);
+            return (PlainNext::Retry(delay), Directives::default());
+        }
+        self.plain_feedback(state, (tool, policy), call, (message, &case, delay), now)
+    }
+
+    /// Writes such a failure into the session. If a reducer objects, there is no further attempt.
+    #[inline(never)]
+    fn plain_feedback(
+        &self,
+        state: &mut State,
+        (tool, policy): (&str, &ToolPolicy),
+        call: &mut PlainCall,
+        (message, case, next_delay): (String, &FailureContext, Nanos),
+        now: Instant,
+    ) -> (PlainNext, Directives) {
+        let (progress, class) = (call.series.progress(), case.class);
+        let mut step = self.plain_step(state, now);
+        let SplitState { mut run, .. } = step.split();
+        let (source, attempt) = (FeedbackSource::Tool, progress.attempt);
+        let failed =
+            FailedAttempt { source, tool: Some(tool), attempt, class, message: &message, next_delay };
+        // Nobody asks why of what is written down nowhere.
+        let objection = run.out.feedback_because(|_| Vec::new(), &policy.retry, &failed);
+        let Some(objection) = objection else {
+            call.series.record(class, message, now, next_delay);
+            return (PlainNext::Retry(next_delay), Directives(step.directives));
+        };
+        call.series.record(class, message, now, Nanos::ZERO);
+        let call = PlainCall { number: call.number, series: core::mem::take(&mut call.series) };
+        let proposal = step.adopt_objected(tool, call, (case, &objection));
+        (PlainNext::Adopted(proposal), Directives(step.directives))
+    }
+
+    /// A call has ended that the host began by itself, and that [has a place](State::occupy). What others wait for may happen now.
+    pub fn plain_ended(
+        &self,
+        state: &mut State,
+        (tool, policy): (&str, &ToolPolicy),
+        end: PlainEnd,
+        now: Instant,
+    ) -> Directives {
+        let directives = match end {
+            PlainEnd::Succeeded => self.plain_succeeded(state, (tool, policy), || now),
+            PlainEnd::Dropped => Directives::default(),
+        };
+        let mut step = RunStep { directives: directives.0, ..self.plain_step(state, now) };
+        // The permit goes back whatever the end was, or a dropped call would hold its tool's concurrency until the
+        // run ends.
+        step.split().run.queue.leave(tool);
+        step.admit_others();
+        Directives(step.directives)
+    }
+
+    /// The same of one that went well and has no place.
+    pub fn plain_succeeded(
+        &self,
+        state: &mut State,
+        (tool, policy): (&str, &ToolPolicy),
+        now: impl FnOnce() -> Instant,
+    ) -> Directives {
+        state.tools.end_corrections(tool);
+        if state.loops.has_failed(tool) {
+            state.loops.tool_recovered(tool);
+        }
+        if state.tools.succeeded_within_bounds(tool, &policy.breaker) {
+            return Directives::default();
+        }
+        let mut step = self.plain_step(state, now());
+        let SplitState { mut run, .. } = step.split();
+        run.tools.succeeded(tool, Some(CallPermit::Run), policy, &mut run.out);
+        Directives(step.directives)
+    }
+
+    /// The interpreter takes a call that the host has begun by itself, and that has a place: its attempt has ended so. From now on
+    /// it is a proposal like any other, of that number.
+    pub fn adopt(
+        &self,
+        state: &mut State,
+        tool: &str,
+        call: PlainCall,
+        outcome: ToolOutcome,
+        now: Instant,
+    ) -> (ProposalId, Directives) {
+        let mut step = self.plain_step(state, now);
+        let proposal = step.open_plain();
+        let SplitState { mut run, batch, .. } = step.split();
+        batch.adopt(tool, call, outcome, &mut run);
+        step.settle_plain(NextMachine::Settle);
+        (proposal, Directives(step.directives))
+    }
+
+    fn plain_step<'a>(&'a self, state: &'a mut State, now: Instant) -> RunStep<'a> {
+        // Time never goes backwards: a host's clock that does would lengthen waits and reopen breakers.
+        state.now = state.now.max(now);
+        let (policy, tools) = (&self.policy, &self.tools);
+        RunStep { policy, tools, state, directives: Vec::new(), current: ProposalId::NONE }
+    }
+}
+
+impl RunStep<'_> {
+    /// Opens a proposal for a call that the host has begun by itself.
+    fn open_plain(&mut self) -> ProposalId {
+        // A proposal takes a number of the log, so that its id is used once even where no event was written for it.
+        self.state.seq = self.state.seq.saturating_add(1);
+        let turn = self.state.turn;
+        self.open(OpenProposal::of(ProposalKind::Tools, turn));
+        self.current
+    }
+
+    /// Adopts a call to whose next attempt a reducer objects.
+    fn adopt_objected(
+        &mut self,
+        tool: &str,
+        call: PlainCall,
+        (case, objection): (&FailureContext, &ReducerError),
+    ) -> ProposalId {
+        let proposal = self.open_plain();
+        let SplitState { mut run, batch, .. } = self.split();
+        let adopted = batch.adopt_objected(tool, call, (case, objection), &mut run);
+        self.settle_plain(adopted.err().unwrap_or(NextMachine::Settle));
+        proposal
+    }
+
+    fn settle_plain(&mut self, then: NextMachine) {
+        self.route(then);
+        self.admit_others();
+    }
+}
+
+/// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
+fn effect_of(state: &State, tool: &str, policy: &ToolPolicy) -> Effect {
+    match policy.effect.value {
+        Effect::Unknown => state.context.effects.get(tool).copied().unwrap_or(Effect::Unknown),
+        known => known,
+    }
+}

@@ -1,0 +1,47 @@
+//! A model behind a provider's API.
+
+use std::fmt;
+
+use super::config::ModelConfig;
+use super::headers::ConfigError;
+use super::transport::ModelTransport;
+use super::wire::WireFormat;
+use crate::context::ToolForm;
+use crate::engine::{Failure, ModelReply};
+use crate::host::port::{BoxFuture, Model, ModelRequest};
+
+/// A model behind a provider's API. One call is one HTTP request.
+pub struct HttpModel {
+    transport: ModelTransport,
+    format: Box<dyn WireFormat>,
+    tool_form: ToolForm,
+}
+
+impl HttpModel {
+    /// Sets up the connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub fn new(config: ModelConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let transport = ModelTransport::new(&config)?;
+        let provider = config.provider;
+        Ok(Self { transport, format: (provider.format)(config), tool_form: provider.tool_form })
+    }
+}
+
+impl Model for HttpModel {
+    fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        Box::pin(self.transport.call(&*self.format, request))
+    }
+
+    fn tool_form(&self) -> ToolForm {
+        self.tool_form
+    }
+}
+
+impl fmt::Debug for HttpModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.transport.show("HttpModel", f)
+    }
+}

@@ -1,0 +1,17 @@
+//! The providers, one file each: how its API is reached, and what agent files say of its models. The wire formats they
+//! speak are in `wire/`.
+
+mod anthropic;
+mod openai;
+
+use super::config::Provider;
+
+pub(in crate::host) use anthropic::AnthropicKeys;
+pub(in crate::host) use openai::OpenAiKeys;
+
+impl Provider {
+    /// The chat completions of `OpenAI`, and of all servers that speak them too.
+    pub const OPENAI: &'static Self = &openai::OPENAI;
+    /// Anthropic's messages.
+    pub const ANTHROPIC: &'static Self = &anthropic::ANTHROPIC;
+}

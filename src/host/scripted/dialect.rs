@@ -1,0 +1,60 @@
+//! The wire formats that the scripted model's server speaks, one entry each.
+
+use axum::http::HeaderMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::chunks::AnswerChunks;
+use super::facts::RequestFacts;
+use super::history;
+use super::render::{self, AnswerRendering};
+use super::script::ErrorReply;
+use crate::host::model::ChatRequest;
+
+/// A wire format that the server speaks.
+pub(super) struct Dialect {
+    /// Where its requests go.
+    pub(super) path: &'static str,
+    /// Reads a request; an error is what its API answers to one that it does not take.
+    pub(super) read: fn(&HeaderMap, &Value) -> Result<Asked, Box<ErrorReply>>,
+    /// The body of an answer.
+    pub(super) body: fn(&AnswerRendering<'_>) -> String,
+    /// The same as it is streamed. `include_usage`: the client asks for the tokens.
+    pub(super) chunks: fn(&AnswerRendering<'_>, include_usage: bool) -> AnswerChunks,
+    /// The body of an error.
+    pub(super) error_body: fn(&ErrorReply) -> String,
+}
+
+/// What matters of a request.
+pub(super) struct Asked {
+    pub(super) facts: RequestFacts,
+    pub(super) stream: bool,
+    pub(super) include_usage: bool,
+}
+
+/// The chat completions of `OpenAI`.
+pub(super) static CHAT: Dialect = Dialect {
+    path: "/v1/chat/completions",
+    read: read_chat,
+    body: |rendering| rendering.body(),
+    chunks: |rendering, include_usage| AnswerChunks::of(rendering, include_usage),
+    error_body: render::error_body,
+};
+
+fn read_chat(_: &HeaderMap, body: &Value) -> Result<Asked, Box<ErrorReply>> {
+    let request = ChatRequest::deserialize(body).map_err(|error| not_a_request(&error))?;
+    history::check(&request.messages)?;
+    let options = request.extra.get("stream_options");
+    Ok(Asked {
+        facts: RequestFacts::of_chat(&request.model, &request.messages),
+        stream: request.stream,
+        include_usage: options.is_some_and(|options| options["include_usage"] == true),
+    })
+}
+
+/// What is answered to a body that is no request.
+pub(super) fn not_a_request(error: &serde_json::Error) -> Box<ErrorReply> {
+    let message = format!("the request is not one to a model: {error}");
+    let kind = Some("invalid_request_error".to_owned());
+    Box::new(ErrorReply { kind, ..ErrorReply::new(400, "bad_request", message) })
+}

@@ -1,0 +1,56 @@
+//! Reading and showing text: YAML with places, diagnostics, JSON Schema, expressions, templates, secrets, terminal columns,
+//! repair of JSON. Nothing here knows what a policy is.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod columns;
+mod diagnostic;
+pub(crate) mod did_you_mean;
+pub(crate) mod duration;
+mod excerpt;
+mod expr;
+mod json_schema;
+mod problems;
+mod ratio;
+mod render;
+pub mod repair;
+mod report;
+pub(crate) mod scalar;
+pub(crate) mod secret;
+pub(crate) mod source;
+pub(crate) mod template;
+mod visible;
+pub mod yaml;
+
+pub use columns::{columns, padded};
+pub use diagnostic::{Code, Diagnostic, Fix, Severity};
+pub use did_you_mean::closest as did_you_mean;
+#[cfg(feature = "host")]
+pub(crate) use did_you_mean::closest;
+pub use duration::{DurationError, parse_duration};
+pub(crate) use excerpt::excerpt;
+pub(crate) use expr::kind;
+pub use expr::{Expr, ExprError};
+pub use json_schema::{Schema, SchemaError, SchemaProblem};
+pub use problems::Problems;
+pub use ratio::{GrowthFactor, RatioError};
+pub(crate) use ratio::{parse_millionths, parse_ppm};
+pub use report::{GivenHelps, Report};
+#[cfg(feature = "host")]
+pub(crate) use secret::formed;
+pub use secret::without_secrets;
+#[cfg(feature = "host")]
+pub(crate) use secret::written as written_secret;
+pub(crate) use source::Spot;
+pub use source::{Place, Source, SourceId, Sources, Span};
+pub use template::{Template, TemplateError};
+pub use visible::visible;

@@ -1,0 +1,39 @@
+//! The command, as people and other programs use it.
+
+#[cfg(unix)]
+mod ai_agent;
+mod check;
+mod check_fix;
+mod command;
+mod conformance;
+mod connections;
+#[cfg(unix)]
+mod context_command;
+#[cfg(unix)]
+mod desk;
+mod examples;
+mod guide;
+#[cfg(unix)]
+mod headers;
+mod manual;
+mod policy_commands;
+mod quickstart;
+mod replay;
+mod repository;
+#[cfg(unix)]
+mod run_telemetry;
+mod schemas;
+#[cfg(unix)]
+mod session_commands;
+mod simulate;
+#[cfg(target_os = "linux")]
+mod stop;
+mod test_command;
+#[cfg(unix)]
+mod tools_command;
+#[cfg(unix)]
+mod usage;
+#[path = "../host/waiting.rs"]
+#[expect(dead_code, reason = "the tests of stores need more of it")]
+mod waiting;
+mod wasm;

@@ -1,0 +1,202 @@
+//! Agents that are run from their files by the library alone.
+
+use std::error::Error;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use futures_util::StreamExt;
+use tempfile::TempDir;
+use unfazed::Agent;
+use unfazed::engine::{Outcome, Record};
+use unfazed::host::agent_file::{AgentFileError, AgentWarning, NamedAgent, StartOptions};
+use unfazed::host::{NoopObserver, RunError, RunTask, StopSwitch};
+use unfazed::policy::Loader;
+use unfazed::store::{JsonlStore, Recorder, SessionId, Store};
+
+/// A script with one answer.
+const SCRIPT: &str = "version: 1\nreplies: [{text: done}]\n";
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// The error's text, with the folder of the file left out.
+fn said(error: &dyn std::fmt::Display, folder: &TempDir) -> String {
+    error.to_string().replace(&format!("{}/", folder.path().display()), "")
+}
+
+#[tokio::test]
+async fn the_quickstart_runs_from_its_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let agent = Agent::from_file(root.join("examples/quickstart/agent.yaml")).await.unwrap();
+    assert!(agent.warnings.is_empty(), "{:?}", agent.warnings);
+    let report = agent.run().await.unwrap();
+    let Outcome::Reported { output } = report.outcome else { panic!("{:?}", report.outcome) };
+    assert_eq!(output["total_eur"], 270.48);
+    agent.shutdown().await;
+}
+
+#[tokio::test]
+async fn every_mistake_has_its_place_and_nothing_starts() {
+    let agent = "version: 1
+task: t
+policy: [policy.yaml, polcy.yaml]
+models:
+  m: {api: scripted, script: model.yaml}
+tools:
+  calc: {kind: builtin, name: clac}
+";
+    let folder = folder(&[
+        ("agent.yaml", agent),
+        ("policy.yaml", "version: 1\nretry: {max_attempts: many}\n"),
+        ("model.yaml", "version: 1\nreplies: [{txt: done}]\n"),
+    ]);
+    let error = Agent::from_file(folder.path().join("agent.yaml")).await.unwrap_err();
+    insta::assert_snapshot!(said(&error, &folder));
+}
+
+#[tokio::test]
+async fn names_that_the_agent_does_not_have_are_refused_before_anything_starts() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    // What is served there could not start.
+    let agent = format!(
+        "version: 1\npolicy: policy.yaml\nmodels: {{m: {{api: scripted, script: model.yaml, port: {port}}}}}\n\
+         tools: {{calc: {{kind: builtin}}}}\n"
+    );
+    let policy = "version: 1\ntools: {clac: {retry: {max_attempts: 2}}}\n";
+    let folder = folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", SCRIPT)]);
+    let path = folder.path().join("agent.yaml");
+    let error = Agent::from_file(&path).await.unwrap_err();
+    insta::assert_snapshot!(said(&error, &folder));
+    assert!(matches!(error, AgentFileError::Mistakes(_)));
+
+    fs::write(folder.path().join("policy.yaml"), "version: 1\n").unwrap();
+    let error = Agent::from_file(&path).await.unwrap_err();
+    assert!(matches!(&error, AgentFileError::Model { name, .. } if name == "m"), "{error}");
+    assert!(error.source().is_some());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_is_named() {
+    let error = Agent::from_file("/nowhere/agent.yaml").await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot read /nowhere/agent.yaml: there is no such file");
+    assert!(error.source().is_some_and(<dyn Error>::is::<std::io::Error>));
+}
+
+#[tokio::test]
+async fn a_session_is_recorded_as_the_file_says() {
+    let agent = "version: 1\nname: desk\nsystem: be brief\nseed: 7\nmodels: {m: {api: scripted, script: model.yaml}}\n";
+    let folder = folder(&[("agent.yaml", agent), ("model.yaml", SCRIPT)]);
+    let path = folder.path().join("agent.yaml");
+    let agent = Agent::from_file(&path).await.unwrap();
+    assert!(matches!(agent.run().await, Err(RunError::NoTask)));
+
+    let store = JsonlStore::new(folder.path().join("sessions"), agent.file().session.fsync.into());
+    let id = SessionId::generate();
+    let header = agent.log_header(id.as_str());
+    let mut recorder = Recorder::new(store.create(&id, &header).await.unwrap()).await;
+    let task = RunTask { run: id.to_string(), task: "hello".into(), ..agent.task() };
+    assert_eq!((task.system.as_str(), task.seed), ("be brief", 7));
+    let mut observer = NoopObserver;
+    let run = agent.agent.run_with(task, &mut observer, Some(&mut recorder), StopSwitch::new());
+    assert_eq!(run.await.unwrap().outcome, Outcome::Answered { text: "done".into() });
+
+    let first = store.read(&id).await.unwrap().next().await;
+    let Some(Ok(Record::Session(first))) = first else { panic!("no header") };
+    let facts = first.agent.unwrap();
+    assert_eq!((facts.name.as_str(), Path::new(&facts.file)), ("desk", &*path));
+    assert_eq!(first.policy, agent.agent.interpreter().unwrap().policy().digest());
+    agent.shutdown().await;
+}
+
+#[tokio::test]
+async fn each_run_has_an_id_of_its_own() {
+    let folder = folder(&[
+        ("agent.yaml", "version: 1\ntask: t\nmodels: {m: {api: scripted, script: model.yaml}}\n"),
+        ("model.yaml", "version: 1\nreplies: [{text: one}, {text: two}]\n"),
+    ]);
+    let agent = Agent::from_file(folder.path().join("agent.yaml")).await.unwrap();
+    let (one, two) = (agent.run().await.unwrap(), agent.run_task("again").await.unwrap());
+    assert_eq!(two.outcome, Outcome::Answered { text: "two".into() });
+    assert_ne!(one.state.run, two.state.run);
+}
+
+#[tokio::test]
+async fn a_watched_policy_is_replaced_while_the_agent_stands() {
+    let folder = folder(&[
+        (
+            "agent.yaml",
+            "version: 1\ntask: t\npolicy: policy.yaml\nmodels: {m: {api: scripted, script: model.yaml}}\n",
+        ),
+        ("policy.yaml", "version: 1\nturn: {max_turns: 3}\n"),
+        ("model.yaml", SCRIPT),
+    ]);
+    let path = folder.path().join("agent.yaml");
+    let (named, _) = NamedAgent::read(&path, &fs::read(&path).unwrap(), &Loader::new());
+    let before = named.as_ref().unwrap().policy.digest().to_owned();
+    let agent = named.unwrap().start(StartOptions::new().reload(true)).await.unwrap();
+    fs::write(folder.path().join("policy.yaml"), "version: 1\nturn: {max_turns: 44}\n").unwrap();
+    agent.run().await.unwrap();
+    assert_ne!(agent.log_header("x").policy, before);
+}
+
+#[tokio::test]
+async fn a_budget_that_is_too_small_for_a_turn_is_a_warning() {
+    let folder = folder(&[
+        (
+            "agent.yaml",
+            "version: 1\ntask: t\npolicy: policy.yaml\nmodels: {m: {api: scripted, script: model.yaml}}\n",
+        ),
+        ("policy.yaml", "version: 1\nlimits: {run: {tokens: 20}}\n"),
+        ("model.yaml", SCRIPT),
+    ]);
+    let agent = Agent::from_file(folder.path().join("agent.yaml")).await.unwrap();
+    assert!(
+        agent.warnings.iter().any(|warning| matches!(warning, AgentWarning::ShortBudget(_))),
+        "{:?}",
+        agent.warnings
+    );
+    assert!(agent.warnings.iter().any(|warning| warning.to_string().contains("limits.run.tokens")));
+}
+
+/// What no message and no `Debug` may show.
+const SECRETS: [&str; 3] = ["sk-key-12345", "header-67890", "env-24680"];
+
+#[tokio::test]
+async fn no_secret_is_shown() {
+    let agent = "version: 1
+models:
+  main: {api: openai, model: m, base_url: 'http://127.0.0.1:9/v1', ask_window: false, api_key: {file: key},
+         headers: {x-tenant: {file: header}}}
+tools:
+  t: {kind: process, command: ['true'], description: d, parameters: {type: object}, env: {APP_TOKEN: env-24680}}
+";
+    let folder = folder(&[("agent.yaml", agent), ("key", SECRETS[0]), ("header", SECRETS[1])]);
+    let path = folder.path().join("agent.yaml");
+    let read = || NamedAgent::read(&path, &fs::read(&path).unwrap(), &Loader::new()).0.unwrap();
+    let mut checked = read().check().unwrap();
+    let options = StartOptions::new().redact([SECRETS[0].into()]);
+    let shown = format!("{:?} {checked:?} {options:?}", read());
+    let started = checked.start(options).await.unwrap();
+    let shown = format!("{shown} {started:?}");
+
+    // A header that no request can carry, and a key that is not there.
+    fs::write(folder.path().join("header"), format!("{}\u{7}", SECRETS[1])).unwrap();
+    let header = Agent::from_file(&path).await.unwrap_err();
+    fs::remove_file(folder.path().join("key")).unwrap();
+    let key = Agent::from_file(&path).await.unwrap_err();
+    insta::assert_snapshot!(said(&key, &folder));
+    let shown = format!("{shown} {header} {header:?} {key} {key:?}");
+    for secret in &SECRETS[..2] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    // What the file itself says of a program's environment may be in the text that a report shows, and nowhere else.
+    let shown = format!("{:?} {started:?} {header} {key}", read());
+    assert!(!shown.contains(SECRETS[2]), "{shown}");
+}

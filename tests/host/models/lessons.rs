@@ -1,0 +1,212 @@
+//! Servers that take a conversation only in their own form: what they refuse is written otherwise, and a run continues.
+
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde_json::{Map, Value, json};
+
+use unfazed::engine::{Failure, ModelReply};
+use unfazed::host::{HttpModel, Model, ModelConfig, Provider};
+use unfazed::session::{Message, ToolCall};
+
+use super::{LONG, request};
+
+type Refusal = fn(&Value) -> Option<(u16, Value)>;
+
+/// A server that refuses what `refusal` says, and the requests it got.
+async fn asked(
+    refusal: Refusal,
+    config: ModelConfig,
+    calls: usize,
+) -> (Vec<Result<ModelReply, Failure>>, Vec<Value>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    let seen = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let requests = std::sync::Arc::clone(&seen);
+    let router = Router::new().fallback(move |body: Bytes| async move {
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let refused = refusal(&body);
+        requests.lock().unwrap().push(body);
+        let (status, body) = refused.unwrap_or_else(|| {
+            (200, json!({"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}))
+        });
+        (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
+    });
+    let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+    let model = HttpModel::new(ModelConfig { base_url, ..config }).unwrap();
+    let mut results = Vec::new();
+    for _ in 0..calls {
+        results.push(model.call(request(&conversation(), LONG)).await);
+    }
+    serving.abort();
+    let seen = seen.lock().unwrap().clone();
+    (results, seen)
+}
+
+/// A conversation that carries everything that servers refuse.
+fn conversation() -> Vec<Message> {
+    let call = |id: &str, arguments: &str| ToolCall {
+        id: id.into(),
+        name: "look".into(),
+        arguments: arguments.into(),
+    };
+    let result = |id: &str| Message::Tool {
+        call: id.into(),
+        tool: "look".into(),
+        text: "seen".into(),
+        error: false,
+        handle: None,
+    };
+    let assistant =
+        |calls: Vec<ToolCall>| Message::Assistant { text: String::new(), calls, extra: Map::new() };
+    vec![
+        Message::user("go"),
+        assistant(vec![call("call_1", "{\"text\": [[[,,"), call("", "[1]"), call(&"x".repeat(90), "7")]),
+        result(""),
+        result("call_1"),
+        result(&"x".repeat(90)),
+        assistant(vec![]),
+        Message::user("and?"),
+        assistant(vec![call("call_1", "{}"), call("functions.look:0", "null")]),
+        result("call_1"),
+        result("functions.look:0"),
+    ]
+}
+
+/// What every server checks: pairs, ids, arguments.
+fn poisoned(body: &Value) -> Option<(u16, Value)> {
+    let refused = |message: String| {
+        Some((400, json!({"error": {"message": message, "type": "invalid_request_error"}})))
+    };
+    let (mut ids, mut due) = (Vec::new(), Vec::new());
+    for message in body["messages"].as_array().unwrap() {
+        if message["role"] == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or_default().to_owned();
+            if due.is_empty() || due.remove(0) != id {
+                return refused(format!("messages with role 'tool' must answer a call: {id}"));
+            }
+            continue;
+        }
+        if !due.is_empty() {
+            return refused(format!("tool_call_ids did not have response messages: {due:?}"));
+        }
+        if message["role"] == "assistant" && message["content"] == "" && message["tool_calls"].is_null() {
+            return refused("the message with role 'assistant' must not be empty".into());
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            if !serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.is_object()) {
+                return refused(format!("Failed to parse tool call arguments as JSON: {arguments}"));
+            }
+            let id = call["id"].as_str().unwrap_or_default().to_owned();
+            if id.is_empty() || ids.contains(&id) {
+                return refused(format!("tool call ids must be unique: {id}"));
+            }
+            ids.push(id.clone());
+            due.push(id);
+        }
+    }
+    None
+}
+
+/// The same, of Mistral's template.
+fn mistrals(body: &Value) -> Option<(u16, Value)> {
+    let ids = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|message| message["tool_calls"].as_array().cloned().unwrap_or_default());
+    let bad = ids
+        .map(|call| call["id"].as_str().unwrap().to_owned())
+        .find(|id| id.len() != 9 || !id.chars().all(|c| c.is_ascii_alphanumeric()));
+    let message =
+        bad.map(|id| format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."));
+    let refused = message.map(|message| {
+        (400, json!({"object": "error", "message": message, "type": "invalid_function_call", "code": "3280"}))
+    });
+    refused.or_else(|| poisoned(body))
+}
+
+fn openais(body: &Value) -> Option<(u16, Value)> {
+    let unsupported = |param: &str, message: &str| {
+        Some((
+            400,
+            json!({"error": {"message": message, "type": "invalid_request_error", "param": param, "code": "unsupported_parameter"}}),
+        ))
+    };
+    if body.get("max_tokens").is_some() {
+        let says = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+        return unsupported("max_tokens", says);
+    }
+    if body.get("temperature").is_some() {
+        let says = "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.";
+        return unsupported("temperature", says);
+    }
+    None
+}
+
+fn named(model: &str) -> ModelConfig {
+    ModelConfig::new(Provider::OPENAI, model)
+}
+
+#[tokio::test]
+async fn a_poisoned_conversation_goes_out_as_every_server_takes_it() {
+    let (results, seen) = asked(poisoned, named("m"), 2).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(seen.len(), 2);
+    // The same in every turn.
+    assert_eq!(seen[0]["messages"], seen[1]["messages"]);
+    let first = &seen[0]["messages"][1]["tool_calls"][0]["function"]["arguments"];
+    assert_eq!(first, &json!({"INVALID_JSON": "{\"text\": [[[,,"}).to_string());
+}
+
+#[tokio::test]
+async fn ids_have_the_form_of_the_model_and_are_learned_where_it_is_not_known() {
+    let (results, seen) = asked(mistrals, named("mistralai/Mistral-Small-3.2"), 1).await;
+    assert!(results[0].is_ok(), "{results:?}");
+    assert_eq!(seen.len(), 1);
+    let (results, seen) = asked(mistrals, named("my-finetune"), 2).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(seen.len(), 3, "it is learned once");
+    let notes: Vec<usize> = results.iter().map(|result| result.as_ref().unwrap().notes.len()).collect();
+    assert_eq!(notes, [1, 0]);
+}
+
+#[tokio::test]
+async fn an_option_that_is_refused_is_learned_and_the_request_sent_again_with_a_note() {
+    let config = ModelConfig { max_tokens: Some(100), temperature: Some(0.5), ..named("my-deployment") };
+    let (results, seen) = asked(openais, config, 2).await;
+    assert_eq!(seen.len(), 4);
+    let last = seen.last().unwrap();
+    assert_eq!(
+        (&last["max_completion_tokens"], last.get("max_tokens"), last.get("temperature")),
+        (&json!(100), None, None)
+    );
+    let notes = &results[0].as_ref().unwrap().notes;
+    assert_eq!(
+        notes,
+        &[
+            "`my-deployment` refused the request, which is sent again with `max_completion_tokens` for `max_tokens`",
+            "`my-deployment` refused the request, which is sent again without `temperature`",
+        ]
+    );
+    assert!(results[1].as_ref().unwrap().notes.is_empty());
+    // A model that is known needs no lesson.
+    let (_, seen) = asked(openais, ModelConfig { max_tokens: Some(100), ..named("gpt-5.6") }, 1).await;
+    assert_eq!(seen.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_whatever_it_is_sent_is_asked_a_bounded_number_of_times() {
+    let refuses = |_: &Value| {
+        let says = "Unsupported parameter: 'max_tokens' and 'temperature' and 'stream_options'";
+        Some((400, json!({"error": {"message": says}})))
+    };
+    let config = ModelConfig { max_tokens: Some(100), temperature: Some(0.5), stream: true, ..named("m") };
+    let (results, seen) = asked(refuses, config, 3).await;
+    assert!(results.iter().all(Result::is_err));
+    assert!(seen.len() <= 3 + 3, "{}", seen.len());
+}
