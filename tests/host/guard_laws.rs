@@ -100,7 +100,7 @@ fn policy(rules: &[&str], tools: &[&str], rest: Option<&str>) -> Policy {
     Policy::from_yaml("policy.yaml", &text).unwrap_or_else(|report| panic!("{report}\n{text}"))
 }
 
-fn first_of_each_key(values: &[&str]) -> String {
+pub(crate) fn first_of_each_key(values: &[&str]) -> String {
     let key = |value: &str| value.split(':').next().unwrap().to_owned();
     let mut known = Vec::new();
     let first = values.iter().filter(|value| {
@@ -113,7 +113,7 @@ fn first_of_each_key(values: &[&str]) -> String {
 }
 
 /// When a timer of tokio fires that is due then: it counts milliseconds.
-fn woken(due: Instant) -> Instant {
+pub(crate) fn woken(due: Instant) -> Instant {
     Instant(due.0.div_ceil(1_000_000) * 1_000_000)
 }
 
@@ -242,7 +242,7 @@ fn side_by_side(policy: &Policy, calls: &[Call], made: &Made) -> Vec<Seen> {
     })
 }
 
-fn paused<T>(run: impl Future<Output = T>) -> T {
+pub(crate) fn paused<T>(run: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(run)
 }

@@ -17,6 +17,7 @@ mod guard_laws;
 mod guard_repeats;
 mod guard_run;
 mod guard_turn;
+mod guard_turn_laws;
 mod history;
 #[cfg(unix)]
 mod mcp;
