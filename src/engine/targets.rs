@@ -300,9 +300,24 @@ impl TargetRotation {
     }
 }
 
-/// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class, as if
-/// `no_fallback_on` were empty. `attempt` is the number of the one that failed; `late`: there is no time left for an attempt, not even
-/// for one without a wait.
+/// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class. The
+/// number is that of the attempt that failed; `true`: there is no time left for an attempt, not even for one without a wait.
+pub(crate) type FallbackRule = fn(&TargetsPolicy, &ModelPolicy, StopReason, ErrorClass, u32, bool) -> bool;
+
+/// A [`FallbackRule`].
+pub(crate) fn falls_back(
+    rules: &TargetsPolicy,
+    model: &ModelPolicy,
+    reason: StopReason,
+    class: ErrorClass,
+    attempt: u32,
+    late: bool,
+) -> bool {
+    !model.no_fallback_on.value.contains(class)
+        && falls_back_in_any_class(rules, model, reason, class, attempt, late)
+}
+
+/// The same, as if `no_fallback_on` were empty.
 pub(crate) fn falls_back_in_any_class(
     rules: &TargetsPolicy,
     model: &ModelPolicy,
@@ -408,18 +423,6 @@ mod tests {
     use proptest::prelude::*;
 
     const NOW: Instant = Instant(1_000_000_000_000);
-
-    fn falls_back(
-        rules: &TargetsPolicy,
-        model: &ModelPolicy,
-        reason: StopReason,
-        class: ErrorClass,
-        attempt: u32,
-        late: bool,
-    ) -> bool {
-        !model.no_fallback_on.value.contains(class)
-            && falls_back_in_any_class(rules, model, reason, class, attempt, late)
-    }
 
     fn rules(advance: Advance, wait: TargetWait) -> TargetsPolicy {
         TargetsPolicy {

@@ -14,7 +14,9 @@ use crate::engine::machine::failed_call::FailedCall;
 use crate::engine::metric::MetricName;
 use crate::engine::reason::StoredReason;
 use crate::engine::retry::{AttemptProgress, FailureContext, missed};
-use crate::engine::targets::{AttemptDisposition, NextTarget, falls_back_in_any_class};
+use crate::engine::targets::{
+    AttemptDisposition, FallbackRule, NextTarget, falls_back, falls_back_in_any_class,
+};
 use crate::policy::{AboveMax, ErrorClass, OnExhausted, RetryPolicy, ServerDelayMode};
 use crate::session::{FinalReason, RetryExhausted, StopReason};
 use crate::time::Nanos;
@@ -44,7 +46,7 @@ impl ModelTurn {
         if aborts && self.would_go_on(&failed, reason, by_budget.is_some(), run) {
             why.push(because(run.policy(), "no_fallback_on", &policy.no_fallback_on, []));
         }
-        if let Some(delay) = self.another_model(&failed, reason, by_budget.is_some(), run) {
+        if let Some(delay) = self.next_model(&failed, reason, by_budget.is_some(), falls_back, run) {
             if let Some(reason) = stop_instead_of(delay, run) {
                 return NextMachine::stopped(reason);
             }
@@ -78,25 +80,12 @@ impl ModelTurn {
     }
 
     /// The wait before another model is asked instead, if one may be.
-    fn another_model(
-        &mut self,
-        failed: &FailedCall,
-        reason: StopReason,
-        by_budget: bool,
-        run: &RunParts<'_>,
-    ) -> Option<Nanos> {
-        if failed.policy.no_fallback_on.value.contains(failed.case.class) {
-            return None;
-        }
-        self.next_model(failed, reason, by_budget, run)
-    }
-
-    /// The same, as if `no_fallback_on` were empty.
     fn next_model(
         &mut self,
         failed: &FailedCall,
         reason: StopReason,
         by_budget: bool,
+        may: FallbackRule,
         run: &RunParts<'_>,
     ) -> Option<Nanos> {
         let FailedCall { policy, progress, case, .. } = failed;
@@ -104,7 +93,7 @@ impl ModelTurn {
         let rules = &run.policy().turn().targets;
         // The budget shortened the reply; another model would get as short a one.
         let truncated = by_budget && case.class == ErrorClass::TruncatedOutput;
-        if truncated || !falls_back_in_any_class(rules, policy, reason, case.class, progress.attempt, late) {
+        if truncated || !may(rules, policy, reason, case.class, progress.attempt, late) {
             return None;
         }
         match self.series.rotate(AttemptDisposition::Leave, failed, run) {
@@ -123,7 +112,7 @@ impl ModelTurn {
     ) -> bool {
         let ends = failed.policy.on_exhausted.value == OnExhausted::FinalTurn && !by_budget;
         // Tried on a copy: asking what would have happened must not change the rotation.
-        ends || self.clone().next_model(failed, reason, by_budget, run).is_some()
+        ends || self.clone().next_model(failed, reason, by_budget, falls_back_in_any_class, run).is_some()
     }
 
     /// A budget of the run ended the attempts: the final turn comes, after the wait that the provider asked for.
