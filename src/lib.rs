@@ -27,6 +27,8 @@ pub mod analysis;
 #[cfg(feature = "host")]
 pub mod cases;
 pub mod context;
+#[cfg(test)]
+mod counted;
 mod debug_parts;
 #[cfg(all(doctest, feature = "host"))]
 mod doctests;

@@ -31,6 +31,7 @@ mod log;
 mod loop_stage;
 mod machine;
 mod measure;
+mod memo;
 mod metric;
 mod narrate;
 mod observe;
@@ -117,6 +118,6 @@ pub(crate) use self::{
     problems::reported,
     record_line::MAX_LINE,
     reflect::reflect,
-    result::{json_size, show, walk},
+    result::show,
     step::proposed::MOST_OPEN,
 };

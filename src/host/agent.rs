@@ -5,6 +5,8 @@
 
 mod blocking;
 mod build;
+#[cfg(all(test, feature = "scripted"))]
+mod once;
 mod recordable;
 mod redact;
 mod resume;
@@ -26,10 +28,10 @@ use super::approver::{Approver, DenyAll};
 use super::aside::{ProgressChannel, ToolProgress};
 use super::clock::Clock;
 use super::measure::ConversationMeasure;
-use super::model::SecretRedactor;
 use super::observer::{Journal, JournalError, NoopObserver, Observer, Planner, TellModel};
 use super::policy_watch::FileComplaint;
 use super::port::{BoxFuture, Model, StreamSink, ToolSource};
+use super::redact::SecretRedactor;
 use super::results::with_readers;
 use super::shared::SharedState;
 use super::task::{RunError, RunReport, RunTask};
@@ -539,8 +541,8 @@ impl AgentRun<'_> {
     }
 
     fn decided(&mut self, directives: Directives) -> Result<Directives, JournalError> {
-        let (now, turn) = (self.state.now, self.state.turn);
-        self.attempts = self.telemetry.directives(&directives, now, turn, self.interpreter.policy());
+        let (state, policy) = (&self.state, self.interpreter.policy());
+        self.attempts = self.telemetry.directives(&directives, state.now, state, policy);
         self.journal.directives(self.interpreter.policy().digest(), &directives, &self.state)?;
         Ok(directives)
     }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::aside::ProgressReporter;
+use super::redact::SecretRedactor;
 use crate::context::ToolForm;
 use crate::engine::{CallTimeouts, Failure, ModelReply, RunFacts, ToolChoice, ToolOutcome, ToolSpec};
 use crate::session::Message;
@@ -23,6 +24,21 @@ pub trait Model: Send + Sync {
     /// One call, no retries: retrying is the policy's business. Must return soon after `request.cancel` fires
     /// or one of its timeouts has passed, with a failure of class `cancelled` or `timeout`.
     fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>>;
+
+    /// As [`call`](Self::call), without the secrets of whoever shows what comes of it.
+    #[doc(hidden)]
+    fn call_redacted<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        redactor: &'a SecretRedactor,
+    ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        Box::pin(async move {
+            match self.call(request).await {
+                Ok(reply) => Ok(redactor.reply(reply)),
+                Err(failure) => Err(redactor.texts_of(failure)),
+            }
+        })
+    }
 
     /// In which form it declares tools, for their count.
     fn tool_form(&self) -> ToolForm {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::measure::ConversationMeasure;
-use super::model::SecretRedactor;
 use super::port::{ByteTraffic, Model, ModelRequest};
+use super::redact::SecretRedactor;
 use crate::engine::{Event, Failure, ReduceContext, SummarizeMessages, ToolChoice};
 use crate::policy::{ErrorClass, Policy};
 use crate::session::Message;
@@ -46,8 +46,8 @@ pub(super) async fn summarized(
         traffic,
         cancel,
     };
-    match model.call(request).await {
-        Ok(reply) => work.responded(redactor.reply(reply)),
-        Err(failure) => work.failed(redactor.texts_of(failure)),
+    match model.call_redacted(request, &redactor).await {
+        Ok(reply) => work.responded(reply),
+        Err(failure) => work.failed(failure),
     }
 }

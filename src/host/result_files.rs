@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::engine::{ResultSpill, json_size, walk};
+use crate::engine::ResultSpill;
 
 /// How files of known types end, so that people can open them.
 const ENDINGS: &[(&str, &str)] = &[
@@ -41,11 +41,7 @@ impl ResultFiles {
 
     /// Keeps the result if it is too large. Returns whether it is kept. Blocks.
     pub(super) fn keep(&self, data: &Value, spill: &ResultSpill) -> io::Result<bool> {
-        let size = match data {
-            Value::String(text) => spill.over.unit.measure(text),
-            data => json_size(data, spill.over.unit),
-        };
-        if size <= spill.over.count {
+        if spill.holds(data) {
             return Ok(false);
         }
         let path = self.path(&spill.handle).ok_or(io::ErrorKind::InvalidInput)?;
@@ -114,12 +110,8 @@ fn write(file: File, data: &Value) -> io::Result<()> {
         file.write_all(text.as_bytes())?;
         return file.flush();
     }
-    let mut written = Ok(());
-    walk(data, u32::MAX, &mut |part| {
-        written = file.write_all(part.as_bytes());
-        written.is_ok()
-    });
-    written.and_then(|()| file.flush())
+    serde_json::to_writer(&mut file, data)?;
+    file.flush()
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl HistoryRepairs {
             (RepairPurpose::Prepared(measure), _) => NextMachine::Begin(measure),
             // The next request has another history, so it is no retry of the refused one: the attempts do not count
             // it (SwarmSDK: "doesn't count as a retry"). If nothing was found, the refusal is an ordinary failure.
-            (RepairPurpose::Refused, Some(failure)) if nothing => NextMachine::Failed(Box::new(failure)),
+            (RepairPurpose::Refused, Some(failure)) if nothing => NextMachine::failed(failure, run.policy()),
             (RepairPurpose::Refused, _) => NextMachine::Call,
         }
     }

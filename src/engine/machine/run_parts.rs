@@ -423,9 +423,8 @@ impl RunParts<'_> {
 
     /// The call in flight failed. An error that a server answers with costs nothing; what was streamed before, and what
     /// took too long, did.
-    pub(in crate::engine) fn charge_failure(&mut self, failure: &Failure) {
+    pub(in crate::engine) fn charge_failure(&mut self, failure: &Failure, class: ErrorClass) {
         let Some(kept) = self.spending.reserved.remove(&self.proposal) else { return };
-        let class = failure.classified(self.policy()).class;
         // A server that answers with an error has done no work that it bills. What was streamed, or was still running
         // at a timeout, was computed.
         let worked = failure.received > 0 || (class == ErrorClass::Timeout && failure.status.is_none());

@@ -4,6 +4,7 @@ use super::super::directive::{DecisionReason, Outcome, ProposalResult};
 use super::super::event::ModelReply;
 use super::super::failure::Failure;
 use crate::engine::measure::TurnMeasure;
+use crate::policy::{ClassifiedFailure, Policy};
 use crate::session::{RetryExhausted, StopReason};
 
 /// Which machine comes next. A machine never asks another one to continue: so no call is nested in another, however long a
@@ -24,7 +25,7 @@ pub(in crate::engine) enum NextMachine {
     /// The model that is due is called.
     Call,
     /// The call of the model failed.
-    Failed(Box<Failure>),
+    Failed(Box<Failure>, ClassifiedFailure),
     /// The model replied.
     Replied(Box<ModelReply>),
     /// The calls of the batch are settled, as far as they have ended.
@@ -49,6 +50,12 @@ pub(in crate::engine) enum RunEnd {
 }
 
 impl NextMachine {
+    /// The call of the model failed, by a failure that no event brings.
+    pub(in crate::engine) fn failed(failure: Failure, policy: &Policy) -> Self {
+        let classified = failure.classified(policy);
+        Self::Failed(Box::new(failure), classified)
+    }
+
     /// The run ends so.
     pub(in crate::engine) fn finished(outcome: Outcome) -> Self {
         Self::End(Box::new(RunEnd::Finished(outcome)))

@@ -17,8 +17,6 @@ pub use cut::{CutRules, KeptText, cut_text};
 pub(crate) use cut::{head_of, tail_of};
 pub use part::{ContentPart, content_text};
 pub(crate) use shown::{ShownResult, show};
-#[cfg(feature = "host")]
-pub(crate) use write::{json_size, walk};
 
 use super::event::{RunFacts, ToolOutcome};
 use crate::policy::{ErrorClass, Policy, TextSize};
@@ -70,6 +68,16 @@ pub struct ResultSpill {
     pub handle: String,
     /// What a model can be shown at once.
     pub over: TextSize,
+}
+
+impl ResultSpill {
+    /// Whether a result is small enough to be shown at once: a text as it is, other data as JSON.
+    pub fn holds(&self, data: &Value) -> bool {
+        match data {
+            Value::String(text) => self.over.holds(text),
+            data => write::json_within(data, self.over).is_some(),
+        }
+    }
 }
 
 impl ToolResult {

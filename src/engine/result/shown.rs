@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::cut::{CutRules, KeptText, cut_text};
 use super::excerpt::shortened;
 use super::json::cut_json;
-use super::write::{json_size, json_text};
+use super::write::{json_size, json_text, json_within};
 use crate::policy::{ResultPolicy, TextSize};
 
 /// Texts up to this size are looked at whether they are JSON.
@@ -56,11 +56,11 @@ fn structure(
     notice: &mut dyn FnMut(u64, u64) -> String,
 ) -> ShownResult {
     let Some(max) = rules.max.value.size() else { return whole(json_text(value)) };
+    if let Some(text) = json_within(value, max) {
+        return whole(text);
+    }
     // Measured without writing it: results of megabytes are common, and only their size is needed here.
     let total = json_size(value, max.unit);
-    if total <= max.count {
-        return whole(json_text(value));
-    }
     // An excerpt of a stored text is shortened at its end, and its `to` with it, so that the next request begins
     // where it ends.
     let short = shortened(value, max);

@@ -4,7 +4,7 @@ use std::slice;
 
 use serde_json::{Value, map};
 
-use crate::policy::SizeUnit;
+use crate::policy::{SizeUnit, TextSize};
 
 /// So many bytes of a text are escaped at once.
 // A text of megabytes is escaped piece by piece, so that a cut that stops early has not copied it all.
@@ -17,7 +17,7 @@ enum OpenContainer<'v> {
 
 /// Gives the JSON text of a value to `take`, without spaces, until that answers `false`. Returns whether all of it was
 /// taken. What is nested deeper than `depth` is not.
-pub(crate) fn walk(value: &Value, depth: u32, take: &mut dyn FnMut(&str) -> bool) -> bool {
+pub(super) fn walk(value: &Value, depth: u32, take: &mut dyn FnMut(&str) -> bool) -> bool {
     let most = usize::try_from(depth).unwrap_or(usize::MAX);
     // A stack of its own instead of recursion: values of tools are nested as deep as their server likes.
     let mut open: Vec<(OpenContainer<'_>, bool)> = Vec::new();
@@ -75,8 +75,25 @@ pub(super) fn json_text(value: &Value) -> String {
     text
 }
 
+/// The JSON text of a value, if it is no larger.
+pub(super) fn json_within(value: &Value, max: TextSize) -> Option<String> {
+    let TextSize { count: mut left, unit } = max.of_json();
+    let mut text = String::new();
+    // Written until it does not fit, so that a value of megabytes costs no more than the room there is.
+    let fits = walk(value, u32::MAX, &mut |part| {
+        text.push_str(part);
+        let size = unit.measure(part);
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    });
+    fits.then_some(text)
+}
+
 /// The size of the JSON text of a value.
-pub(crate) fn json_size(value: &Value, unit: SizeUnit) -> u64 {
+pub(super) fn json_size(value: &Value, unit: SizeUnit) -> u64 {
+    #[cfg(test)]
+    crate::counted::count(crate::counted::Walk::Size);
     // JSON throughout, so its tokens are counted by bytes.
     let counted = if unit == SizeUnit::Chars { SizeUnit::Chars } else { SizeUnit::Bytes };
     let mut size = 0_u64;

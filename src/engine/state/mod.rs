@@ -20,6 +20,8 @@ use super::scales::TokenCalibration;
 use super::spending::RunSpending;
 use super::tracked::{DigestedPart, TrackedPart, digest_of_json, digest_of_parts};
 use crate::engine::ids::ProposalId;
+use crate::engine::memo::Memo;
+use crate::policy::ErrorClass;
 use crate::session::{SessionSlices, Usage};
 use crate::time::Instant;
 
@@ -81,6 +83,9 @@ pub struct State {
     pub(super) turns: TrackedPart<TurnLoop>,
     #[serde(default, skip_serializing_if = "LastSeen::is_empty")]
     pub(super) last: LastSeen,
+    /// The class of the failure that the last event brought.
+    #[serde(skip)]
+    pub(super) failed: Memo<ErrorClass>,
 }
 
 impl State {
@@ -111,6 +116,7 @@ impl State {
             ending: FinalTurn::default(),
             turns: TrackedPart::default(),
             last: LastSeen::default(),
+            failed: Memo::default(),
         }
     }
 
@@ -168,6 +174,7 @@ impl State {
             ending,
             turns,
             last,
+            failed: _,
         } = self;
         let proposals = digest_of_parts(proposals.iter().map(|(proposal, open)| (proposal.0, open.digest())));
         let run = (format, run, seq, now, turn, usage, outcome, closing, ending, last);
@@ -197,6 +204,11 @@ impl State {
     pub fn is_of_another_format(digest: &str) -> bool {
         // Format 1 wrote the digits alone.
         digest.split_once(':').map_or("1", |(format, _)| format).parse() != Ok(STATE_FORMAT)
+    }
+
+    /// The class of the failure that the last event brought; `None`: it brought none, or the run was over.
+    pub const fn failure_class(&self) -> Option<ErrorClass> {
+        self.failed.0
     }
 
     /// The slices.

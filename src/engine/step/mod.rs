@@ -23,8 +23,9 @@ use crate::engine::ask::PlannerDecision;
 use crate::engine::event::RunFacts;
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::measure::TurnMeasure;
+use crate::engine::memo::Memo;
 use crate::engine::tracked::TrackedPart;
-use crate::policy::Policy;
+use crate::policy::{ClassifiedFailure, Policy};
 use crate::session::Message;
 
 /// A policy and a set of tools, ready to decide.
@@ -94,6 +95,7 @@ impl RunStep<'_> {
                 .warn(format!("event {seq} does not follow event {last}; it is not used"));
         }
         self.state.seq = seq;
+        self.state.failed = Memo::default();
         // Hosts resume on other machines and clocks step back; an earlier time would lengthen waits and reopen
         // windows.
         self.state.now = self.state.now.max(now);
@@ -180,7 +182,7 @@ impl RunStep<'_> {
                 NextMachine::Begin(measure) => model.window.begin(measure, &mut run),
                 NextMachine::Choose(measure) => model.choose(measure, &mut run),
                 NextMachine::Call => model.call(&mut run),
-                NextMachine::Failed(failure) => model.on_failure(&failure, &mut run),
+                NextMachine::Failed(failure, classified) => model.on_failure(&failure, classified, &mut run),
                 NextMachine::Replied(reply) => SplitState { run, model, report, batch }.on_reply(*reply),
                 // A host with its own loop begins turns itself; where the interpreter would begin one, the proposal
                 // has ended.
@@ -201,11 +203,15 @@ impl RunStep<'_> {
     }
 
     fn tool_finished(&mut self, work: WorkId, outcome: ToolOutcome, ran: RunFacts) -> NextMachine {
+        let classified = match &outcome {
+            ToolOutcome::Failed { failure, .. } => Some(self.classified(failure)),
+            ToolOutcome::Ok { .. } | ToolOutcome::Done => None,
+        };
         let pending = self.claim(work);
         let SplitState { mut run, batch, .. } = self.split();
         match pending {
             Some(WorkPurpose::Tool(slot)) => {
-                batch.on_finished(slot, outcome, ran, &run);
+                batch.on_finished(slot, (outcome, classified), ran, &run);
                 NextMachine::Settle
             }
             Some(WorkPurpose::Verify(slot)) => batch.on_verified(slot, outcome, &mut run).into(),
@@ -283,19 +289,27 @@ impl RunStep<'_> {
     }
 
     fn failure_came(&mut self, work: WorkId, failure: Failure) -> NextMachine {
+        let classified = self.classified(&failure);
         let pending = self.claim(work);
         let SplitState { mut run, model, .. } = self.split();
         match pending {
             Some(WorkPurpose::Model) => {
-                run.charge_failure(&failure);
-                NextMachine::Failed(Box::new(failure))
+                run.charge_failure(&failure, classified.class);
+                NextMachine::Failed(Box::new(failure), classified)
             }
             Some(WorkPurpose::Summary(what)) => {
-                run.charge_failure(&failure);
-                model.window.on_no_summary(what, &failure, &mut run)
+                run.charge_failure(&failure, classified.class);
+                model.window.on_no_summary(what, (&failure, classified.class), &mut run)
             }
             other => self.unasked(work, other),
         }
+    }
+
+    /// The class of the failure that an event brings. It is held against the policy's table here and nowhere else.
+    fn classified(&mut self, failure: &Failure) -> ClassifiedFailure {
+        let classified = failure.classified(self.policy);
+        self.state.failed = Memo(Some(classified.class));
+        classified
     }
 
     fn run_started(&mut self, started: RunStarted) -> NextMachine {

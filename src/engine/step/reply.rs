@@ -10,7 +10,7 @@ use super::super::machine::{
 };
 use super::super::metric::MetricName;
 use super::SplitState;
-use crate::policy::{ErrorClass, Policy, TextOnly, Trigger};
+use crate::policy::{ClassifiedFailure, ErrorClass, Policy, TextOnly, Trigger};
 use crate::session::Message;
 
 impl SplitState<'_> {
@@ -28,7 +28,7 @@ impl SplitState<'_> {
         }
         let output = self.run.policy().output().is_some();
         if let Some(failure) = fault_of(&reply, truncated, output) {
-            return NextMachine::Failed(Box::new(failure));
+            return NextMachine::failed(failure, self.run.policy());
         }
         let dropped = self.reply_repaired(&mut reply);
         // With none of its calls readable the reply was nothing but an error, so it is an attempt of the turn.
@@ -202,5 +202,5 @@ fn refuses_text(policy: &Policy, truncated: bool) -> bool {
 }
 
 fn failed(class: ErrorClass, message: &str) -> NextMachine {
-    NextMachine::Failed(Box::new(Failure::of(class, message)))
+    NextMachine::Failed(Box::new(Failure::of(class, message)), ClassifiedFailure::certain(class))
 }

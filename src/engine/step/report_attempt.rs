@@ -43,7 +43,7 @@ impl SplitState<'_> {
         if reply.calls.is_empty() || !keep {
             model.guidance.guide(class, text, &mut run.out);
         }
-        Some(NextMachine::Failed(Box::new(Failure::of(class, message))))
+        Some(NextMachine::failed(Failure::of(class, message), self.run.policy()))
     }
 }
 

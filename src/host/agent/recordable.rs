@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use crate::engine::ToolOutcome;
+use crate::host::port::ByteTraffic;
+use crate::host::result_length::{json_length, result_length};
 
 /// The most bytes that a byte of a text becomes in JSON.
 const WORST: usize = 6;
@@ -13,11 +15,16 @@ const SHORT: usize = 4096;
 /// What a value takes besides the texts in it, at most.
 const BESIDES: usize = 32;
 
-/// The outcome as it can be written down, in no more than so many bytes of JSON: texts that are too large are cut, and say so.
-pub(super) fn recordable(outcome: ToolOutcome, most: Option<usize>) -> ToolOutcome {
-    let Some(most) = most else { return outcome };
+/// The outcome as it can be written down, in no more than so many bytes of JSON: texts that are too large are cut, and say
+/// so. Its bytes are counted as those of an answer.
+pub(super) fn recordable(outcome: ToolOutcome, most: Option<usize>, traffic: &ByteTraffic) -> ToolOutcome {
+    let most = most.unwrap_or(usize::MAX);
     match outcome {
-        ToolOutcome::Ok { data } => ToolOutcome::Ok { data: fitted(data, most) },
+        ToolOutcome::Ok { data } => {
+            let (data, length) = fitted(data, most);
+            traffic.receives(length);
+            ToolOutcome::Ok { data }
+        }
         ToolOutcome::Done => ToolOutcome::Done,
         ToolOutcome::Failed { mut failure, effect } => {
             failure.message = cut(failure.message, most);
@@ -26,30 +33,31 @@ pub(super) fn recordable(outcome: ToolOutcome, most: Option<usize>) -> ToolOutco
     }
 }
 
-fn fitted(data: Value, most: usize) -> Value {
-    match data {
+/// The value as it can be written down, and its length.
+fn fitted(data: Value, most: usize) -> (Value, usize) {
+    let data = match data {
         Value::String(text) => Value::String(cut(text, most)),
         data => {
-            if would_take(&data, usize::MAX) <= most {
-                return data;
+            let length = json_length(&data);
+            if length <= most {
+                return (data, length);
             }
-            let text = data.to_string();
-            if text.len() <= most {
-                data
-            } else {
-                smaller(data, most).unwrap_or_else(|| cut(text, most).into())
-            }
+            smaller(data, most).unwrap_or_else(|data| cut(data.to_string(), most).into())
         }
-    }
+    };
+    let length = result_length(&data);
+    (data, length)
 }
 
-/// The same value with its longest texts cut; `None`: it is not texts that make it large.
-fn smaller(mut data: Value, most: usize) -> Option<Value> {
+/// The same value with its longest texts cut, or as it was: it is not texts that make it large.
+fn smaller(mut data: Value, most: usize) -> Result<Value, Value> {
     let halves =
         core::iter::successors(Some(most / 2), |each| Some(each / 2)).take_while(|each| *each > SHORT);
-    let each = halves.into_iter().find(|each| would_take(&data, *each) <= most)?;
+    let Some(each) = halves.into_iter().find(|each| would_take(&data, *each) <= most) else {
+        return Err(data);
+    };
     cut_inside(&mut data, each);
-    Some(data)
+    Ok(data)
 }
 
 /// How many bytes a value takes as JSON when each text in it has been cut, at most.
@@ -109,6 +117,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn fitted(data: Value, most: usize) -> Value {
+        let (data, length) = super::fitted(data, most);
+        assert_eq!(length, data.as_str().map_or_else(|| data.to_string().len(), str::len));
+        data
+    }
 
     fn told(end: usize, all: usize) -> String {
         format!("\n[... the first {end} of {all} bytes; the rest is too large for the session's log]")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::Agent;
-use crate::host::model::SecretRedactor;
+use crate::host::redact::SecretRedactor;
 
 impl Agent {
     /// Takes these values out of everything that becomes an event: replies of models, outcomes of tools, the task.

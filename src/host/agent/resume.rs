@@ -151,9 +151,9 @@ impl AgentRun<'_> {
         }
         let directive = |work| Directive { order: DirectiveKind::Work(work), because: Vec::new(), of: None };
         let directives = Directives(again.into_iter().map(directive).collect());
-        let (now, turn) = (self.clock.now(), self.state.turn);
+        let (now, policy) = (self.clock.now(), self.interpreter.policy());
         // No call of a model has ended by this.
-        drop(self.telemetry.directives(&directives, now, turn, self.interpreter.policy()));
+        drop(self.telemetry.directives(&directives, now, &self.state, policy));
         self.set_going(directives, work);
         Ok(())
     }

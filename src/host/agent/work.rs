@@ -35,7 +35,7 @@ impl AgentRun<'_> {
             }
             Work::Summarize(work) => self.summarize(work, traffic),
             Work::CallModel(call) => self.call_model(call, traffic),
-            Work::RunTool(run) => self.run_tool(run),
+            Work::RunTool(run) => self.run_tool(run, traffic),
             Work::Wait(wait) => sleep(wait),
             Work::Consult(consult) => {
                 let decision = self.agent.planner.on_exhausted(&consult.exhausted);
@@ -72,9 +72,8 @@ impl AgentRun<'_> {
                 traffic,
                 cancel,
             };
-            match model.call(request).await {
-                Ok(reply) => {
-                    let mut reply = redactor.reply(reply);
+            match model.call_redacted(request, &redactor).await {
+                Ok(mut reply) => {
                     for proposal in &mut reply.calls {
                         if let Some(layer) = planner.for_call(&proposal.call) {
                             proposal.policy = Some(layer);
@@ -82,7 +81,7 @@ impl AgentRun<'_> {
                     }
                     call.responded(reply)
                 }
-                Err(failure) => call.failed(redactor.texts_of(failure)),
+                Err(failure) => call.failed(failure),
             }
         })
     }
@@ -94,7 +93,7 @@ impl AgentRun<'_> {
         Box::pin(summarized(work, model, redactor, traffic, cancel))
     }
 
-    fn run_tool(&self, run: RunTool) -> BoxFuture<'static, Event> {
+    fn run_tool(&self, run: RunTool, traffic: ByteTraffic) -> BoxFuture<'static, Event> {
         let tool = self.tools.get(&run.tool).map(Arc::clone);
         let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
         let redactor = Arc::clone(&self.agent.redactor);
@@ -124,7 +123,7 @@ impl AgentRun<'_> {
             if let Some(spill) = &run.spill {
                 (outcome, facts.handle) = kept(results, outcome, spill.clone()).await;
             }
-            run.finished_with(recordable(outcome, most), facts)
+            run.finished_with(recordable(outcome, most, &traffic), facts)
         })
     }
 }

@@ -435,8 +435,7 @@ impl LockedParts {
     /// Measures what was decided.
     fn noted(&mut self, directives: &Directives, now: Instant) {
         let Some(telemetry) = &mut self.telemetry else { return };
-        let (turn, policy) = (self.state.turn, self.interpreter.policy());
-        let attempts = telemetry.directives(directives, now, turn, policy);
+        let attempts = telemetry.directives(directives, now, &self.state, self.interpreter.policy());
         attempts.iter().for_each(trace::attempt);
         self.news.extend(attempts.into_iter().map(|attempt| News::Attempt(Box::new(attempt))));
     }

@@ -10,9 +10,6 @@ use crate::engine::{Failure, ReplyHeaders};
 use crate::host::{Clock, without_number};
 use crate::policy::ErrorClass;
 
-/// The most characters of a message that are kept.
-const MAX_MESSAGE: usize = 2000;
-
 /// The failure a response with an error status stands for.
 pub(crate) fn from_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Failure {
     let mut failure = Failure::from_answer(status.as_u16(), &told(headers), body, || Clock::system().now());
@@ -60,19 +57,6 @@ pub(crate) fn unreadable(what: impl Into<String>) -> Failure {
 /// An answer that stops before its end.
 pub(crate) fn cut_off(what: impl Into<String>) -> Failure {
     Failure::of(ErrorClass::NetworkError, what)
-}
-
-/// Text as messages hold it: no control characters, bounded, blank space at the ends gone.
-pub(crate) fn presentable(text: &str) -> String {
-    // Control characters in a provider's message would be obeyed by the terminal that shows it.
-    let mut chars = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
-    let mut short: String = chars.by_ref().skip_while(|c| c.is_whitespace()).take(MAX_MESSAGE).collect();
-    if chars.any(|c| !c.is_whitespace()) {
-        short.pop();
-        short.push('…');
-    }
-    short.truncate(short.trim_end().len());
-    short
 }
 
 fn reason(status: StatusCode) -> String {
@@ -142,18 +126,5 @@ mod tests {
         assert!(found(json!({"object": "error", "message": "m"})).is_some());
         assert!(found(json!([{"error": {"message": "m"}}])).is_some());
         assert_eq!(found(json!({"choices": [], "error": null})), None);
-    }
-
-    #[test]
-    fn a_long_message_is_cut_between_characters() {
-        let cut = presentable(&"é".repeat(3000));
-        assert_eq!(cut.chars().count(), MAX_MESSAGE);
-        assert!(cut.ends_with("é…"));
-        assert_eq!(presentable(&"é".repeat(2000)), "é".repeat(2000));
-    }
-
-    #[test]
-    fn control_characters_do_not_reach_a_terminal() {
-        assert_eq!(presentable("\u{1b}[31mred\u{7}\n"), "[31mred");
     }
 }

@@ -9,6 +9,7 @@ use super::wire::WireFormat;
 use crate::context::ToolForm;
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::{BoxFuture, Model, ModelRequest};
+use crate::host::redact::SecretRedactor;
 
 /// A model behind a provider's API. One call is one HTTP request.
 pub struct HttpModel {
@@ -32,7 +33,19 @@ impl HttpModel {
 
 impl Model for HttpModel {
     fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
-        Box::pin(self.transport.call(&*self.format, request))
+        Box::pin(self.transport.call(&*self.format, request, None))
+    }
+
+    fn call_redacted<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        redactor: &'a SecretRedactor,
+    ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        Box::pin(async move {
+            // A failure is searched for the key of the connection anyway, and for all other secrets at once.
+            let result = self.transport.call(&*self.format, request, Some(redactor)).await;
+            result.map(|reply| redactor.reply(reply))
+        })
     }
 
     fn tool_form(&self) -> ToolForm {

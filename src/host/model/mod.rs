@@ -12,7 +12,6 @@ mod headers;
 mod http;
 #[allow(unnameable_types, reason = "the keys of one provider are read into an `ApiEntry` at once")]
 mod provider;
-mod redact;
 mod sse;
 mod transport;
 mod window;
@@ -29,7 +28,6 @@ pub use window::{WindowPages, WindowQuestion};
 
 pub(crate) use failure::{cut_off, from_status};
 pub(super) use provider::{AnthropicKeys, OpenAiKeys};
-pub(crate) use redact::SecretRedactor;
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;
 pub use wire::chat::chat_messages;

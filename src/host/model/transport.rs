@@ -15,11 +15,11 @@ use super::client::HttpClients;
 use super::config::ModelConfig;
 use super::failure::{self, cause, cut_off, unreadable};
 use super::headers::ConfigError;
-use super::redact::SecretRedactor;
 use super::wire::{StreamProgress, WireFormat, without_mark};
 use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
+use crate::host::redact::SecretRedactor;
 
 /// The most bytes of an answer that are kept: of a stream what the model says, of a body all.
 const MAX_ANSWER: usize = 8 * MIB;
@@ -74,17 +74,18 @@ impl ModelTransport {
         })
     }
 
-    /// One call.
+    /// One call. A failure has neither the secrets of the connection nor those of `others`.
     pub(super) async fn call(
         &self,
         format: &dyn WireFormat,
         request: ModelRequest<'_>,
+        others: Option<&SecretRedactor>,
     ) -> Result<ModelReply, Failure> {
         let (started, seen) = (Instant::now(), CallProgress::default());
         let result = within(&request, self.attempts(format, &request, &seen)).await;
         // Known even if the call was ended from outside.
         let received = seen.received.into_inner();
-        let result = result.map_err(|failure| Failure { received, ..self.redactor.failure(failure) });
+        let result = result.map_err(|failure| Failure { received, ..self.redactor.failure(failure, others) });
         tracing::debug!(
             model = self.model,
             server = self.server(),

@@ -11,9 +11,10 @@ use super::render::{self, AnswerRendering};
 use super::script::{ErrorReply, Script, ScriptFault, ScriptOutcome, ScriptReply, ScriptState};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::model::{
-    ChatMessage, SecretRedactor, cut_off, from_status, no_first_token, not_whole, read_body, stalled, within,
+    ChatMessage, cut_off, from_status, no_first_token, not_whole, read_body, stalled, within,
 };
 use crate::host::port::{BoxFuture, Model, ModelRequest};
+use crate::host::redact::SecretRedactor;
 use crate::session::Message;
 use crate::time::Nanos;
 
@@ -71,7 +72,7 @@ impl PlayedReply {
 pub(crate) fn play(state: &mut ScriptState, model: &str, messages: &[Message]) -> PlayedReply {
     let chat: Vec<_> = messages.iter().map(ChatMessage::from).collect();
     if let Err(error) = history::check(&chat) {
-        let refused = SecretRedactor::default().failure(refuse(&error, messages));
+        let refused = SecretRedactor::default().failure(refuse(&error, messages), None);
         return PlayedReply { delay: Nanos::ZERO, received: 0, result: Some(Err(refused)) };
     }
     let ScriptReply { number, delay, outcome } = state.next(&RequestFacts::of_chat(model, &chat));
@@ -81,7 +82,7 @@ pub(crate) fn play(state: &mut ScriptState, model: &str, messages: &[Message]) -
         }
         ScriptOutcome::Answer(_) | ScriptOutcome::Error(_) | ScriptOutcome::Fault(..) => 0,
     };
-    let redacted = |failure| Failure { received, ..SecretRedactor::default().failure(failure) };
+    let redacted = |failure| Failure { received, ..SecretRedactor::default().failure(failure, None) };
     let result = result(state.script(), number, outcome, messages);
     PlayedReply { delay, received, result: result.map(|result| result.map_err(redacted)) }
 }

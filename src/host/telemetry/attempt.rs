@@ -102,9 +102,8 @@ impl ModelAttempt {
     }
 
     /// The call failed: it brought no reply.
-    pub(in crate::host) fn fail(&mut self, class: ErrorClass, status: Option<u16>, message: String) {
+    pub(in crate::host) fn fail(&mut self, status: Option<u16>, message: String) {
         self.status = AttemptStatus::Failed;
-        self.error_type = Some(class);
         self.http_status = status;
         self.message = message;
     }

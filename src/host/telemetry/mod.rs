@@ -18,8 +18,9 @@ pub use self::price::ModelFacts;
 use self::calls::TRIGGER;
 use super::metrics::{MetricId, Metrics};
 use super::port::ByteTraffic;
+use super::result_length::{json_length, result_length};
 use crate::engine::{
-    CallModel, Directive, DirectiveKind, Directives, Envelope, Event, Note, Outcome, RunTool,
+    CallModel, Directive, DirectiveKind, Directives, Envelope, Event, Note, Outcome, RunTool, State,
     SummarizeMessages, ToolOutcome, TurnMeasure, TurnRetry, Work, WorkId,
 };
 use crate::policy::Cost;
@@ -36,6 +37,8 @@ pub(super) struct Telemetry {
     under_way: BTreeMap<WorkId, BegunWork>,
     /// The calls whose end the event in flight has told.
     ended: Vec<ModelAttempt>,
+    /// What the event in flight has ended by a failure.
+    failing: Option<FailingWork>,
     /// What the turn was measured to be, while it begins.
     measure: Option<TurnMeasure>,
     /// The tokens of the tools, as they were measured last.
@@ -56,7 +59,14 @@ struct BegunWork {
 #[derive(Debug)]
 enum WorkKind {
     Model { turn: u32, attempt: u32, max_attempts: Option<u32>, target: String, traffic: ByteTraffic },
-    Tool { tool: String },
+    Tool { tool: String, traffic: ByteTraffic },
+}
+
+/// Work that failed, until its class is known.
+#[derive(Debug)]
+enum FailingWork {
+    Model,
+    Tool { tool: String, latency: Nanos },
 }
 
 impl Telemetry {
@@ -67,6 +77,7 @@ impl Telemetry {
             run: String::new(),
             under_way: BTreeMap::new(),
             ended: Vec::new(),
+            failing: None,
             measure: None,
             tool_tokens: 0,
             forced: None,
@@ -86,17 +97,20 @@ impl Telemetry {
         run.clone_into(&mut self.run);
     }
 
-    /// Where the bytes of a call that was asked for are counted.
+    /// Where the bytes of a call of a model, or of the result of a tool, are counted.
     pub(super) fn traffic(&self, work: WorkId) -> ByteTraffic {
         match self.under_way.get(&work) {
-            Some(BegunWork { what: WorkKind::Model { traffic, .. }, .. }) => traffic.clone(),
-            Some(BegunWork { what: WorkKind::Tool { .. }, .. }) | None => ByteTraffic::default(),
+            Some(BegunWork {
+                what: WorkKind::Model { traffic, .. } | WorkKind::Tool { traffic, .. },
+                ..
+            }) => traffic.clone(),
+            None => ByteTraffic::default(),
         }
     }
 
     /// An event is about to be taken.
     pub(super) fn event(&mut self, Envelope { now, event, .. }: &Envelope, policy: &Policy) {
-        self.measure = None;
+        (self.measure, self.failing) = (None, None);
         match event {
             Event::RunStarted(started) => self.run.clone_from(&started.run),
             Event::TurnPrepared { measure, .. } => {
@@ -118,31 +132,32 @@ impl Telemetry {
             }
             Event::ModelFailed { work, failure } => {
                 if let Some(mut attempt) = self.model_ended(*work, *now, policy) {
-                    let class = failure.classified(policy).class;
-                    attempt.fail(class, failure.status, failure.message.clone());
+                    attempt.fail(failure.status, failure.message.clone());
                     self.ended.push(attempt);
+                    self.failing = Some(FailingWork::Model);
                 }
             }
-            Event::ToolFinished { work, outcome, .. } => self.tool_ended(*work, outcome, *now, policy),
+            Event::ToolFinished { work, outcome, .. } => self.tool_ended(*work, outcome, *now),
             // The others begin and end no call.
             _ => {}
         }
     }
 
-    /// The event was taken at that time, in that turn, and this is what it led to. Returns the calls that are over.
+    /// The event was taken at that time, with that state, and this is what it led to. Returns the calls that are over.
     pub(super) fn directives(
         &mut self,
         directives: &Directives,
         now: Instant,
-        turn: u32,
+        state: &State,
         policy: &Policy,
     ) -> Vec<ModelAttempt> {
+        self.classified(state.failure_class());
         for directive in &directives.0 {
             match &directive.order {
                 DirectiveKind::Work(work) => self.begun(work, now, policy),
                 DirectiveKind::Note(Note::Finish { outcome }) => {
                     self.cut_off(now, policy);
-                    self.finished(outcome, turn);
+                    self.finished(outcome, state.turn);
                 }
                 DirectiveKind::Note(note) => self.note(note, now, policy),
             }
@@ -163,6 +178,19 @@ impl Telemetry {
         ended
     }
 
+    /// The failure that the event brought is of that class.
+    fn classified(&mut self, class: Option<ErrorClass>) {
+        match self.failing.take() {
+            Some(FailingWork::Model) => {
+                if let Some(attempt) = self.ended.last_mut() {
+                    attempt.error_type = class;
+                }
+            }
+            Some(FailingWork::Tool { tool, latency }) => self.count_tool(&tool, class, latency),
+            None => {}
+        }
+    }
+
     fn begun(&mut self, work: &Work, at: Instant, policy: &Policy) {
         let what = match work {
             Work::CallModel(CallModel { turn, attempt, max_attempts, target, .. }) => {
@@ -178,8 +206,8 @@ impl Telemetry {
                 WorkKind::Model { turn: *turn, attempt: 1, max_attempts: Some(1), target, traffic }
             }
             Work::RunTool(RunTool { tool, arguments, .. }) => {
-                self.metrics.add(MetricId::ToolBytesIn, &[tool], length(&arguments.to_string()));
-                WorkKind::Tool { tool: tool.clone() }
+                self.metrics.add(MetricId::ToolBytesIn, &[tool], length(json_length(arguments)));
+                WorkKind::Tool { tool: tool.clone(), traffic: ByteTraffic::default() }
             }
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
@@ -203,21 +231,25 @@ impl Telemetry {
         Some(attempt)
     }
 
-    fn tool_ended(&mut self, work: WorkId, outcome: &ToolOutcome, now: Instant, policy: &Policy) {
-        let Some(BegunWork { at, what: WorkKind::Tool { tool } }) = self.under_way.remove(&work) else {
+    fn tool_ended(&mut self, work: WorkId, outcome: &ToolOutcome, now: Instant) {
+        let Some(BegunWork { at, what: WorkKind::Tool { tool, traffic } }) = self.under_way.remove(&work)
+        else {
             return;
         };
-        let (class, bytes) = match outcome {
-            ToolOutcome::Ok { data } => {
-                (None, data.as_str().map_or_else(|| length(&data.to_string()), length))
-            }
-            ToolOutcome::Done => (None, 0),
-            ToolOutcome::Failed { failure, .. } => {
-                (Some(failure.classified(policy).class), length(&failure.message))
-            }
+        let bytes = match (outcome, traffic.received()) {
+            // Whoever ran the tool has not measured the result.
+            (ToolOutcome::Ok { data }, 0) => length(result_length(data)),
+            (ToolOutcome::Ok { .. }, measured) => measured,
+            (ToolOutcome::Done, _) => 0,
+            (ToolOutcome::Failed { failure, .. }, _) => length(failure.message.len()),
         };
         self.metrics.add(MetricId::ToolBytesOut, &[&tool], bytes);
-        self.count_tool(&tool, class, now.since(at));
+        let latency = now.since(at);
+        if matches!(outcome, ToolOutcome::Failed { .. }) {
+            self.failing = Some(FailingWork::Tool { tool, latency });
+        } else {
+            self.count_tool(&tool, None, latency);
+        }
     }
 
     /// The run ends before this work does.
@@ -230,7 +262,7 @@ impl Telemetry {
 
     /// Nobody waits for this work any more.
     fn dropped(&mut self, work: WorkId, now: Instant, policy: &Policy) {
-        if let Some(BegunWork { at, what: WorkKind::Tool { tool } }) = self.under_way.get(&work) {
+        if let Some(BegunWork { at, what: WorkKind::Tool { tool, .. } }) = self.under_way.get(&work) {
             let (tool, latency) = (tool.clone(), now.since(*at));
             self.under_way.remove(&work);
             self.count_tool(&tool, Some(ErrorClass::Cancelled), latency);
@@ -319,8 +351,8 @@ impl Telemetry {
     }
 }
 
-fn length(text: &str) -> u64 {
-    u64::try_from(text.len()).unwrap_or(u64::MAX)
+fn length(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 const fn final_reason(reason: FinalReason) -> &'static str {

@@ -48,6 +48,8 @@ impl ErrorTable {
 
     /// The first row that matches.
     pub fn classify(&self, evidence: &FailureEvidence<'_>) -> Option<&ErrorRow> {
+        #[cfg(test)]
+        crate::counted::count(crate::counted::Walk::Classify);
         // The rows of the user's files come first, so a built-in row never decides against them.
         let below = || self.below.as_ref().and_then(|below| below.classify_here(evidence));
         self.classify_here(evidence).or_else(below)

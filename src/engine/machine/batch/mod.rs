@@ -28,11 +28,12 @@ use crate::engine::directive::{DecisionReason, ProposalResult};
 use crate::engine::event::RunFacts;
 use crate::engine::event::{DriveMode, ProposedCall, ToolOutcome};
 use crate::engine::failure::EffectState;
+use crate::engine::memo::Memo;
 use crate::engine::plain_call::PlainCall;
 use crate::engine::results_room::RoomForResults;
 use crate::engine::retry::FailureContext;
 use crate::engine::tracked::{TrackedPart, digest_of_json, digest_of_parts};
-use crate::policy::{Approval, ErrorClass};
+use crate::policy::{Approval, ClassifiedFailure, ErrorClass};
 use crate::session::{FinalReason, Message, ReducerError, RetryExhausted};
 use examine::{CallFinding, examine, not_found};
 use queue::surplus;
@@ -163,7 +164,7 @@ impl Batch {
         outcome: ToolOutcome,
         run: &mut RunParts<'_>,
     ) {
-        let phase = CallPhase::Ended(outcome, run.out.now);
+        let phase = CallPhase::Ended(outcome, run.out.now, Memo::default());
         self.push_adopted(tool, call, phase, run);
     }
 
@@ -198,11 +199,11 @@ impl Batch {
         }));
     }
 
-    /// A run of a tool has ended; it is looked at when the calls before it are settled.
+    /// A run of a tool has ended; it is looked at when the calls before it are settled. A failure comes with its class.
     pub(in crate::engine) fn on_finished(
         &mut self,
         index: usize,
-        outcome: ToolOutcome,
+        (outcome, classified): (ToolOutcome, Option<ClassifiedFailure>),
         ran: RunFacts,
         run: &RunParts<'_>,
     ) {
@@ -212,7 +213,7 @@ impl Batch {
         }
         // An end is written down and no more. Settling in the order of the reply makes breakers and messages the
         // same, whichever tool was quicker.
-        self.set_phase(index, CallPhase::Ended(outcome, now));
+        self.set_phase(index, CallPhase::Ended(outcome, now, Memo(classified)));
     }
 
     /// Looks at the calls in order, as far as they have ended; then comes the next turn.
@@ -274,17 +275,20 @@ impl Batch {
                 self.look(index, run, |call, cx, run| call.correct(&invalid, cx, run))?;
             }
             CallPhase::Report(raw) => self.report_called(index, &raw, report, run)?,
-            CallPhase::Ended(ToolOutcome::Ok { data }, _) => {
+            CallPhase::Ended(ToolOutcome::Ok { data }, ..) => {
                 self.look(index, run, |call, cx, run| call.succeeded(Some(&data), cx, run))?;
             }
-            CallPhase::Ended(ToolOutcome::Done, _) => {
+            CallPhase::Ended(ToolOutcome::Done, ..) => {
                 self.look(index, run, |call, cx, run| call.succeeded(None, cx, run))?;
             }
             CallPhase::Withdrawn(how) => {
                 self.look(index, run, |call, _, run| withdraw::answered(call, how, run))?;
             }
-            CallPhase::Ended(ToolOutcome::Failed { failure, effect }, at) => {
-                self.look(index, run, |call, cx, run| call.failed(&failure, effect, at, cx, run))?;
+            CallPhase::Ended(ToolOutcome::Failed { failure, effect }, at, Memo(known)) => {
+                let classified = known.unwrap_or_else(|| failure.classified(run.policy()));
+                self.look(index, run, |call, cx, run| {
+                    call.failed((&failure, classified), effect, at, cx, run)
+                })?;
             }
         }
         Ok(true)
@@ -374,6 +378,9 @@ impl Batch {
             // call was early.
             let asks = policy.approval.value == Approval::Always && !run.tools.is_agreed(&slot.tool);
             slot.to_approve = slot.phase.has_begun() && asks;
+            if let CallPhase::Ended(_, _, classified) = &mut slot.phase {
+                *classified = Memo::default();
+            }
         }
     }
 
@@ -422,17 +429,17 @@ impl Batch {
                 | CallPhase::Asked
                 | CallPhase::Invalid(_)
                 | CallPhase::Report(_)
-                | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
+                | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, ..) => {
                     call.not_started(run)
                 }
-                CallPhase::Ended(ToolOutcome::Ok { data }, _) => call.ended(Some(data), cx, run),
-                CallPhase::Ended(ToolOutcome::Done, _) => call.ended(None, cx, run),
+                CallPhase::Ended(ToolOutcome::Ok { data }, ..) => call.ended(Some(data), cx, run),
+                CallPhase::Ended(ToolOutcome::Done, ..) => call.ended(None, cx, run),
                 CallPhase::Withdrawn(how) => withdraw::answered(call, *how, run),
                 // In flight or unclear: telling the model that it "was never executed", as SwarmSDK does, can be
                 // untrue, and the repeat acts twice.
                 CallPhase::UnderWay
                 | CallPhase::Doubtful(_)
-                | CallPhase::Ended(ToolOutcome::Failed { .. }, _) => call.interrupted(run),
+                | CallPhase::Ended(ToolOutcome::Failed { .. }, ..) => call.interrupted(run),
             });
         }
         // The end cuts the round off. Which of its calls had ended is a matter of timing, so it must not decide

@@ -47,7 +47,7 @@ impl Batch {
             phase @ (CallPhase::Settled
             | CallPhase::Refused(_)
             | CallPhase::Withdrawn(_)
-            | CallPhase::Ended(ToolOutcome::Ok { .. } | ToolOutcome::Done, _)) => phase,
+            | CallPhase::Ended(ToolOutcome::Ok { .. } | ToolOutcome::Done, ..)) => phase,
             CallPhase::Waiting => {
                 run.queue.release(&tool, key);
                 CallPhase::Withdrawn(WithdrawnCall::NotStarted)
@@ -60,7 +60,7 @@ impl Batch {
             // Nothing of it has run, and the tool said so where it was asked: calling it again is safe.
             CallPhase::Invalid(_)
             | CallPhase::Report(_)
-            | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
+            | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, ..) => {
                 CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
             // These may have had side effects. "Not started" would invite the model to repeat them.
@@ -68,7 +68,7 @@ impl Batch {
             | CallPhase::Asked
             | CallPhase::UnderWay
             | CallPhase::Doubtful(_)
-            | CallPhase::Ended(ToolOutcome::Failed { .. }, _) => {
+            | CallPhase::Ended(ToolOutcome::Failed { .. }, ..) => {
                 CallPhase::Withdrawn(WithdrawnCall::Interrupted)
             }
             // The model has their results; only the planner's decision is missing, and nobody needs it now.

@@ -24,10 +24,14 @@ use crate::time::Nanos;
 impl ModelTurn {
     /// The call of the model failed: its history is repaired, its conversation reduced, a call in the error recovered; or
     /// it is one attempt more that failed.
-    pub(in crate::engine) fn on_failure(&mut self, failure: &Failure, run: &mut RunParts<'_>) -> NextMachine {
+    pub(in crate::engine) fn on_failure(
+        &mut self,
+        failure: &Failure,
+        classified: ClassifiedFailure,
+        run: &mut RunParts<'_>,
+    ) -> NextMachine {
         let Some(target) = self.series.target(run.targets).cloned() else { return NextMachine::Host };
         let policy = run.policy().model(&target);
-        let classified = failure.classified(run.policy());
         // The server's advice first, since it can change the class that everything below decides by.
         let classified = retry::advised(classified, failure.should_retry, &policy.retry);
         let class = classified.class;

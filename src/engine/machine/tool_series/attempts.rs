@@ -17,7 +17,7 @@ use crate::engine::machine::call_refusal::CallRefusal;
 use crate::engine::metric::MetricName;
 use crate::engine::problems::join_problems;
 use crate::engine::retry::{self, AttemptProgress, FailureContext, RetryBlocker, RetryVerdict};
-use crate::policy::{ErrorClass, ToolPolicy, Trigger};
+use crate::policy::{ClassifiedFailure, ErrorClass, ToolPolicy, Trigger};
 use crate::session::{FeedbackSource, ReducerError, StopReason};
 use crate::text::SchemaProblem;
 use crate::time::{Instant, Nanos};
@@ -215,29 +215,28 @@ impl ToolSeries {
     /// A run of its tool failed at that time.
     pub(in crate::engine) fn failed(
         &mut self,
-        failure: &Failure,
+        failed: (&Failure, ClassifiedFailure),
         effect: EffectState,
         at: Instant,
         cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
         // First whether it had side effects: a retry that is decided without knowing that could act twice.
-        match self.doubts(failure, effect, at, cx, run) {
+        match self.doubts(failed, effect, at, cx, run) {
             Some(step) => step,
-            None => self.failed_for_certain(failure, effect, at, cx, run),
+            None => self.failed_for_certain(failed, effect, at, cx, run),
         }
     }
 
     /// A run failed, and there is nothing more to find out about it.
     pub(super) fn failed_for_certain(
         &mut self,
-        failure: &Failure,
+        (failure, classified): (&Failure, ClassifiedFailure),
         effect: EffectState,
         at: Instant,
         cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
-        let classified = failure.classified(run.policy());
         let class = classified.class;
         if class == ErrorClass::InvalidArgs {
             // The tool checked its arguments itself and refused them. It had no side effects and works, so neither a

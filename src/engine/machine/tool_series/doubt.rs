@@ -14,7 +14,7 @@ use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure, may_run_again};
 use crate::engine::ids::WorkId;
 use crate::engine::retry::{self, RetryBlocker, RetryVerdict};
-use crate::policy::{AfterEffect, Effect, EffectVerification, ErrorClass, Setting};
+use crate::policy::{AfterEffect, ClassifiedFailure, Effect, EffectVerification, ErrorClass, Setting};
 use crate::time::Instant;
 
 impl ToolSeries {
@@ -23,13 +23,12 @@ impl ToolSeries {
     /// Only where another attempt would follow if running twice did no harm: else nothing depends on the answer.
     pub(super) fn doubts(
         &mut self,
-        failure: &Failure,
+        (failure, classified): (&Failure, ClassifiedFailure),
         effect: EffectState,
         at: Instant,
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> Option<CallStep> {
-        let classified = failure.classified(run.policy());
         let progress = self.series.progress();
         let policy = self.policy(run);
         // Without a retry to decide about, the answer would change nothing, so nobody is asked.
@@ -185,10 +184,11 @@ impl ToolSeries {
         let (call, tool) = (self.call.clone(), self.tool.clone());
         run.out.note(Note::EffectChecked { call, tool, by: by.to_owned(), effect }, vec![why]);
         let UnverifiedRun { failure, effect: before, at } = doubt;
+        let failed = (&failure, failure.classified(run.policy()));
         match effect {
-            EffectState::NotStarted => self.failed_for_certain(&failure, effect, at, cx, run),
+            EffectState::NotStarted => self.failed_for_certain(failed, effect, at, cx, run),
             EffectState::Committed => {
-                let class = failure.classified(run.policy()).class;
+                let class = failed.1.class;
                 let vars =
                     json!({ "tool": self.tool, "error": failure.message, "error_type": class, "by": by });
                 let text = run.out.say(&policy.messages.acted, vars);
@@ -198,7 +198,7 @@ impl ToolSeries {
                 self.has_acted(Some(&Value::String(text)), cx, run)
             }
             EffectState::Started | EffectState::Unknown => {
-                self.failed_for_certain(&failure, before, at, cx, run)
+                self.failed_for_certain(failed, before, at, cx, run)
             }
         }
     }

@@ -24,9 +24,10 @@ use crate::engine::directive::Note;
 use crate::engine::event::RunFacts;
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure};
+use crate::engine::memo::Memo;
 use crate::engine::reason::told;
 use crate::engine::tracked::DigestedPart;
-use crate::policy::{CallOverride, ErrorClass, ToolPolicy, Trigger};
+use crate::policy::{CallOverride, ClassifiedFailure, ErrorClass, ToolPolicy, Trigger};
 use crate::session::{ReducerError, RetryExhausted};
 use crate::text::SchemaProblem;
 use crate::time::Instant;
@@ -74,7 +75,7 @@ pub(in crate::engine) enum CallPhase {
     /// The final report, answered, while the planner decides what is done about it.
     ReportWithPlanner,
     /// An attempt ended; its turn to be looked at comes when the calls before it are settled.
-    Ended(ToolOutcome, Instant),
+    Ended(ToolOutcome, Instant, #[serde(skip)] Memo<ClassifiedFailure>),
     /// Refused before it ran; written down when its turn comes.
     Refused(CallRefusal),
     /// The arguments are wrong; counted when its turn comes.

@@ -295,7 +295,7 @@ impl TurnWindow {
                 // It is a smaller request, so it is no second attempt at the one that was refused.
                 NextMachine::Call
             }
-            Some(failure) if what.refused => NextMachine::Failed(Box::new(failure)),
+            Some(failure) if what.refused => NextMachine::failed(failure, run.policy()),
             _ => NextMachine::Choose(what.measure),
         }
     }

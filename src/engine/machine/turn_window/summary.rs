@@ -139,12 +139,11 @@ impl TurnWindow {
     pub(in crate::engine) fn on_no_summary(
         &mut self,
         what: ReductionInFlight,
-        failure: &Failure,
+        (failure, class): (&Failure, ErrorClass),
         run: &mut RunParts<'_>,
     ) -> NextMachine {
         self.summary = None;
         let asked = self.summarizer.take();
-        let class = failure.classified(run.policy()).class;
         // The request for the summary was itself too large: what the provider says of its window is learned all the
         // same.
         if let Some(SummaryModel { target, tokens }) = asked

@@ -1,7 +1,7 @@
 //! Why a model stopped, in the words of all providers, and whether its answer is one at all.
 
 use crate::engine::{Failure, FinishReason};
-use crate::host::model::failure::presentable;
+use crate::host::redact::presentable;
 
 /// The most characters of a reason that are kept.
 const LONGEST: usize = 80;

@@ -3,11 +3,12 @@
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
-use super::failure::presentable;
 use crate::engine::{BodyFacts, Failure, ModelReply, PartialHint, ToolOutcome, WaitHint};
 use crate::session::Message;
 use crate::text::formed;
 
+/// The most characters of a message that are kept.
+const MAX_MESSAGE: usize = 2000;
 /// What stands where a secret stood.
 const MARK: &str = "[redacted]";
 /// A shorter value guards nothing, and replacing it would make messages unreadable.
@@ -17,7 +18,7 @@ const MOST_HELD: usize = 16 << 10;
 
 /// The secrets of one connection, or of one agent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SecretRedactor {
+pub struct SecretRedactor {
     secrets: Vec<SecretString>,
     /// Whether what only has the form of a secret is one.
     forms: bool,
@@ -92,9 +93,15 @@ impl SecretRedactor {
     }
 
     /// The failure as it may be shown: without secrets and control characters, and of bounded size. Cut last:
-    /// half a secret would not be recognised.
-    pub(crate) fn failure(&self, failure: Failure) -> Failure {
-        Self::each_text(failure, |text| presentable(&self.text(text)))
+    /// half a secret would not be recognised. What it has of the secrets of `others` then is taken out, too.
+    pub(crate) fn failure(&self, failure: Failure, others: Option<&Self>) -> Failure {
+        Self::each_text(failure, |text| {
+            let shown = presentable(&self.text(text));
+            match others {
+                Some(others) => others.text(shown),
+                None => shown,
+            }
+        })
     }
 
     /// The failure without the secrets, else as it is.
@@ -188,6 +195,8 @@ impl SecretRedactor {
     }
 
     fn each_text(failure: Failure, clean: impl Fn(String) -> String) -> Failure {
+        #[cfg(test)]
+        crate::counted::count(crate::counted::Walk::Redact);
         Failure {
             class: failure.class,
             status: failure.status,
@@ -216,6 +225,19 @@ impl SecretRedactor {
             received: failure.received,
         }
     }
+}
+
+/// Text as messages hold it: no control characters, bounded, blank space at the ends gone.
+pub(crate) fn presentable(text: &str) -> String {
+    // Control characters in a provider's message would be obeyed by the terminal that shows it.
+    let mut chars = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
+    let mut short: String = chars.by_ref().skip_while(|c| c.is_whitespace()).take(MAX_MESSAGE).collect();
+    if chars.any(|c| !c.is_whitespace()) {
+        short.pop();
+        short.push('…');
+    }
+    short.truncate(short.trim_end().len());
+    short
 }
 
 /// Whether a key may follow the word.
@@ -259,6 +281,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let cut = presentable(&"é".repeat(3000));
+        assert_eq!(cut.chars().count(), MAX_MESSAGE);
+        assert!(cut.ends_with("é…"));
+        assert_eq!(presentable(&"é".repeat(2000)), "é".repeat(2000));
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_a_terminal() {
+        assert_eq!(presentable("\u{1b}[31mred\u{7}\n"), "[31mred");
+    }
+
+    #[test]
     fn a_secret_is_taken_out_of_every_text_of_a_failure() {
         let redactor = SecretRedactor::new(["sk-0123".into(), "sk-0123456".into()]);
         let failure = Failure {
@@ -274,7 +309,7 @@ mod tests {
             retry_after: WaitHint::Ignored("`sk-0123` is no date".into()),
             ..Failure::default()
         };
-        let clean = redactor.failure(failure);
+        let clean = redactor.failure(failure, None);
         assert_eq!(clean.message, "[redacted] is wrong, [redacted] too");
         assert_eq!(clean.code.as_deref(), Some("bad [redacted]"));
         assert!(!format!("{clean:?}").contains("0123"));
@@ -284,7 +319,7 @@ mod tests {
     fn a_secret_at_the_cut_leaves_no_half() {
         let redactor = SecretRedactor::new(["sk-0123456789".into()]);
         let message = format!("{}sk-0123456789", "x".repeat(1995));
-        let clean = redactor.failure(Failure { message, ..Failure::default() });
+        let clean = redactor.failure(Failure { message, ..Failure::default() }, None);
         assert!(!clean.message.contains("sk-"), "{}", clean.message);
     }
 
