@@ -23,9 +23,16 @@
 //! # Ok::<(), unfazed::Report>(())
 //! ```
 
+#![cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "some of it is for the command alone")
+)]
+
 pub mod analysis;
 #[cfg(feature = "host")]
 pub mod cases;
+#[cfg(feature = "cli")]
+mod cli;
 pub mod context;
 #[cfg(test)]
 mod counted;
@@ -49,6 +56,8 @@ pub mod store;
 pub mod text;
 pub mod time;
 
+#[cfg(feature = "cli")]
+pub use cli::run_command;
 pub(crate) use debug_parts::debug_parts;
 pub use engine::Interpreter;
 pub use error_cause::ErrorCause;

@@ -1,7 +1,5 @@
 //! The `unfazed` command.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    unfazed::run_command()
 }

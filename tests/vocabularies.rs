@@ -7,7 +7,7 @@
 mod command;
 
 use unfazed::analysis::LintOptions;
-use unfazed::host::agent_file::AgentFile;
+use unfazed::host::agent_file::NamedAgent;
 use unfazed::host::{TiktokenCounter, counter_by};
 use unfazed::policy::Loader;
 
@@ -31,7 +31,10 @@ fn a_policy_is_checked_explained_and_compared_without_a_vocabulary() {
     };
     let policy = load();
     policy.explain_model("main").human();
-    AgentFile::read("agent.yaml", AGENT.as_bytes()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("policy.yaml"), POLICY).unwrap();
+    let (agent, _) = NamedAgent::read(&dir.path().join("agent.yaml"), AGENT.as_bytes(), &Loader::new());
+    assert!(agent.is_some());
     let counter = counter_by(&policy.model("main").tokens, "gpt-4o");
     assert_eq!(counter.count(""), 0);
     assert_eq!(TiktokenCounter::loaded(), 0);

@@ -104,7 +104,7 @@ fn verdict(directive: &Directive) -> Option<CallVerdict> {
 }
 
 /// Why the rules for one call are what they are, and whether it would run.
-pub fn explain_call(
+pub(crate) fn explain_call(
     policy: &Policy,
     tools: ToolCatalogue,
     tool: &str,

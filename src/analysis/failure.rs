@@ -8,7 +8,7 @@ use crate::policy::{ClassifiedFailure, ErrorClass, HistoryCheck, Policy, RetryPo
 use crate::time::{Instant, Nanos};
 
 /// What is done about a failure of that class.
-pub fn explain_class(
+pub(crate) fn explain_class(
     policy: &Policy,
     explanation: &PolicyExplanation,
     class: ErrorClass,

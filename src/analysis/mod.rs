@@ -24,15 +24,16 @@ mod opening;
 #[cfg(feature = "host")]
 mod written_values;
 
-pub use call::explain_call;
+pub(crate) use call::explain_call;
 pub use diff::{DiffGroup, DiffRow, DiffSubject, DiffVerdict, PolicyComparison, SubjectKind};
 pub use explain::{
-    CallFile, CostBounds, DelayRow, DelayTable, EffectiveLimit, ErrorAction, ErrorExplanation,
-    ExplainedValue, ModelBounds, PlacedRule, PolicyExplanation, RequestCure, RetryDelays, RunBounds,
-    ToolBounds, UnknownKey, VerifierRuns, WorstCase,
+    CallFile, CostBounds, EffectiveLimit, ErrorAction, ErrorExplanation, ExplainedValue, ModelBounds,
+    PlacedRule, PolicyExplanation, RequestCure, RunBounds, ToolBounds, UnknownKey, VerifierRuns, WorstCase,
 };
-pub use failure::{explain_class, explain_failure};
+pub(crate) use failure::explain_class;
+pub use failure::explain_failure;
 pub use keys::keys;
-pub use lint::{KnownModel, KnownNames, KnownTool, LintOptions, NameCompleteness, ShortBudget};
+pub(crate) use lint::{KnownModel, KnownTool};
+pub use lint::{KnownNames, LintOptions, NameCompleteness, ShortBudget};
 pub use names::ComparedNames;
-pub use opening::{explain_context, explain_history, explain_turn};
+pub(crate) use opening::{explain_context, explain_history, explain_turn};

@@ -18,7 +18,7 @@ const ANY: &str = "";
 const SOME: &str = "…";
 
 /// The rules of the loop of turns: how many, how long, what the model reads at the end, what ends them.
-pub fn explain_turn(policy: &Policy) -> PolicyExplanation {
+pub(crate) fn explain_turn(policy: &Policy) -> PolicyExplanation {
     let turn = policy.turn();
     let at = |origin| policy.place(origin);
     let most = turn.max_turns.value.get();
@@ -57,7 +57,7 @@ pub fn explain_turn(policy: &Policy) -> PolicyExplanation {
 }
 
 /// The rules for the validity of the history: when it is looked at, what is repaired, and what the model reads of it.
-pub fn explain_history(policy: &Policy) -> PolicyExplanation {
+pub(crate) fn explain_history(policy: &Policy) -> PolicyExplanation {
     let rules = policy.history();
     let at = |origin| policy.place(origin);
     let when = match rules.check.value {
@@ -104,7 +104,7 @@ pub fn explain_history(policy: &Policy) -> PolicyExplanation {
 
 /// The rules for windows: how much there is for messages where no window is known, when the conversation is
 /// reduced, what the model reads of it, and what ends the reductions.
-pub fn explain_context(policy: &Policy) -> PolicyExplanation {
+pub(crate) fn explain_context(policy: &Policy) -> PolicyExplanation {
     let rules = policy.context();
     let model = policy.model(ANY);
     let room = match model.context_window.value {

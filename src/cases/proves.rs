@@ -38,7 +38,7 @@ pub struct ExternalProof {
 
 /// A document whose statements are proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProofSource {
+pub(crate) struct ProofSource {
     /// Its id.
     pub document: String,
     /// What it is.
@@ -79,7 +79,7 @@ record! {
 
 /// How a statement of a document is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum UnprovedClaim {
+pub(crate) enum UnprovedClaim {
     /// What is there does otherwise.
     DoesNotHold,
     /// No policy can say it.
@@ -98,7 +98,7 @@ choice_of! {
 
 /// A statement of a document that is known not to be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnmetClaim {
+pub(crate) struct UnmetClaim {
     /// The statement.
     pub claim: ProvedClaim,
     /// How it is not met.

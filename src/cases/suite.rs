@@ -55,7 +55,7 @@ impl TestSuite {
     }
 
     /// The documents it describes.
-    pub fn documents(&self) -> &[ProofSource] {
+    pub(crate) fn documents(&self) -> &[ProofSource] {
         &self.documents
     }
 
@@ -70,7 +70,7 @@ impl TestSuite {
     }
 
     /// The statements of documents that are not met.
-    pub fn unmet(&self) -> &[UnmetClaim] {
+    pub(crate) fn unmet(&self) -> &[UnmetClaim] {
         &self.unmet
     }
 

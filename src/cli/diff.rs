@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::analysis::{ComparedNames, PolicyComparison};
+use crate::policy::Policy;
 use anstyle::{AnsiColor, Style};
-use unfazed::analysis::{ComparedNames, PolicyComparison};
-use unfazed::policy::Policy;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::format::OutputFormat;

@@ -35,7 +35,7 @@ pub(crate) enum ExitStatus {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandFailure {
     /// An input or output that cannot be used.
-    #[error("{what}: {}", unfazed::host::file_error(source))]
+    #[error("{what}: {}", crate::host::file_error(source))]
     Io {
         /// What was tried: `cannot read policy.yaml`.
         what: String,

@@ -4,13 +4,13 @@ mod failure;
 
 use std::path::{Path, PathBuf};
 
+use crate::analysis;
+use crate::analysis::{CallFile, ComparedNames, PolicyExplanation};
+use crate::engine::ToolCatalogue;
+use crate::host::agent_file::AgentFile;
+use crate::policy::Policy;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
-use unfazed::analysis;
-use unfazed::analysis::{CallFile, ComparedNames, PolicyExplanation};
-use unfazed::engine::ToolCatalogue;
-use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::Policy;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::settings::CliSettings;

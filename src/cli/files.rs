@@ -11,12 +11,12 @@ const MOST: u64 = 64 << 20;
 /// Reads a file whole.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CommandFailure> {
     bytes(path).map_err(|error| {
-        let near = unfazed::host::similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound);
+        let near = crate::host::similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound);
         match near {
             Some(near) => CommandFailure::Usage(format!(
                 "cannot read {}: {}; did you mean {}?",
                 path.display(),
-                unfazed::host::file_error(&error),
+                crate::host::file_error(&error),
                 near.display()
             )),
             None => CommandFailure::io(format!("cannot read {}", path.display()), error),
@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CommandFailure> {
 
 /// Reads a file whole. Whatever is no file may never end, or never begin; it is not even opened.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    unfazed::host::read_file(path, MOST)
+    crate::host::read_file(path, MOST)
 }
 
 /// Whether a name that may be something else is meant to be that of a file.

@@ -91,8 +91,8 @@ Exit codes:
   130  cancelled
 `unfazed run --help` has those of runs that failed.";
 
-/// Runs the command that was asked for.
-pub(crate) fn main() -> ExitCode {
+/// Runs the `unfazed` command with the arguments and streams of this process. `src/main.rs` is nothing else.
+pub fn run_command() -> ExitCode {
     let asked = help::command().try_get_matches().and_then(|matches| CommandLine::from_arg_matches(&matches));
     let cli = match asked {
         Ok(cli) => cli,

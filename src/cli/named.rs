@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use unfazed::host::PolicyFiles;
-use unfazed::policy::Loader;
-use unfazed::text::yaml::{YamlData, YamlNode};
-use unfazed::text::{Problems, Report, SourceId, Sources, Span, did_you_mean, yaml};
+use crate::host::PolicyFiles;
+use crate::policy::Loader;
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::text::{Problems, Report, SourceId, Sources, Span, did_you_mean, yaml};
 
 use super::exit::CommandFailure;
 use super::settings::CliSettings;

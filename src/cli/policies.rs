@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::host::PolicyFiles;
+use crate::host::agent_file::{AgentFile, NamedAgent};
+use crate::policy::{Loader, Policy};
+use crate::text::{Diagnostic, GivenHelps, Report};
 use serde_json::{Value, json};
-use unfazed::host::PolicyFiles;
-use unfazed::host::agent_file::{AgentFile, NamedAgent};
-use unfazed::policy::{Loader, Policy};
-use unfazed::text::{Diagnostic, GivenHelps, Report};
 
 use super::exit::CommandFailure;
 use super::named::{self, FileKind};

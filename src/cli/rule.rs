@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use unfazed::text::did_you_mean;
+use crate::text::did_you_mean;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::{out, pages};

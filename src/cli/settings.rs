@@ -81,7 +81,7 @@ impl GlobalFlags {
         match &self.config {
             Some(path) => {
                 let unread = |error: std::io::Error| {
-                    let why = unfazed::host::file_error(&error);
+                    let why = crate::host::file_error(&error);
                     format!("cannot read the settings file {}: {why}", path.display())
                 };
                 files::bytes(path).map_err(unread)?;

@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use unfazed::text::columns;
-use unfazed::time::Nanos;
+use crate::text::columns;
+use crate::time::Nanos;
 
 use super::out;
 use super::text::fit;

@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
+use crate::text::columns;
 use anstyle::Style;
-use unfazed::text::columns;
 
 use super::text::fit;
 

@@ -1,8 +1,8 @@
 //! Foreign text on a terminal: one line, no control characters, a bounded length.
 
-use unfazed::session::Usage;
-use unfazed::text::columns;
-use unfazed::time::Nanos;
+use crate::session::Usage;
+use crate::text::columns;
+use crate::time::Nanos;
 
 /// The text in one line. Control characters, and so terminal escapes, are shown as what they are.
 pub(crate) fn one_line(text: &str) -> String {

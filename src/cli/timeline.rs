@@ -11,14 +11,14 @@ mod resumed;
 
 use crate::cli::status::StatusLine;
 use crate::cli::text::{fit, one_line, tokens, wrap};
-use answer::StreamedAnswer;
-use unfazed::engine::{
+use crate::engine::{
     Directive, DirectiveKind, Envelope, Event, ModelReply, Narration, Narrator, Note, Prominence, RunStarted,
     Severity, Work,
 };
-use unfazed::host::{Observer, PolicyFilesError, SessionCheckpoint, SharedStateError, ToolProgress};
-use unfazed::session::RetryExhausted;
-use unfazed::time::Instant;
+use crate::host::{Observer, PolicyFilesError, SessionCheckpoint, SharedStateError, ToolProgress};
+use crate::session::RetryExhausted;
+use crate::time::Instant;
+use answer::StreamedAnswer;
 
 /// The longest piece of foreign text on one line, in characters.
 const SHOWN: usize = 110;

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::policy::Effect;
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
-use unfazed::policy::Effect;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::format::OutputFormat;

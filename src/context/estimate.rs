@@ -32,13 +32,13 @@ pub(super) enum ContentKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenEstimator {
     /// How many bytes of prose make a token.
-    pub prose: GrowthFactor,
+    pub(crate) prose: GrowthFactor,
     /// The same for JSON.
-    pub json: GrowthFactor,
+    pub(crate) json: GrowthFactor,
     /// The same for programs.
-    pub code: GrowthFactor,
+    pub(crate) code: GrowthFactor,
     /// What the estimate is multiplied by.
-    pub safety: GrowthFactor,
+    pub(crate) safety: GrowthFactor,
 }
 
 impl ContentKind {

@@ -35,5 +35,6 @@ pub use history::{FindingKind, HistoryFinding, findings, repair};
 pub use ledger::TokenLedger;
 pub use models::{ModelCatalogue, ModelCatalogueError, ModelLimits};
 pub use reduce::reduce;
-pub use request::{MessageTokens, RequestTokens, ToolTokens};
-pub use tokens::{estimate_message, estimate_tools, measure, message_tokens, tool_tokens};
+pub use request::RequestTokens;
+pub(crate) use tokens::estimate_tools;
+pub use tokens::{estimate_message, measure, message_tokens, tool_tokens};

@@ -23,16 +23,16 @@ pub struct RequestTokens {
     /// The instructions above the conversation, where they are no message, and the schema that the reply has to follow.
     pub system: u64,
     /// The tools, in their order.
-    pub tools: Vec<ToolTokens>,
+    pub(crate) tools: Vec<ToolTokens>,
     /// The messages, in their order.
-    pub messages: Vec<MessageTokens>,
+    pub(crate) messages: Vec<MessageTokens>,
     /// What the provider adds to each request, as far as it is known of the model.
     pub fixed: u64,
 }
 
 /// The tokens of the definition of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolTokens {
+pub(crate) struct ToolTokens {
     /// Its name.
     pub name: String,
     /// How many.
@@ -41,7 +41,7 @@ pub struct ToolTokens {
 
 /// The tokens of a message of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageTokens {
+pub(crate) struct MessageTokens {
     /// Its role.
     pub role: String,
     /// How many, those of its results and its images among them.

@@ -28,7 +28,7 @@ pub fn estimate_message(message: &Message) -> u64 {
 }
 
 /// [`tool_tokens`] by the estimate.
-pub fn estimate_tools(tools: &[&ToolSpec]) -> u64 {
+pub(crate) fn estimate_tools(tools: &[&ToolSpec]) -> u64 {
     tool_tokens(&ByteEstimate, tools)
 }
 

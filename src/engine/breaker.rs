@@ -107,7 +107,7 @@ pub enum BreakerPhase {
 
 /// Whether a call may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerAdmission {
+pub(crate) enum BreakerAdmission {
     /// It may.
     Run,
     /// It may, as a probe of a half-open breaker.
@@ -118,7 +118,7 @@ pub enum BreakerAdmission {
 
 impl CircuitBreaker {
     /// Asks to run. An open breaker whose time is up becomes half-open and admits as many probes as it may.
-    pub fn ask(&mut self, now: Instant) -> BreakerAdmission {
+    pub(crate) fn ask(&mut self, now: Instant) -> BreakerAdmission {
         let (out, well) = match self.phase {
             PhaseState::Closed => return BreakerAdmission::Run,
             // An open breaker becomes half-open when it is asked: the interpreter has no timers, and a breaker that
@@ -328,7 +328,7 @@ impl CircuitBreaker {
     }
 
     /// How long what it knows lasts.
-    pub fn scope(&self) -> BreakerScope {
+    pub(crate) fn scope(&self) -> BreakerScope {
         self.rules.map_or_else(BreakerScope::default, |rules| rules.scope)
     }
 

@@ -25,7 +25,7 @@ pub(super) struct RetryBudgets(BTreeMap<String, BudgetLedger>);
 
 /// What has been drawn on one budget. An empty one stands for a budget that is whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct BudgetLedger {
+pub(crate) struct BudgetLedger {
     /// Tokens taken and not given back.
     /// Example: `42`
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
@@ -203,7 +203,7 @@ pub(super) fn account(action: &str, budget: &RetryBudget) -> Option<String> {
 
 impl BudgetLedger {
     /// Whether nothing is drawn on it, and nothing is to be reported to others.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.spent == 0 && self.parts.is_empty() && self.untold.is_empty()
     }
 
@@ -234,14 +234,14 @@ impl BudgetLedger {
     }
 
     /// The first attempt of a call has ended.
-    pub fn called(&mut self, budget: &RetryBudget, now: Instant) {
+    pub(crate) fn called(&mut self, budget: &RetryBudget, now: Instant) {
         if let RetryBudget::Window(window) = budget {
             self.draw(budget, LedgerAct::Called { at: now, window: window.window });
         }
     }
 
     /// A retry after a failure of that class has been granted.
-    pub fn retried(&mut self, budget: &RetryBudget, class: ErrorClass, now: Instant) {
+    pub(crate) fn retried(&mut self, budget: &RetryBudget, class: ErrorClass, now: Instant) {
         let act = match budget {
             RetryBudget::None => return,
             RetryBudget::Tokens(tokens) => {
@@ -254,7 +254,7 @@ impl BudgetLedger {
     }
 
     /// A call has succeeded; `after` is the class of the failure its last retry followed, if it was retried.
-    pub fn succeeded(&mut self, budget: &RetryBudget, after: Option<ErrorClass>) {
+    pub(crate) fn succeeded(&mut self, budget: &RetryBudget, after: Option<ErrorClass>) {
         if let RetryBudget::Tokens(tokens) = budget {
             // As in the AWS SDKs: a success gives back what the last retry cost, and a little if it needed none. So
             // the store refills only while the service works.
@@ -312,7 +312,7 @@ impl BudgetLedger {
     }
 
     /// The tokens that are there.
-    pub fn left(&self, tokens: &TokenBudget) -> u64 {
+    pub(crate) fn left(&self, tokens: &TokenBudget) -> u64 {
         u64::from(tokens.capacity.get()).saturating_sub(self.spent_of(tokens.capacity.get().into()))
     }
 

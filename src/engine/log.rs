@@ -11,7 +11,7 @@ use crate::session::RetryFeedback;
 use crate::time::Instant;
 
 /// The version of records that are written. Those of version 1, which have no checksum, are still read.
-pub const RECORD_VERSION: u32 = 2;
+pub(crate) const RECORD_VERSION: u32 = 2;
 /// The version of the format as a whole, in the first record.
 pub(super) const LOG_FORMAT: u32 = 2;
 

@@ -60,23 +60,19 @@ mod tracked;
 mod untold;
 mod wait_hint;
 
-pub use ask::PlannerDecision;
-pub use ask::{ApprovalAnswer, ApprovalQuestion};
+pub use ask::{ApprovalAnswer, ApprovalQuestion, PlannerDecision};
 pub(crate) use because::{of_retry, of_stop};
-pub use breaker::{BreakerAdmission, BreakerPhase, CircuitBreaker};
-pub use budget::BudgetLedger;
+pub use breaker::{BreakerPhase, CircuitBreaker};
 pub use call_timeouts::CallTimeouts;
 pub use catalogue::{CatalogueError, NameClash, ToolCatalogue, ToolSpec};
-pub use directive::AskPerson;
 pub use directive::{
-    CallModel, ConsultPlanner, DecisionReason, Directive, DirectiveKind, Directives, Note,
+    AskPerson, CallModel, ConsultPlanner, DecisionReason, Directive, DirectiveKind, Directives, Note,
     OrphanToolCallsPruned, Outcome, PrepareTurn, ProposalFault, ProposalRef, ProposalResult, RepairHistory,
     RetryAction, RunTool, SettledProposal, ToolChoice, TurnRetry, WaitWork, Work,
 };
-pub use event::RunFacts;
 pub use event::{
-    DriveMode, Envelope, Event, FinishReason, HostSkill, ModelReply, ProposedCall, RunStarted, ToolFacts,
-    ToolOutcome, TurnProposal,
+    DriveMode, Envelope, Event, FinishReason, HostSkill, ModelReply, ProposedCall, RunFacts, RunStarted,
+    ToolFacts, ToolOutcome, TurnProposal,
 };
 pub use failure::{BodyFacts, EffectState, Failure, PartialHint, WaitHint, WaitHints, may_run_again};
 pub use fold::SessionFold;
@@ -88,7 +84,7 @@ pub use measure::TurnMeasure;
 pub use metric::{Metric, MetricName};
 #[cfg(all(test, feature = "host"))]
 pub(crate) use narrate::tests::every_directive;
-pub use narrate::{Fact, Narration, Narrator, Prominence, Severity};
+pub(crate) use narrate::{Fact, Narration, Narrator, Prominence, Severity};
 pub use observe::{AwaitedStep, OpenAttempts, OpenCall};
 pub use overhead::RequestOverhead;
 pub use plain_call::{PlainCall, PlainEnd, PlainNext, PlainRules};
@@ -97,16 +93,16 @@ pub use reduce::{ContextReduced, ReduceContext, ReducePlan, SummarizeMessages};
 pub use repeats::{LoopPattern, LoopRepetition, LoopStage};
 pub use result::{ContentPart, CutRules, KeptText, ResultSpill, ToolResult, content_text, cut_text};
 pub(crate) use result::{head_of, tail_of};
-pub use room::ContextBudget;
+pub(crate) use room::ContextBudget;
 pub use scales::TokenCalibration;
 pub use shared::{SharedPart, SharedSubject};
 pub use shared_known::SharedKnown;
 pub use spending::RunSpending;
-pub use state::{STATE_FORMAT, State};
+pub use state::State;
 pub use step::Interpreter;
 pub use wait_hint::ReplyHeaders;
 
-pub use log::{AgentFacts, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};
+pub use log::{AgentFacts, LogHeader, Record, RecordError, RecordRef};
 pub use record_line::{RecordLine, RecordLineError};
 
 /// What hosts and stores of this crate need besides.

@@ -8,7 +8,7 @@ use crate::policy::{ContextPolicy, ModelPolicy, ReduceStep, ResultsRoom};
 
 /// What there is of a window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContextBudget {
+pub(crate) struct ContextBudget {
     /// All of it.
     pub window: u64,
     /// What is kept for the reply.
@@ -25,7 +25,7 @@ pub struct ContextBudget {
 
 impl ContextBudget {
     /// What there is for that conversation in a window of so many tokens.
-    pub fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
+    pub(crate) fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
         Self {
             window,
             reply: model.output_reserve.value.get().into(),
@@ -39,7 +39,7 @@ impl ContextBudget {
 
     /// The reply has no more than half of the window.
     #[must_use]
-    pub fn with_half_for_the_reply(self) -> Self {
+    pub(crate) fn with_half_for_the_reply(self) -> Self {
         // A window from elsewhere may be smaller than the reserve that was chosen for another model; half is left for
         // the request.
         Self { reply: self.reply.min(self.window / 2), ..self }
@@ -47,12 +47,12 @@ impl ContextBudget {
 
     /// The reply has no more than so many tokens of the window.
     #[must_use]
-    pub fn with_reply(self, most: u64) -> Self {
+    pub(crate) fn with_reply(self, most: u64) -> Self {
         Self { reply: self.reply.min(most), ..self }
     }
 
     /// The most tokens that messages may have.
-    pub const fn budget(&self) -> u64 {
+    pub(crate) const fn budget(&self) -> u64 {
         self.base().saturating_sub(self.tools)
     }
 
@@ -63,31 +63,31 @@ impl ContextBudget {
     }
 
     /// Whether the tools alone leave no room.
-    pub const fn is_filled_by_tools(&self) -> bool {
+    pub(crate) const fn is_filled_by_tools(&self) -> bool {
         // Without tools there would be free tokens, so shortening messages cannot help.
         self.budget() == 0 && self.base() > 0 && self.tools > 0
     }
 
     /// How much room is left; `None`: the messages are too large.
-    pub const fn left(&self) -> Option<u64> {
+    pub(crate) const fn left(&self) -> Option<u64> {
         self.budget().checked_sub(self.messages)
     }
 
     /// With less room than this the model is not asked.
-    pub fn min_free(&self, rules: &ContextPolicy) -> u64 {
+    pub(crate) fn min_free(&self, rules: &ContextPolicy) -> u64 {
         // At least one token: a request of exactly the whole budget leaves nothing for an estimate that is one too
         // low.
         rules.min_free.value.of(self.budget()).max(1)
     }
 
     /// Whether the model can be asked.
-    pub fn is_open(&self, rules: &ContextPolicy) -> bool {
+    pub(crate) fn is_open(&self, rules: &ContextPolicy) -> bool {
         self.left().is_some_and(|left| left >= self.min_free(rules))
     }
 
     /// With less room than this the conversation is to be reduced. Never less than `min_free`: no model is passed
     /// over for want of room before what can be left out was left out.
-    pub fn compact_at_free(&self, rules: &ContextPolicy) -> u64 {
+    pub(crate) fn compact_at_free(&self, rules: &ContextPolicy) -> u64 {
         let budget = self.budget();
         // Never below `min_free`. LocalCowork's eviction began at 1,000 free tokens, while its loop ended at 1,500,
         // so it never ran.
@@ -95,13 +95,13 @@ impl ContextBudget {
     }
 
     /// Whether the conversation is to be reduced.
-    pub fn is_short(&self, rules: &ContextPolicy) -> bool {
+    pub(crate) fn is_short(&self, rules: &ContextPolicy) -> bool {
         self.left().is_none_or(|left| left < self.compact_at_free(rules))
     }
 
     /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it. After a
     /// refusal the last resort goes as far as all others, since it may be unknown how much was too much.
-    pub fn plan(
+    pub(crate) fn plan(
         &self,
         rules: &ContextPolicy,
         number: u32,
@@ -119,7 +119,7 @@ impl ContextBudget {
     }
 
     /// How many tokens the results of the calls of one reply may have together, after these messages; `None`: any number.
-    pub fn for_results(&self, rules: &ContextPolicy) -> Option<u64> {
+    pub(crate) fn for_results(&self, rules: &ContextPolicy) -> Option<u64> {
         let budget = self.budget();
         let open = budget.saturating_sub(self.min_free(rules));
         match rules.results.value {
@@ -134,12 +134,12 @@ impl ContextBudget {
     }
 
     /// How many tokens the messages may have, so that the conversation is not to be reduced.
-    pub fn most(&self, rules: &ContextPolicy) -> u64 {
+    pub(crate) fn most(&self, rules: &ContextPolicy) -> u64 {
         self.budget().saturating_sub(self.compact_at_free(rules))
     }
 
     /// How many tokens the messages are to have after a reduction.
-    pub fn aim(&self, rules: &ContextPolicy) -> u64 {
+    pub(crate) fn aim(&self, rules: &ContextPolicy) -> u64 {
         // More is freed than is needed, or the next turn would reduce again; never less, or it would not help.
         self.budget().saturating_sub(rules.target_free.value.of(self.budget())).min(self.most(rules))
     }
@@ -153,7 +153,7 @@ impl fmt::Display for ContextBudget {
 
 impl ContextBudget {
     /// How it is computed, where what is called `whole` is all there is.
-    pub fn computed_from(&self, whole: &str) -> String {
+    pub(crate) fn computed_from(&self, whole: &str) -> String {
         let Self { window, reply, reserve, safety, tools, messages } = self;
         let budget = self.budget();
         format!(

@@ -226,7 +226,7 @@ mod tests {
         tell(&mut other, &mut all, &rules);
         // The place of a probe is each host's own: the other one may try as well.
         tell(&mut one, &mut all, &rules);
-        assert_eq!(one.ask(Instant(101)), crate::engine::BreakerAdmission::Probe);
+        assert_eq!(one.ask(Instant(101)), crate::engine::breaker::BreakerAdmission::Probe);
         assert!(other.succeeded(&rules, Instant(102)));
         tell(&mut other, &mut all, &rules);
         tell(&mut one, &mut all, &rules);
@@ -289,7 +289,7 @@ mod tests {
                 let (host, at) = (&mut hosts[host], Instant(now));
                 tell(host, &mut all, &rules);
                 for breaker in [&mut *host, &mut one] {
-                    if breaker.ask(at) != crate::engine::BreakerAdmission::Refused {
+                    if breaker.ask(at) != crate::engine::breaker::BreakerAdmission::Refused {
                         match act {
                             0 => drop(breaker.failed(&rules, at)),
                             1 => drop(breaker.succeeded(&rules, at)),

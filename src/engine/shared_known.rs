@@ -18,7 +18,7 @@ pub struct SharedKnown {
     /// What is drawn on budgets, by the names they are kept under.
     /// Example: `{"shared tool search (500 tokens)": {"spent": 14, "capacity": 500}}`
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub budgets: BTreeMap<String, BudgetLedger>,
+    pub(crate) budgets: BTreeMap<String, BudgetLedger>,
 }
 
 impl SharedKnown {

@@ -33,19 +33,15 @@ use crate::text::{
 use crate::time::Nanos;
 
 pub use self::assembly::StartOptions;
-pub use self::check::{AgentWarning, CheckedAgent};
+pub use self::check::AgentWarning;
 pub use self::error::AgentFileError;
 pub use self::file_agent::FileAgent;
-pub use self::mcp::McpEntry;
-pub use self::model::{ModelEntry, ScriptedEntry};
+pub(crate) use self::mcp::McpEntry;
+pub(crate) use self::model::{ModelEntry, ScriptedEntry};
 pub use self::named::NamedAgent;
-pub use self::process::ArgumentEntry;
+pub(crate) use self::process::ArgumentEntry;
 pub use self::secrets::SecretError;
-pub use self::servers::AgentServers;
-pub use crate::host::header_entry::HeaderEntry;
-pub use crate::host::key_source::KeySource;
-pub use crate::host::model::{ApiEntry, FinishReasonEntry};
-pub use crate::policy::{DollarAmount, PriceEntry};
+pub(crate) use crate::host::key_source::KeySource;
 
 /// The longest name of a tool that providers take.
 const MOST_NAME: usize = 64;
@@ -55,7 +51,7 @@ const START: Span = Span::new(SourceId(0), 0, 0);
 record! {
     /// An agent for `unfazed run`.
     #[part(true)]
-    pub struct AgentFile {
+    pub(crate) struct AgentFile {
         /// The version of the format; always 1.
         pub version: Spanned<VersionOne>,
         /// What the agent is called in reports.
@@ -100,7 +96,7 @@ record! {
 
 record! {
     /// What becomes of work in flight when the run ends.
-    pub struct StopEntry {
+    pub(crate) struct StopEntry {
         /// The longest it may take to end; then it is dropped and its processes are killed. Longer than the grace of
         /// every tool.
         /// Example: `10s`
@@ -110,7 +106,7 @@ record! {
 
 record! {
     /// Processes in the background.
-    pub struct BackgroundEntry {
+    pub(crate) struct BackgroundEntry {
         /// How many there may be at the same time; one more is killed when its time is up.
         /// Example: `4`
         pub max: NonZeroU32 = BackgroundEntry::MAX,
@@ -124,7 +120,7 @@ impl BackgroundEntry {
 union! {
     /// How a tool is run.
     #[part(true)]
-    pub enum ToolEntry by kind {
+    pub(crate) enum ToolEntry by kind {
         /// A program: the arguments are JSON on its standard input, its standard output is the result.
         Process = "process" {
             /// The program and its arguments. No shell is involved unless it is the program.
@@ -185,7 +181,7 @@ union! {
 
 impl ToolEntry {
     /// What models and policies know of the tool; `None`: it is a built-in tool that does not exist.
-    pub fn spec(&self, name: &str) -> Option<ToolSpec> {
+    pub(crate) fn spec(&self, name: &str) -> Option<ToolSpec> {
         match self {
             Self::Process { description, parameters, effect, .. } => Some(ToolSpec {
                 name: name.to_owned(),
@@ -203,7 +199,7 @@ impl ToolEntry {
 
 record! {
     /// Where sessions are kept.
-    pub struct SessionEntry {
+    pub(crate) struct SessionEntry {
         /// The folder; the path starts at the folder the command runs in.
         /// Example: `.unfazed/sessions`
         pub dir: String = ".unfazed/sessions".to_owned(),
@@ -220,7 +216,7 @@ record! {
 
 choice! {
     /// What is taken out of all that is said and comes back, before anybody sees it.
-    pub enum RedactEntry {
+    pub(crate) enum RedactEntry {
         /// The values that this file names: keys, headers, variables that are passed on.
         Known = "known",
         /// These, and what has the form of a secret: keys of well-known services, passwords in addresses, private keys.
@@ -230,7 +226,7 @@ choice! {
 
 choice! {
     /// When what was written is forced to the disk.
-    pub enum FsyncEntry {
+    pub(crate) enum FsyncEntry {
         /// Whenever the system sees fit.
         Never = "never",
         /// After each turn.
@@ -245,23 +241,23 @@ impl AgentFile {
     ///
     /// # Errors
     /// Every mistake in it, with its place.
-    pub fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
+    pub(crate) fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
         decode::read_with(name, bytes, problems)
     }
 
     /// As [`read`](Self::read), with what could be read of a file that has mistakes, so that the files it names can be
     /// looked at too. With a report, that is not all it says.
-    pub fn read_rest(name: &str, bytes: &[u8]) -> (Option<DecodedDocument<Self>>, Option<Report>) {
+    pub(crate) fn read_rest(name: &str, bytes: &[u8]) -> (Option<DecodedDocument<Self>>, Option<Report>) {
         decode::read_and(name, bytes, problems)
     }
 
     /// The JSON Schema of agent files.
-    pub fn json_schema() -> Value {
+    pub(crate) fn json_schema() -> Value {
         decode::schema::<Self>()
     }
 
     /// Where a key of the document is written: `["tools", "search"]`; the start of the file if it is not there.
-    pub fn key(document: &DecodedDocument<Self>, path: &[&str]) -> Span {
+    pub(crate) fn key(document: &DecodedDocument<Self>, path: &[&str]) -> Span {
         let text = document.sources().iter().next().map_or("", Source::text);
         let (_, root) = yaml::load(&mut Sources::new(), &mut Problems::default(), "", text.as_bytes());
         let (mut node, mut span) = (root, START);

@@ -8,7 +8,7 @@ use crate::text::yaml::{YamlData, YamlNode};
 
 /// The value of a header.
 #[derive(Clone, Debug)]
-pub enum HeaderEntry {
+pub(crate) enum HeaderEntry {
     /// It stands in the file: no secret.
     Text(Spanned<String>),
     /// A secret, which is elsewhere.

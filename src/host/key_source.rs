@@ -20,7 +20,7 @@ record! {
 
 /// Where a key comes from: exactly one of the two.
 #[derive(Clone, Debug)]
-pub struct KeySource {
+pub(crate) struct KeySource {
     /// The environment variable that holds it.
     pub env: Option<Spanned<String>>,
     /// The file that holds it.

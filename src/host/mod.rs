@@ -58,30 +58,31 @@ pub use metrics::{
     CounterSnapshot, GaugeSnapshot, HistogramBucket, HistogramSnapshot, LabelSet, MetricId, MetricUnit,
     Metrics, MetricsSnapshot,
 };
-pub(crate) use model::check_header;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use model::fuzzed;
 pub use model::{
     ConfigError, EventTooLarge, HttpModel, ModelConfig, Provider, SseEvent, SseParser, WindowPages,
-    WindowQuestion, chat_messages,
+    WindowQuestion,
 };
-pub use observer::{Journal, JournalError, NoopObserver, Observer, Planner, TellModel};
+pub(crate) use model::{chat_messages, check_header};
+pub use observer::{Journal, JournalError, NoopObserver, Observer, Planner};
 pub(crate) use off_thread::off_thread;
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
 pub use port::{BoxFuture, ByteTraffic, Model, ModelRequest, StreamSink, Tool, ToolInput, ToolSource};
-pub use read_file::read_file;
+pub(crate) use read_file::read_file;
 pub use shared::{InProcess, SharedState, SharedStateError, SharedValue};
-pub use similar_file::similar_file;
+pub(crate) use similar_file::similar_file;
 pub use stop::StopSwitch;
 pub use task::{RunError, RunReport, RunTask};
 pub use telemetry::{AttemptStatus, ModelAttempt, ModelFacts};
-pub use tokenizer::{TiktokenCounter, counter_by, counter_for};
-pub(crate) use tool::BUILTINS;
+pub(crate) use tokenizer::counter_for;
+pub use tokenizer::{TiktokenCounter, counter_by};
+pub(crate) use tool::{BUILTINS, PROCESS_TOOLS};
 pub use tool::{
-    BackgroundProcesses, CommandArgument, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS,
-    ProcessConfig, ProcessTool, StdinMode, ToolContext, ToolError, Tools, builtin,
+    BackgroundProcesses, CommandArgument, FunctionTool, OnTimeout, OutputFormat, ProcessConfig, ProcessTool,
+    StdinMode, ToolContext, ToolError, Tools, builtin,
 };
 #[cfg(feature = "mcp")]
 pub use tool::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};
-pub use windows::known_window;
+pub(crate) use windows::known_window;

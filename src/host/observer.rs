@@ -116,7 +116,7 @@ impl Journal for NoopObserver {
 
 /// Tells the model and continues.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TellModel;
+pub(crate) struct TellModel;
 
 impl Planner for TellModel {
     fn on_exhausted(&self, _exhausted: &RetryExhausted) -> PlannerDecision {

@@ -99,7 +99,7 @@ impl PolicyFiles {
 
     /// What another text of a file makes different, as far as both can be read, mistakes or not; `None`: one of them cannot
     /// be read at all.
-    pub fn compare(
+    pub(crate) fn compare(
         &mut self,
         loader: &Loader,
         name: &str,

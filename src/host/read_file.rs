@@ -11,7 +11,7 @@ pub(super) const MOST: u64 = 64 << 20;
 ///
 /// # Errors
 /// It cannot be read, or it is a folder, a pipe, a device or a socket.
-pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
+pub(crate) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let kind = std::fs::metadata(path)?.file_type();
     if !kind.is_file() {
         return Err(Error::other(format!("it is {}; only regular files are read", describe(kind))));

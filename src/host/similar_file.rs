@@ -10,7 +10,7 @@ const MOST_ENTRIES: usize = 1_000;
 
 /// The file that is most likely meant by a path that leads nowhere: one beside it whose name is near, or one of that name
 /// in the folder above or in one below.
-pub fn similar_file(path: &Path) -> Option<PathBuf> {
+pub(crate) fn similar_file(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries: Vec<PathBuf> = std::fs::read_dir(folder)

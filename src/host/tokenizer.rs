@@ -39,7 +39,7 @@ enum LoadedVocabulary {
 }
 
 /// The best counter there is for that model: its own vocabulary if it is known, else the estimate.
-pub fn counter_for(model: &str) -> Box<dyn TokenCounter> {
+pub(crate) fn counter_for(model: &str) -> Box<dyn TokenCounter> {
     match TiktokenCounter::for_model(model) {
         Some(counter) => Box::new(counter),
         None => Box::new(ByteEstimate),

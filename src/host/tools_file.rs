@@ -11,7 +11,7 @@ use crate::text::Report;
 record! {
     /// What a host has. JSON, or the YAML that policies are written in.
     #[part(true)]
-    pub struct ToolsFile {
+    pub(crate) struct ToolsFile {
         /// The version of the format; always 1.
         pub version: VersionOne,
         /// All tools of the host, by their names.
@@ -26,7 +26,7 @@ record! {
 record! {
     /// A tool of the host.
     #[part(true)]
-    pub struct ToolInfo {
+    pub(crate) struct ToolInfo {
         /// What a run does to the world.
         pub effect: Effect = Effect::Unknown,
         /// JSON Schema of the arguments.
@@ -39,9 +39,23 @@ record! {
 
 record! {
     /// A model of the host.
-    pub struct ModelInfo {
+    pub(crate) struct ModelInfo {
         /// How often its client retries inside each attempt.
         pub inner_retries: u32 = 0,
+    }
+}
+
+impl LintOptions {
+    /// What a file of tools says, or what `unfazed tools AGENT --format json` prints of an agent. `name` is how it is called in
+    /// reports.
+    ///
+    /// # Errors
+    /// Every mistake in it, with its place.
+    pub fn read_tools(name: &str, bytes: &[u8]) -> Result<Self, Report> {
+        match of_agent(bytes) {
+            Some(options) => Ok(options),
+            None => ToolsFile::read(name, bytes).map(|file| file.value.lint_options()),
+        }
     }
 }
 
@@ -50,28 +64,18 @@ impl ToolsFile {
     ///
     /// # Errors
     /// Every mistake in it, with its place.
-    pub fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
+    pub(crate) fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
         decode::read(name, bytes)
     }
 
-    /// What lints need to know of such a file, or of what `unfazed tools AGENT --format json` prints of an agent.
-    ///
-    /// # Errors
-    /// Every mistake in it, with its place.
-    pub fn read_options(name: &str, bytes: &[u8]) -> Result<LintOptions, Report> {
-        match of_agent(bytes) {
-            Some(options) => Ok(options),
-            None => Self::read(name, bytes).map(|file| file.value.lint_options()),
-        }
-    }
-
     /// The JSON Schema of such files.
-    pub fn json_schema() -> Value {
+    pub(crate) fn json_schema() -> Value {
         decode::schema::<Self>()
     }
 
     /// What lints need to know of it.
-    pub fn lint_options(&self) -> LintOptions {
+    fn lint_options(&self) -> LintOptions {
+        let VersionOne = self.version;
         let tools = self.tools.iter().map(|(name, tool)| KnownTool {
             name: name.clone(),
             effect: tool.effect,
@@ -140,14 +144,14 @@ mod tests {
         let text = r#"{"v": 1, "tools": [{"name": "refund", "kind": "process", "effect": "non_idempotent", "tokens": 9,
             "from": "x", "description": "", "parameters": {"type": "object", "properties": {"id": {}},
             "additionalProperties": false}}], "models": ["m"], "tokens": 9, "failed": []}"#;
-        let options = ToolsFile::read_options("tools.json", text.as_bytes()).unwrap();
+        let options = LintOptions::read_tools("tools.json", text.as_bytes()).unwrap();
         let tools = options.tools.unwrap();
         assert_eq!((tools[0].name.as_str(), tools[0].effect), ("refund", Effect::NonIdempotent));
         assert_eq!(tools[0].arguments, Some(vec!["id".to_owned()]));
         assert_eq!(options.models.unwrap()[0].name, "m");
         assert_eq!(options.names.unwrap().completeness, NameCompleteness::All);
         let text = text.replace("\"failed\": []", "\"failed\": [\"server s: gone\"]");
-        let options = ToolsFile::read_options("tools.json", text.as_bytes()).unwrap();
+        let options = LintOptions::read_tools("tools.json", text.as_bytes()).unwrap();
         assert!(options.tools.is_none(), "other tools may be there");
         assert_eq!(options.names.unwrap().completeness, NameCompleteness::More);
     }

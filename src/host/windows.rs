@@ -10,7 +10,7 @@ use crate::policy::{ContextWindow, ModelPolicy};
 /// that ships with the product; at last what the policy assumes. `None`: it assumes nothing.
 ///
 /// `model` is the model's name on its server. What a provider says when it refuses a request is learned in the run.
-pub fn known_window(
+pub(crate) fn known_window(
     policy: &ModelPolicy,
     told: Option<ModelLimits>,
     file: Option<&ModelCatalogue>,

@@ -83,7 +83,7 @@ pub fn json_schema() -> Value {
 
 /// The same, where every key says which diagnostics of `unfazed check` concern it: `x-checks`, a list of codes. For tools
 /// that write references; validators need not know the keyword.
-pub fn json_schema_with_checks() -> Value {
+pub(crate) fn json_schema_with_checks() -> Value {
     decode::schema_with_checks::<PolicyFile>()
 }
 

@@ -20,7 +20,7 @@ const MOST_FILES: usize = 64;
 
 /// Finds a file that another one extends: given the name of that one and the path it says, the name of the file and
 /// its bytes. The same file always has the same name.
-pub type FileResolver<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'r;
+pub(crate) type FileResolver<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'r;
 
 /// Loads policies: with files that others extend, and with a profile.
 ///

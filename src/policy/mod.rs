@@ -22,8 +22,8 @@ mod class_rules;
 pub(crate) mod classify;
 pub(crate) mod conflict;
 mod context;
-#[allow(unnameable_types, reason = "what decoders of this crate alone hand to each other")]
-pub mod decode;
+#[allow(unnameable_types, reason = "the forms of a block, which are sealed, name some")]
+pub(crate) mod decode;
 pub(crate) mod display;
 #[allow(
     unnameable_types,
@@ -73,8 +73,7 @@ mod written_schema;
 
 pub(crate) use backoff::WaitBounds;
 pub use backoff::{Backoff, BackoffShape, Jitter};
-pub use breaking::BreakerScope;
-pub use breaking::{CountWindow, FailureCounting};
+pub use breaking::{BreakerScope, CountWindow, FailureCounting};
 pub use call_override::CallOverride;
 pub use calls::{AfterEffect, EffectVerification};
 pub use class::{ClassSet, ErrorClass, UnknownClass};
@@ -83,37 +82,36 @@ pub use classify::{
     ClassifiedFailure, ErrorRow, ErrorTable, ErrorTableError, FailureEvidence, StatusPattern,
 };
 pub use context::{ContextShare, ReduceStep};
+pub(crate) use document::PriceEntry;
 pub use document::{
     AfterPartial, Approval, ApprovalPolicy, BreakerPolicy, ByClass, BytesPerToken, CallsMessages,
-    CallsPolicy, ClassRetry, ContextMessages, ContextPolicy, CountBy, DollarAmount, Effect, GuidancePolicy,
-    HistoryCheck, HistoryMessages, HistoryPolicy, KeptPart, LoopGuardPolicy, LoopMessages, LoopStages,
-    MalformedCalls, ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OrphanCalls, OutputMessages,
-    OutputPolicy, OverMax, PriceEntry, RepeatScope, ResultForm, ResultPolicy, ResultsRoom, RetryPolicy,
-    TargetWait, TargetsPolicy, TextOnly, TokensPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy,
-    UnansweredMode,
+    CallsPolicy, ClassRetry, ContextMessages, ContextPolicy, CountBy, Effect, GuidancePolicy, HistoryCheck,
+    HistoryMessages, HistoryPolicy, KeptPart, LoopGuardPolicy, LoopMessages, LoopStages, MalformedCalls,
+    ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OrphanCalls, OutputMessages, OutputPolicy, OverMax,
+    RepeatScope, ResultForm, ResultPolicy, ResultsRoom, RetryPolicy, TargetWait, TargetsPolicy, TextOnly,
+    TokensPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy, UnansweredMode,
 };
 #[cfg(feature = "host")]
 pub(crate) use document::{NonZeroTime, OpenFraction, PerClass, PolicyFile};
-pub use effective::{AboveMax, BudgetScope, ServerDelayMode, Trigger};
 pub use effective::{
-    AttemptLimit, ReducerChange, ReducerRule, RetryBudget, ServerDelay, SessionPolicy, SliceRule, TimeBound,
-    TokenBudget, Validator, WindowBudget,
+    AboveMax, AttemptLimit, BudgetScope, ReducerChange, ReducerRule, RetryBudget, ServerDelay,
+    ServerDelayMode, SessionPolicy, SliceRule, TimeBound, TokenBudget, Trigger, Validator, WindowBudget,
 };
 pub use findings::Findings;
 pub use key::{Key, Looser};
-pub use load::{CallPolicy, Policy, json_schema, json_schema_with_checks};
+pub(crate) use load::json_schema_with_checks;
+pub use load::{CallPolicy, Policy, json_schema};
+pub use loader::Loader;
 #[cfg(feature = "host")]
 pub(crate) use loader::NamedText;
-pub use loader::{FileResolver, Loader};
 pub use origin::{LayerKind, Origin, Setting};
 pub use price::{Cost, ModelPrice, Price};
-pub use result::{SizeCap, SizeUnit, TextSize, estimated_tokens};
+pub(crate) use result::estimated_tokens;
+pub use result::{SizeCap, SizeUnit, TextSize};
 pub use run_limits::RunLimits;
 pub use seed::Seed;
 pub(crate) use selector::{Selector, SelectorError};
-pub use targets::Advance;
-pub use targets::{ContextWindow, CooldownScope};
+pub use targets::{Advance, ContextWindow, CooldownScope};
 pub use unknown_price::UnknownPrice;
-pub use wait_source::WaitSource;
-pub use wait_source::WaitSources;
+pub use wait_source::{WaitSource, WaitSources};
 pub use written_schema::WrittenSchema;

@@ -47,7 +47,7 @@ pub enum SizeUnit {
 }
 
 /// The tokens of a text, estimated by its bytes: four for a token of prose, 2.8 for one of JSON.
-pub fn estimated_tokens(text: &str) -> u64 {
+pub(crate) fn estimated_tokens(text: &str) -> u64 {
     let bytes = count(text.len());
     if looks_like_json(text) {
         bytes.saturating_mul(JSON_TOKENS).div_ceil(JSON_BYTES)

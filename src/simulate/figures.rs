@@ -19,7 +19,7 @@ pub struct SimulationFigures {
     /// Runs without an answer.
     pub failed: u64,
     /// Why these failed, the most frequent first.
-    pub ended_by: Vec<EndedBy>,
+    pub(crate) ended_by: Vec<EndedBy>,
     /// Calls of models.
     pub model_calls: u64,
     /// Of these, the first for each step of a run, unless it is made in place of a step that failed: what it takes if
@@ -44,18 +44,18 @@ pub struct SimulationFigures {
     /// When the last run ended, from the start.
     pub ended: Nanos,
     /// What each model was asked for.
-    pub models: Vec<ServiceLoad>,
+    pub(crate) models: Vec<ServiceLoad>,
     /// What each tool was asked for.
-    pub tools: Vec<ServiceLoad>,
+    pub(crate) tools: Vec<ServiceLoad>,
     /// How long a part of `over_time` is. It is longer if the last runs take long.
     pub part: Nanos,
     /// How it went, part by part.
-    pub over_time: Vec<TimeShare>,
+    pub(crate) over_time: Vec<TimeShare>,
 }
 
 /// Why runs failed, and how many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct EndedBy {
+pub(crate) struct EndedBy {
     /// Why there was no answer; `None`: the run had no end.
     pub reason: Option<FailureReason>,
     /// Why no further attempt was made, if attempts had an end.
@@ -68,7 +68,7 @@ pub struct EndedBy {
 
 /// What a model or tool was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ServiceLoad {
+pub(crate) struct ServiceLoad {
     /// Its name.
     pub name: String,
     /// Calls.
@@ -81,7 +81,7 @@ pub struct ServiceLoad {
 
 /// A part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct TimeShare {
+pub(crate) struct TimeShare {
     /// Runs that ended in it.
     pub runs: u64,
     /// Of these, those with an answer and without a tool call that did not go well.

@@ -23,6 +23,8 @@ mod story;
 mod tests;
 mod world;
 
-pub use figures::{EndedBy, ServiceLoad, SimulationFigures, TimeShare};
+pub use figures::SimulationFigures;
+pub(crate) use figures::{EndedBy, TimeShare};
 pub use scenario::{Scenario, json_schema};
-pub use story::{CallStory, StoryCall, StoryError};
+pub(crate) use story::StoryCall;
+pub use story::{CallStory, StoryError};

@@ -157,7 +157,7 @@ impl Scenario {
     ///
     /// # Errors
     /// A model whose price is unknown.
-    pub fn prices(&self, policy: &Policy) -> Result<(), UnknownPrice> {
+    pub(crate) fn prices(&self, policy: &Policy) -> Result<(), UnknownPrice> {
         policy.prices(self.models.iter().map(|model| (model.service.name.as_str(), None)))
     }
 

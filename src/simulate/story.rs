@@ -29,7 +29,7 @@ const ASKED: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallStory {
     /// What happened and was decided, in order.
-    pub lines: Vec<TimelineLine>,
+    pub(crate) lines: Vec<TimelineLine>,
     /// How often the tool ran, or a model was called.
     pub attempts: u64,
     /// The waits between the attempts.
@@ -62,7 +62,7 @@ pub enum StoryError {
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
-pub struct StoryCall<'a> {
+pub(crate) struct StoryCall<'a> {
     /// The tool.
     pub tool: &'a str,
     /// The arguments.
@@ -76,7 +76,12 @@ impl CallStory {
     ///
     /// # Errors
     /// If an outcome is not understood, the policy takes the final report by that name, or there is no end.
-    pub fn of_tool(policy: &Policy, call: &StoryCall<'_>, ends: &str, seed: u64) -> Result<Self, StoryError> {
+    pub(crate) fn of_tool(
+        policy: &Policy,
+        call: &StoryCall<'_>,
+        ends: &str,
+        seed: u64,
+    ) -> Result<Self, StoryError> {
         let planned = PlannedCall {
             tool: call.tool.to_owned(),
             arguments: call.arguments.to_string(),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::host::agent_file::FsyncEntry;
+use crate::host::agent_file::{FileAgent, FsyncEntry};
 
 /// When what was written is made safe against a loss of power. A killed process loses nothing either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,9 +18,10 @@ pub enum FsyncMode {
     Event,
 }
 
-impl From<FsyncEntry> for FsyncMode {
-    fn from(entry: FsyncEntry) -> Self {
-        match entry {
+impl FsyncMode {
+    /// As `session.fsync` of an agent file says.
+    pub fn of_agent(agent: &FileAgent) -> Self {
+        match agent.file().session.fsync {
             FsyncEntry::Never => Self::Never,
             FsyncEntry::Turn => Self::Turn,
             FsyncEntry::Event => Self::Event,

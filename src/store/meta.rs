@@ -8,7 +8,7 @@ use crate::session::{Message, Usage};
 use crate::time::Instant;
 
 /// The version of the form below.
-pub const META_FORMAT: u32 = 1;
+pub(crate) const META_FORMAT: u32 = 1;
 /// The longest title that is made of a message, in characters.
 const LONGEST_TITLE: usize = 200;
 
@@ -16,7 +16,7 @@ const LONGEST_TITLE: usize = 200;
 /// log knows all of it but a title that was given by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMeta {
-    /// [`META_FORMAT`].
+    /// The format that it is saved in.
     pub v: u32,
     /// The title: the beginning of the first thing the user said, or what somebody called it.
     #[serde(default)]

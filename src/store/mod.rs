@@ -32,14 +32,15 @@ pub use error::{ReadError, StoreError};
 pub use fsync::FsyncMode;
 pub use id::{SessionId, SessionIdError};
 pub use jsonl::JsonlStore;
-pub use meta::{META_FORMAT, SessionInfo, SessionListing, SessionMeta, SessionStatus};
+pub(crate) use meta::META_FORMAT;
+pub use meta::{SessionInfo, SessionListing, SessionMeta, SessionStatus};
 #[cfg(feature = "postgres")]
 pub use postgres::{MigrationReport, PgConfig, PgStore};
 pub use read::{LogRecords, read_log};
 pub use recorder::Recorder;
 pub use resume::{ResumeError, ResumedSession, resume};
 pub use scan::{LineKind, VerifiedLine};
-pub use search::TextQuery;
+pub(crate) use search::TextQuery;
 pub use stream::{RecordStream, record_stream};
 
 use crate::engine::{LogHeader, RecordError, RecordLine};

@@ -16,7 +16,7 @@ const MOST_THREADS: usize = 8;
 
 /// A text that is looked for in messages, in capital letters or not.
 #[derive(Clone, Debug)]
-pub struct TextQuery {
+pub(crate) struct TextQuery {
     /// As it stands in a message.
     text: Option<Regex>,
     /// As it stands in a log.
@@ -25,7 +25,7 @@ pub struct TextQuery {
 
 impl TextQuery {
     /// Looks for that text.
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         // In a log the text stands as JSON writes it, with escapes.
         let written = serde_json::to_string(text).unwrap_or_default();
         let written = written.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned();
@@ -33,7 +33,7 @@ impl TextQuery {
     }
 
     /// Whether it stands in that text.
-    pub fn is_in(&self, text: &str) -> bool {
+    pub(crate) fn is_in(&self, text: &str) -> bool {
         self.text.as_ref().is_some_and(|wanted| wanted.is_match(text.as_bytes()))
     }
 
@@ -85,7 +85,7 @@ impl TextQuery {
     }
 
     /// Whether it stands in a message that the record adds.
-    pub fn is_in_record(&self, record: &Record) -> bool {
+    pub(crate) fn is_in_record(&self, record: &Record) -> bool {
         let Record::Directives { list, .. } = record else { return false };
         list.0.iter().any(|directive| match &directive.order {
             DirectiveKind::Note(Note::Append { message }) => self.message(message),

@@ -24,12 +24,12 @@ pub struct Diagnostic {
     /// What to do.
     pub help: Vec<String>,
     /// A replacement of text that repairs it.
-    pub fix: Option<Fix>,
+    pub(crate) fix: Option<Fix>,
 }
 
 /// A replacement of text that repairs a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fix {
+pub(crate) struct Fix {
     /// What is replaced.
     pub span: Span,
     /// What that does, if the label does not say it already.

@@ -8,7 +8,7 @@ const SHORTEST: usize = 3;
 const LONG_WORD: usize = 5;
 
 /// The candidate a person most likely meant by `name`, if one is near enough.
-pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     if length == 0 || length > LONGEST {
         return None;

@@ -32,8 +32,9 @@ mod visible;
 pub mod yaml;
 
 pub use columns::{columns, padded};
-pub use diagnostic::{Code, Diagnostic, Fix, Severity};
-pub use did_you_mean::closest as did_you_mean;
+pub(crate) use diagnostic::Fix;
+pub use diagnostic::{Code, Diagnostic, Severity};
+pub(crate) use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest;
 pub use duration::{DurationError, parse_duration};
@@ -44,13 +45,12 @@ pub use json_schema::{Schema, SchemaError, SchemaProblem};
 pub use problems::Problems;
 pub use ratio::{GrowthFactor, RatioError};
 pub(crate) use ratio::{parse_millionths, parse_ppm};
-pub use report::{GivenHelps, Report};
-#[cfg(feature = "host")]
-pub(crate) use secret::formed;
+pub(crate) use report::GivenHelps;
+pub use report::Report;
 pub use secret::without_secrets;
 #[cfg(feature = "host")]
-pub(crate) use secret::written as written_secret;
-pub(crate) use source::Spot;
-pub use source::{Place, Source, SourceId, Sources, Span};
+pub(crate) use secret::{formed, written as written_secret};
+pub use source::{Place, SourceId, Sources, Span};
+pub(crate) use source::{Source, Spot};
 pub use template::{Template, TemplateError};
 pub use visible::visible;

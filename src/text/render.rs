@@ -30,7 +30,7 @@ impl Report {
 
     /// The same for a terminal of so many columns, beside other reports: a long list is given once in all. Where no terminal
     /// is, lines are as long as what is said, but for long lists.
-    pub fn human_within(&self, styled: bool, width: Option<usize>, said: &mut GivenHelps) -> String {
+    pub(crate) fn human_within(&self, styled: bool, width: Option<usize>, said: &mut GivenHelps) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
         let renderer = width.map_or_else(|| renderer.clone(), |width| renderer.clone().term_width(width));
         let mut out = String::new();

@@ -67,7 +67,7 @@ impl Report {
     }
 
     /// One line per problem, as it is displayed, with what to do at its end. A long list is said once.
-    pub fn lines(&self, said: &mut GivenHelps) -> String {
+    pub(crate) fn lines(&self, said: &mut GivenHelps) -> String {
         let mut text = String::new();
         for d in self.diagnostics() {
             let one = one_line(d, &self.sources);
@@ -124,7 +124,7 @@ fn one_line(d: &Diagnostic, sources: &Sources) -> String {
 
 /// The long helps that were given already: nobody reads a list of all classes twice.
 #[derive(Debug, Default)]
-pub struct GivenHelps(BTreeSet<String>);
+pub(crate) struct GivenHelps(BTreeSet<String>);
 
 /// Longer helps are given once.
 const LONG: usize = 200;

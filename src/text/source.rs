@@ -18,7 +18,7 @@ pub struct Sources {
 
 /// One named text.
 #[derive(Clone)]
-pub struct Source {
+pub(crate) struct Source {
     name: String,
     text: String,
     /// Byte offsets at which lines start; the first is 0.
@@ -39,7 +39,7 @@ pub struct SourceId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// The source.
-    pub source: SourceId,
+    pub(crate) source: SourceId,
     /// First byte.
     pub start: u32,
     /// One past the last byte.
@@ -86,7 +86,7 @@ impl Sources {
     }
 
     /// Adds a text. A text longer than 4 GiB is not indexed past that point.
-    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> SourceId {
+    pub(crate) fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> SourceId {
         // The last two numbers stand for the planner and for choices.
         let id = u16::try_from(self.texts.len()).unwrap_or(u16::MAX.saturating_sub(2));
         self.texts.push(Arc::new(Source::new(name.into(), text.into())));
@@ -101,12 +101,12 @@ impl Sources {
     }
 
     /// The text of that number.
-    pub fn get(&self, id: SourceId) -> Option<&Source> {
+    pub(crate) fn get(&self, id: SourceId) -> Option<&Source> {
         self.texts.get(usize::from(id.0)).map(AsRef::as_ref)
     }
 
     /// All texts, in the order of loading.
-    pub fn iter(&self) -> impl Iterator<Item = &Source> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Source> {
         self.texts.iter().map(AsRef::as_ref)
     }
 
@@ -199,12 +199,12 @@ impl Source {
     }
 
     /// The name it was loaded under, usually a path.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The text.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
@@ -214,7 +214,7 @@ impl Source {
     }
 
     /// 1-based line and 1-based column in Unicode scalar values.
-    pub fn line_column(&self, at: u32) -> (u32, u32) {
+    pub(crate) fn line_column(&self, at: u32) -> (u32, u32) {
         let line = self.lines.partition_point(|start| *start <= at);
         let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or(0);
         // Policies are ASCII almost always, and then the column needs no counting of characters.
@@ -246,7 +246,7 @@ impl Source {
 
 impl Span {
     /// The bytes `start..end` of a source.
-    pub const fn new(source: SourceId, start: u32, end: u32) -> Self {
+    pub(crate) const fn new(source: SourceId, start: u32, end: u32) -> Self {
         Self { source, start, end }
     }
 

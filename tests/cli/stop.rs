@@ -8,11 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 use unfazed::context;
-use unfazed::engine::{
-    DirectiveKind, Event, Interpreter, Outcome, Record, State, ToolCatalogue, ToolSpec, Work,
-};
-use unfazed::host::agent_file::{AgentFile, ToolEntry};
+use unfazed::engine::{DirectiveKind, Event, Outcome, Record, State, Work};
 use unfazed::host::scripted::{Script, ScriptEntry, ScriptedModel};
 use unfazed::host::{Agent, NoopObserver, RunTask, SessionCheckpoint, StopSwitch};
 use unfazed::policy::Policy;
@@ -66,7 +64,6 @@ const LAST_TURN: &str = "version: 1\nturn: {on_stop: final_turn}\n";
 struct Live {
     dir: TempDir,
     mark: String,
-    policy: &'static str,
     run: Child,
 }
 
@@ -84,7 +81,7 @@ impl Live {
         let said = fs::File::create(dir.path().join("said")).unwrap();
         let mut run = command::unfazed(dir.path(), &["run", "agent.yaml"]);
         let run = run.stdout(Stdio::null()).stderr(said).spawn().unwrap();
-        Self { dir, mark, policy, run }
+        Self { dir, mark, run }
     }
 
     fn session(&self) -> Option<PathBuf> {
@@ -189,18 +186,9 @@ impl Live {
 
     /// The state at the end, made of the session alone.
     fn decided_again(&self, records: &[Record]) -> State {
-        let file = AgentFile::read("agent.yaml", AGENT.as_bytes()).unwrap().value;
-        let specs = file.tools.iter().map(|(name, entry)| match entry {
-            ToolEntry::Process { description, parameters, effect, .. } => ToolSpec {
-                name: name.clone(),
-                description: description.clone(),
-                parameters: parameters.value.0.clone(),
-                effect: *effect,
-            },
-            ToolEntry::Builtin { .. } => unreachable!("there is none"),
-        });
-        let policy = Policy::from_yaml("policy.yaml", self.policy).unwrap();
-        let interpreter = Interpreter::new(policy, ToolCatalogue::new(specs).unwrap());
+        let path = self.dir.path().join("agent.yaml");
+        let started = Runtime::new().unwrap().block_on(Agent::from_file(path)).unwrap();
+        let interpreter = started.agent.interpreter().unwrap();
         let mut state = State::new();
         for record in records {
             match record {

@@ -18,6 +18,13 @@ const ORDER: &[(&str, &[&str])] = &[
     ("cases", &["text", "policy", "session", "engine", "context", "analysis", "host"]),
     ("simulate", &["text", "policy", "session", "engine", "context", "analysis", "host", "cases"]),
     ("fuzzing", &["text", "policy", "session", "engine", "analysis", "replay", "host", "store"]),
+    (
+        "cli",
+        &[
+            "text", "policy", "session", "engine", "context", "analysis", "replay", "host", "cases",
+            "simulate", "store",
+        ],
+    ),
 ];
 
 /// The modules that are built without any feature: the interpreter.
@@ -82,7 +89,10 @@ fn every_module_uses_only_those_below_it() {
 #[test]
 fn every_module_of_the_library_has_its_place_in_the_order() {
     let lib = read(&root().join("src/lib.rs"));
-    let modules = lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let modules = lib
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+    let modules = modules.filter(|module| Path::new(&root().join("src").join(module)).is_dir());
     let unknown: Vec<_> = modules.filter(|module| !ORDER.iter().any(|(known, _)| known == module)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
@@ -96,9 +106,6 @@ fn the_page_of_the_house_shows_the_order() {
         .map(|row| row.trim_matches('|').split(" | ").collect::<Vec<_>>())
         .map(|cells| (quoted(cells[0]), quoted(cells[cells.len() - 1])))
         .collect();
-    let command = shown.pop().expect("a row");
-    assert_eq!(command, (vec!["cli".to_owned()], Vec::new()), "the command is no module of the library");
-
     let mut held: Vec<(Vec<String>, Vec<String>)> =
         ORDER.iter().map(|(module, below)| (vec![(*module).to_owned()], owned(below))).collect();
     shown.sort();

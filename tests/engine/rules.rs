@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use unfazed::analysis::LintOptions;
-use unfazed::host::tools_file::ToolsFile;
 use unfazed::policy::Policy;
 use unfazed::text::{Code, Report};
 
@@ -37,7 +36,7 @@ fn every_example_shows_its_problem_and_every_repair_is_without_it() {
         );
         let options = match &blocks(page.body, "json tools")[..] {
             [] => LintOptions::default(),
-            [text, ..] => ToolsFile::read_options("tools.json", text.as_bytes()).unwrap(),
+            [text, ..] => LintOptions::read_tools("tools.json", text.as_bytes()).unwrap(),
         };
         let (example, repair) = (found(&wrong, &options), found(&right, &options));
         if shown && !example.contains(page.id) {

@@ -12,7 +12,7 @@ use unfazed::engine::{Outcome, Record};
 use unfazed::host::agent_file::{AgentFileError, AgentWarning, NamedAgent, StartOptions};
 use unfazed::host::{NoopObserver, RunError, RunTask, StopSwitch};
 use unfazed::policy::Loader;
-use unfazed::store::{JsonlStore, Recorder, SessionId, Store};
+use unfazed::store::{FsyncMode, JsonlStore, Recorder, SessionId, Store};
 
 /// A script with one answer.
 const SCRIPT: &str = "version: 1\nreplies: [{text: done}]\n";
@@ -97,7 +97,7 @@ async fn a_session_is_recorded_as_the_file_says() {
     let agent = Agent::from_file(&path).await.unwrap();
     assert!(matches!(agent.run().await, Err(RunError::NoTask)));
 
-    let store = JsonlStore::new(folder.path().join("sessions"), agent.file().session.fsync.into());
+    let store = JsonlStore::new(folder.path().join("sessions"), FsyncMode::of_agent(&agent));
     let id = SessionId::generate();
     let header = agent.log_header(id.as_str());
     let mut recorder = Recorder::new(store.create(&id, &header).await.unwrap()).await;
@@ -180,10 +180,9 @@ tools:
     let folder = folder(&[("agent.yaml", agent), ("key", SECRETS[0]), ("header", SECRETS[1])]);
     let path = folder.path().join("agent.yaml");
     let read = || NamedAgent::read(&path, &fs::read(&path).unwrap(), &Loader::new()).0.unwrap();
-    let mut checked = read().check().unwrap();
     let options = StartOptions::new().redact([SECRETS[0].into()]);
-    let shown = format!("{:?} {checked:?} {options:?}", read());
-    let started = checked.start(options).await.unwrap();
+    let shown = format!("{:?} {options:?}", read());
+    let started = read().start(options).await.unwrap();
     let shown = format!("{shown} {started:?}");
 
     // A header that no request can carry, and a key that is not there.

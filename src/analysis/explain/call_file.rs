@@ -22,7 +22,7 @@ impl CallFile {
     ///
     /// # Errors
     /// Every mistake in it, with its place.
-    pub fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
+    pub(crate) fn read(name: &str, bytes: &[u8]) -> Result<DecodedDocument<Self>, Report> {
         decode::read(name, bytes)
     }
 

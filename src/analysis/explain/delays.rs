@@ -9,7 +9,7 @@ const ROWS: u32 = 10;
 
 /// The waits of a retry policy, and what it costs at worst.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetryDelays {
+pub(crate) struct RetryDelays {
     /// The waits after failures of classes without rules of their own.
     pub waits: DelayTable,
     /// The waits after failures of classes whose own rules make them others.
@@ -20,7 +20,7 @@ pub struct RetryDelays {
 
 /// The waits if all failures are alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DelayTable {
+pub(crate) struct DelayTable {
     /// The waits after the first attempts.
     pub rows: Vec<DelayRow>,
     /// Whether there are more waits than rows.
@@ -31,7 +31,7 @@ pub struct DelayTable {
 
 /// The wait after an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DelayRow {
+pub(crate) struct DelayRow {
     /// The attempt, from 1.
     pub attempt: u32,
     /// The shortest wait.

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 pub use bounds::{CostBounds, ModelBounds, RunBounds, ToolBounds, VerifierRuns};
 pub use call_file::CallFile;
-pub use delays::{DelayRow, DelayTable, RetryDelays};
+pub(crate) use delays::{DelayRow, DelayTable, RetryDelays};
 pub use key::UnknownKey;
 pub use on_error::{ErrorAction, ErrorExplanation, PlacedRule, RequestCure};
 pub use worst::WorstCase;
@@ -45,7 +45,7 @@ pub struct PolicyExplanation {
     /// Every value.
     pub values: Vec<ExplainedValue>,
     /// What its retries cost at worst; `None` for a subject that is not retried.
-    pub delays: Option<RetryDelays>,
+    pub(crate) delays: Option<RetryDelays>,
     /// The limits that hold, those that change nothing among them.
     pub limits: Vec<EffectiveLimit>,
     /// The budgets of the run (`limits.run`), which bound this and all else in it.
@@ -322,7 +322,7 @@ impl Policy {
 
     /// The same with the budgets of a run beside it, which hold whatever is explained.
     #[must_use]
-    pub fn with_budgets(&self, explanation: PolicyExplanation) -> PolicyExplanation {
+    pub(crate) fn with_budgets(&self, explanation: PolicyExplanation) -> PolicyExplanation {
         let explained = |(name, limit): (&str, KeyValue)| {
             let (value, origin) = (limit.shown, limit.origin);
             let (scope, at) = (origin.scope, self.place(origin));

@@ -32,7 +32,7 @@ pub struct ErrorExplanation {
     /// What is done if the run may have had side effects, in words; `None`: that makes no difference.
     pub if_acted: Option<String>,
     /// The waits, and the worst case; `None`: there is no further attempt.
-    pub delays: Option<RetryDelays>,
+    pub(crate) delays: Option<RetryDelays>,
     /// Layers that hold for some calls only, of which none is counted in: their conditions, and where each is written.
     pub conditional: Vec<(String, Place)>,
 }

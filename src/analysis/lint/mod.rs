@@ -53,22 +53,22 @@ use crate::text::{Code, Diagnostic, Report};
 #[derive(Clone, Debug)]
 pub struct LintOptions {
     /// All tools of the host; `None`: they are not known.
-    pub tools: Option<Vec<KnownTool>>,
+    pub(crate) tools: Option<Vec<KnownTool>>,
     /// The tools an agent has, if nothing else is to be concluded from them than which may say whether another has
     /// acted (`on_uncertain_effect: {kind: verify}`); `None`: they are not known.
-    pub witnesses: Option<Vec<KnownTool>>,
+    pub(crate) witnesses: Option<Vec<KnownTool>>,
     /// The names selectors are held against, if nothing else is to be concluded from them; `None`: those of `tools` and
     /// `models`.
     pub names: Option<KnownNames>,
     /// All models of the host; `None`: they are not known.
-    pub models: Option<Vec<KnownModel>>,
+    pub(crate) models: Option<Vec<KnownModel>>,
     /// How often clients of models retry inside each attempt, where nothing else is said.
     pub inner_retries: u32,
     /// The most attempts that one call may lead to, over all layers.
     pub most_attempts: u32,
     /// The budget that makes the first turn of an agent its final one, as the engine reserves; `None`: there is none, or
     /// no agent is known.
-    pub short_budget: Option<ShortBudget>,
+    pub(crate) short_budget: Option<ShortBudget>,
 }
 
 /// A budget of a run that leaves an agent nothing before its final turn.
@@ -82,7 +82,7 @@ pub struct ShortBudget {
 
 /// A tool of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownTool {
+pub(crate) struct KnownTool {
     /// Its name.
     pub name: String,
     /// What it says of itself.
@@ -97,7 +97,7 @@ pub struct KnownTool {
 
 impl KnownTool {
     /// The arguments that a JSON Schema of them names; `None`: it does not say which there are.
-    pub fn arguments_of(schema: &serde_json::Value) -> Option<Vec<String>> {
+    pub(crate) fn arguments_of(schema: &serde_json::Value) -> Option<Vec<String>> {
         const OPEN: [&str; 8] =
             ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "$dynamicRef", "not"];
         let schema = schema.as_object()?;
@@ -138,7 +138,7 @@ pub enum NameCompleteness {
 
 /// A model of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownModel {
+pub(crate) struct KnownModel {
     /// Its name.
     pub name: String,
     /// How often its client retries inside each attempt.

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use unfazed::analysis::{KnownNames, NameCompleteness};
-use unfazed::host::agent_file::{AgentFile, NamedAgent};
-use unfazed::text::yaml::{self, YamlData};
-use unfazed::text::{Problems, Sources};
+use crate::analysis::{KnownNames, NameCompleteness};
+use crate::host::agent_file::{AgentFile, NamedAgent};
+use crate::text::yaml::{self, YamlData};
+use crate::text::{Problems, Sources};
 
 use crate::cli::files;
 use crate::cli::named::{self, FileKind};

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use unfazed::host::PolicyFiles;
-use unfazed::text::yaml::is_kept;
-use unfazed::text::{Diagnostic, Place, Report, Severity, Span, without_secrets};
+use crate::host::PolicyFiles;
+use crate::text::yaml::is_kept;
+use crate::text::{Diagnostic, Place, Report, Severity, Span, without_secrets};
 
 use super::unified;
 use super::{FileChecker, FileKind, files, named};

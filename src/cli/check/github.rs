@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use unfazed::text::{Diagnostic, Report, visible};
+use crate::text::{Diagnostic, Report, visible};
 
 /// One command for each problem.
 pub(super) fn commands(reports: &[Report]) -> String {

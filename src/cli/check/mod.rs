@@ -9,18 +9,17 @@ mod unified;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use crate::analysis::{CallFile, KnownTool, LintOptions};
+use crate::context::ModelCatalogue;
+use crate::engine::ToolSpec;
+use crate::host::PolicyFiles;
+use crate::host::agent_file::{AgentFile, NamedAgent};
+use crate::host::scripted::Script;
+use crate::policy::{Effect, Loader};
+use crate::simulate::Scenario;
+use crate::text::{GivenHelps, Report};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
-use unfazed::analysis::{CallFile, KnownTool, LintOptions};
-use unfazed::context::ModelCatalogue;
-use unfazed::engine::ToolSpec;
-use unfazed::host::PolicyFiles;
-use unfazed::host::agent_file::{AgentFile, NamedAgent};
-use unfazed::host::scripted::Script;
-use unfazed::host::tools_file::ToolsFile;
-use unfazed::policy::{Effect, Loader};
-use unfazed::simulate::Scenario;
-use unfazed::text::{GivenHelps, Report};
 
 use self::agents::CheckedAgents;
 use self::fix::FixedFile;
@@ -320,7 +319,7 @@ fn print(reports: &[Report], unread: &[CommandFailure], format: ProblemFormat) -
 fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, CommandFailure> {
     let bytes = files::read(path)?;
     super::run::tell_issues(&issues(&bytes));
-    Ok(match ToolsFile::read_options(&path.display().to_string(), &bytes) {
+    Ok(match LintOptions::read_tools(&path.display().to_string(), &bytes) {
         Ok(options) => options,
         Err(report) => {
             reports.push(report);

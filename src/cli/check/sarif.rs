@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::text::{Code, Diagnostic, Report, Span};
 use serde_json::{Value, json};
-use unfazed::text::{Code, Diagnostic, Report, Span};
 
 use crate::cli::pages;
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::context::{RequestTokens, TokenCounter, message_tokens};
+use crate::session::{Message, ToolCall};
 use serde_json::{Map, Value};
-use unfazed::context::{RequestTokens, TokenCounter, message_tokens};
-use unfazed::session::{Message, ToolCall};
 
 /// The conversation of a body that has a list of messages. What is no text is left out.
 pub(super) fn conversation(body: &Value) -> Vec<Message> {
@@ -111,8 +111,8 @@ fn field<'v>(value: &'v Value, name: &str) -> &'v str {
 
 #[cfg(test)]
 mod tests {
+    use crate::context::ByteEstimate;
     use serde_json::json;
-    use unfazed::context::ByteEstimate;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! What the next reduction would come to, if the conversation were reduced as it stands.
 
-use unfazed::context::{TokenLedger, reduce};
-use unfazed::engine::{ContextBudget, ReducePlan};
-use unfazed::session::splice;
+use crate::context::{TokenLedger, reduce};
+use crate::engine::{ContextBudget, ReducePlan};
+use crate::session::splice;
 
 use super::subject::ContextSubject;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::text::{columns, padded};
 use anstyle::Style;
-use unfazed::text::{columns, padded};
 
 use super::bar::bar;
 use super::forecast::{BudgetForecast, ForecastStep};

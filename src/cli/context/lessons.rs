@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use unfazed::engine::{
+use crate::engine::{
     CallModel, DirectiveKind, Envelope, Event, Failure, FinishReason, KnownWindows, Note, RequestOverhead,
     TokenCalibration, TokenObservation, TurnMeasure, Work, WorkId,
 };
-use unfazed::policy::{ErrorClass, Policy, estimated_tokens};
+use crate::policy::{ErrorClass, Policy, estimated_tokens};
 
 /// The lessons of a session, while its log is read.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! The tokens of a conversation, part by part.
 
-use unfazed::context::{RequestTokens, TokenCounter, message_tokens};
-use unfazed::session::Message;
+use crate::context::{RequestTokens, TokenCounter, message_tokens};
+use crate::session::Message;
 
 /// What takes tokens.
 #[derive(Default)]

@@ -4,17 +4,17 @@ use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value;
-use unfazed::context::{RequestTokens, TokenCounter, ToolForm, message_tokens, overhead};
-use unfazed::engine::{
+use crate::context::{RequestTokens, TokenCounter, ToolForm, message_tokens, overhead};
+use crate::engine::{
     ContextBudget, DirectiveKind, Event, KnownWindow, Record, RunStarted, SessionFold, TokenCalibration,
     TurnMeasure, WindowSource, Work, WorkId,
 };
-use unfazed::host::agent_file::{AgentFile, ModelEntry, NamedAgent};
-use unfazed::host::{counter_by, known_window, read_file};
-use unfazed::policy::{ContextWindow, Loader, Policy};
-use unfazed::session::{Message, Usage};
-use unfazed::store::read_log;
+use crate::host::agent_file::{AgentFile, ModelEntry, NamedAgent};
+use crate::host::{counter_by, known_window, read_file};
+use crate::policy::{ContextWindow, Loader, Policy};
+use crate::session::{Message, Usage};
+use crate::store::read_log;
+use serde_json::Value;
 
 use super::body;
 use super::lessons::SessionLessons;

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use crate::analysis::{ErrorExplanation, PolicyExplanation};
+use crate::analysis::{explain_class, explain_failure};
+use crate::engine::{BodyFacts, Failure, ReplyHeaders, WaitHint};
+use crate::host::Clock;
+use crate::policy::{ErrorClass, Policy};
 use serde_json::{Value, json};
-use unfazed::analysis::{ErrorExplanation, PolicyExplanation};
-use unfazed::analysis::{explain_class, explain_failure};
-use unfazed::engine::{BodyFacts, Failure, ReplyHeaders, WaitHint};
-use unfazed::host::Clock;
-use unfazed::policy::{ErrorClass, Policy};
 
 use crate::cli::exit::CommandFailure;
 use crate::cli::files;

@@ -39,7 +39,7 @@ const X_CHECKS: &str = "x-checks";
 mod tests {
     use std::collections::BTreeSet;
 
-    use unfazed::text::Code;
+    use crate::text::Code;
 
     use super::super::super::pages;
     use super::*;
@@ -61,7 +61,7 @@ mod tests {
             }
         }
         let mut found = BTreeSet::new();
-        each("", &unfazed::policy::json_schema_with_checks(), &mut found);
+        each("", &crate::policy::json_schema_with_checks(), &mut found);
         found
     }
 

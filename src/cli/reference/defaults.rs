@@ -1,12 +1,12 @@
 //! What the built-in policy says.
 
-use serde_json::Value;
-use unfazed::policy::Policy;
-use unfazed::text::{
+use crate::policy::Policy;
+use crate::text::{
     Problems,
     yaml::{self, YamlNode},
 };
-use unfazed::text::{SourceId, Sources};
+use crate::text::{SourceId, Sources};
+use serde_json::Value;
 
 use super::super::exit::CommandFailure;
 use super::flow::{code, flow};
@@ -100,7 +100,7 @@ fn shown(node: &YamlNode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use unfazed::analysis::ComparedNames;
+    use crate::analysis::ComparedNames;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use unfazed::policy::{ClassSet, ErrorClass, ErrorRow, Policy};
+use crate::policy::{ClassSet, ErrorClass, ErrorRow, Policy};
 
 use super::flow::code;
 

@@ -34,7 +34,7 @@ const TABLE: &str = "\
 
 /// The page.
 pub(super) fn policy() -> Result<String, CommandFailure> {
-    let (schema, defaults) = (unfazed::policy::json_schema_with_checks(), WrittenDefaults::read()?);
+    let (schema, defaults) = (crate::policy::json_schema_with_checks(), WrittenDefaults::read()?);
     let walk = SchemaWalk::new(&schema);
     let mut page = format!("{HEADING}{}.\n", links(concerns::ANY));
     for section in &walk.sections {
@@ -192,12 +192,12 @@ mod tests {
 
     #[test]
     fn every_key_of_the_language_has_a_row() {
-        let (schema, page) = (unfazed::policy::json_schema(), policy().unwrap());
+        let (schema, page) = (crate::policy::json_schema(), policy().unwrap());
         let mut keys = Vec::new();
         collect(&schema, &mut keys);
         assert!(keys.len() > 100, "only {} keys were found", keys.len());
         // `kind` tells mappings apart and is reported above their tables.
-        keys.retain(|key| key != "kind" && unfazed::policy::ErrorClass::from_name(key).is_none());
+        keys.retain(|key| key != "kind" && crate::policy::ErrorClass::from_name(key).is_none());
         let missing: Vec<_> = keys.iter().filter(|key| !page.contains(&format!("\n| `{key}` | "))).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }

@@ -1,7 +1,7 @@
 //! The JSON Schema of policies as sections: each mapping once, with all places where it stands.
 
+use crate::policy::ErrorClass;
 use serde_json::{Map, Value};
-use unfazed::policy::ErrorClass;
 
 /// A mapping of the language.
 pub(in crate::cli) struct ReferenceSection<'s> {

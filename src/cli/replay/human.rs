@@ -2,11 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::engine::{Directive, Narrator};
+use crate::replay::{DecisionSides, PassedOver, ReplayDifference, ReplayDivergence, ReplayReport, WorkTally};
 use anstyle::{AnsiColor, Style};
-use unfazed::engine::{Directive, Narrator};
-use unfazed::replay::{
-    DecisionSides, PassedOver, ReplayDifference, ReplayDivergence, ReplayReport, WorkTally,
-};
 
 use super::{ReplayEntry, decides_again};
 use crate::cli::out;

@@ -1,7 +1,7 @@
 //! What came of it, for other programs.
 
+use crate::replay::{DecisionSides, ReplayDifference, ReplayDivergence, ReplayReport};
 use serde_json::{Value, json};
-use unfazed::replay::{DecisionSides, ReplayDifference, ReplayDivergence, ReplayReport};
 
 use super::{ReplayEntry, decides_again};
 

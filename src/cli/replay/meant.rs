@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use unfazed::engine::{LogHeader, Record};
-use unfazed::store::{FsyncMode, SessionId, SessionListing};
+use crate::engine::{LogHeader, Record};
+use crate::store::{FsyncMode, SessionId, SessionListing};
 
 use super::ReplayArgs;
 use crate::cli::exit::CommandFailure;

@@ -7,8 +7,8 @@ mod rules;
 
 use std::path::PathBuf;
 
-use unfazed::replay::{DecisionPart, NotReplayable, Replay, ReplayReport};
-use unfazed::store::SessionId;
+use crate::replay::{DecisionPart, NotReplayable, Replay, ReplayReport};
+use crate::store::SessionId;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::format::OutputFormat;
@@ -142,5 +142,5 @@ fn decides_again(found: &ReplayReport, policy: &str, from: u64) -> bool {
 }
 
 fn part(name: &str) -> Result<DecisionPart, String> {
-    name.parse().map_err(|error: unfazed::replay::UnknownPart| error.to_string())
+    name.parse().map_err(|error: crate::replay::UnknownPart| error.to_string())
 }

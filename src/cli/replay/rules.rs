@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use unfazed::engine::LogHeader;
-use unfazed::policy::Policy;
+use crate::engine::LogHeader;
+use crate::policy::Policy;
 
 use super::meant::NamedSession;
 use crate::cli::exit::CommandFailure;

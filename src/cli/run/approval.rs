@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, IsTerminal};
 
+use crate::engine::{ApprovalAnswer, ApprovalQuestion, AskPerson};
+use crate::host::{Approver, BoxFuture};
 use clap::ValueEnum;
 use tokio::sync::{Mutex, mpsc};
-use unfazed::engine::{ApprovalAnswer, ApprovalQuestion, AskPerson};
-use unfazed::host::{Approver, BoxFuture};
 
 use crate::cli::text::{one_line, visible};
 use crate::cli::{out, question};

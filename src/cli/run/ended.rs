@@ -1,8 +1,8 @@
 //! Why a run has failed, and with which code it ends.
 
-use unfazed::engine::Outcome;
-use unfazed::policy::ErrorClass;
-use unfazed::session::{FailureReason, FailureReport, FinalReason, RetryExhausted, StopReason};
+use crate::engine::Outcome;
+use crate::policy::ErrorClass;
+use crate::session::{FailureReason, FailureReport, FinalReason, RetryExhausted, StopReason};
 
 use crate::cli::exit::ExitStatus;
 
@@ -63,8 +63,8 @@ fn failed(exhausted: &RetryExhausted, report: &FailureReport) -> ExitStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unfazed::session::AttemptRecord;
-    use unfazed::time::{Instant, Nanos};
+    use crate::session::AttemptRecord;
+    use crate::time::{Instant, Nanos};
 
     fn outcome(action: &str, stop: StopReason, class: ErrorClass, reason: FailureReason) -> Outcome {
         let attempt = AttemptRecord {

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use crate::context::{ByteEstimate, TokenCounter, tool_tokens};
+use crate::engine::ToolSpec;
+use crate::host::agent_file::{AgentFile, NamedAgent, ToolEntry};
+use crate::host::{Agent, McpServer, ToolSource, counter_for};
+use crate::policy::{Effect, Loader, Policy};
 use futures_util::future::join_all;
-use unfazed::context::{ByteEstimate, TokenCounter, tool_tokens};
-use unfazed::engine::ToolSpec;
-use unfazed::host::agent_file::{AgentFile, NamedAgent, ToolEntry};
-use unfazed::host::{Agent, McpServer, ToolSource, counter_for};
-use unfazed::policy::{Effect, Loader, Policy};
 
 use super::issues::{self, ToolIssue};
 use super::signals::StopSignals;

@@ -1,8 +1,8 @@
 //! Tools of MCP servers that are left out or cut: what people and machines learn about them.
 
+use crate::host::McpToolIssue;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use unfazed::host::McpToolIssue;
 
 use crate::cli::out;
 use crate::cli::text::one_line;

@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::spent;
-use serde_json::{Value, json};
-use unfazed::engine::{Directive, Envelope, Event, RunStarted};
-use unfazed::host::{
+use crate::engine::{Directive, Envelope, Event, RunStarted};
+use crate::host::{
     ModelAttempt, Observer, PolicyFilesError, RunReport, SessionCheckpoint, SharedStateError, ToolProgress,
 };
+use serde_json::{Value, json};
 
 use crate::cli::exit::CommandFailure;
 use crate::cli::out;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::host::Metrics;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,7 +13,6 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use unfazed::host::Metrics;
 
 use crate::cli::exit::CommandFailure;
 
@@ -71,7 +71,7 @@ fn refused(address: SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => {
             "you may not listen there; ports below 1024 often need more rights".to_owned()
         }
-        _ => unfazed::host::file_error(error),
+        _ => crate::host::file_error(error),
     };
     format!("--metrics-addr: metrics cannot be served at {address}: {help}")
 }

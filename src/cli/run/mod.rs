@@ -19,13 +19,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
+use crate::engine::Outcome;
+use crate::host::agent_file::FileAgent;
+use crate::host::{Metrics, Observer, RunReport, RunTask, StopSwitch};
+use crate::session::{AttemptRecord, FinalReason, RetryExhausted};
+use crate::store::Recorder;
 use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
-use unfazed::engine::Outcome;
-use unfazed::host::agent_file::FileAgent;
-use unfazed::host::{Metrics, Observer, RunReport, RunTask, StopSwitch};
-use unfazed::session::{AttemptRecord, FinalReason, RetryExhausted};
-use unfazed::store::Recorder;
 
 use self::approval::{ApproveFlag, TerminalApprover};
 pub(crate) use self::inventory::{OfferedTool, ToolInventory};

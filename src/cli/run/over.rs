@@ -1,7 +1,7 @@
 //! A session whose last run is over. A run that was killed as it ended may never have printed what it came to.
 
+use crate::store::FsyncMode;
 use serde_json::json;
-use unfazed::store::FsyncMode;
 
 use super::{RunFormat, closing, ended, print};
 use crate::cli::exit::{CommandFailure, ExitStatus};

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::host::agent_file::{AgentFileError, AgentWarning, FileAgent, NamedAgent, StartOptions};
+use crate::host::{SessionCheckpoint, SharedState};
+use crate::policy::Loader;
+use crate::store::{FsyncMode, ResumedSession, SessionId, SessionLog, StoreError};
 use tracing::Instrument;
-use unfazed::host::agent_file::{AgentFileError, AgentWarning, FileAgent, NamedAgent, StartOptions};
-use unfazed::host::{SessionCheckpoint, SharedState};
-use unfazed::policy::Loader;
-use unfazed::store::{ResumedSession, SessionId, SessionLog, StoreError};
 
 use crate::cli::exit::CommandFailure;
 use crate::cli::policies::reported;
@@ -70,12 +70,12 @@ impl AgentSetup {
         let started = checked.start(options).instrument(span).await;
         tell(started.as_ref().map_or(&checked.warnings, |started| &started.warnings), resumes);
         let mut agent = started.map_err(refused)?;
-        let opened = place.open(agent.file().session.fsync.into())?;
+        let opened = place.open(FsyncMode::of_agent(&agent))?;
         let store = opened.store();
         let (session, past) = if resumes {
             let interpreter = agent.agent.interpreter().map_err(stopped)?;
             let ResumedSession { past, log, .. } =
-                unfazed::store::resume(store, &id, &interpreter).await.map_err(stopped)?;
+                crate::store::resume(store, &id, &interpreter).await.map_err(stopped)?;
             (log, Some(past))
         } else {
             let header = agent.log_header(id.as_str());

@@ -1,8 +1,8 @@
 //! The signals that stop a run: the first asks it to end, the second kills what it has going, the third gives up on it.
 //! What only prepares a run is given up at the first.
 
+use crate::host::StopSwitch;
 use tokio_util::sync::CancellationToken;
-use unfazed::host::StopSwitch;
 
 use crate::cli::exit::CommandFailure;
 

@@ -1,8 +1,8 @@
 //! What a run has spent of its budgets, for its summary.
 
+use crate::host::RunReport;
+use crate::policy::RunLimits;
 use serde_json::{Value, json};
-use unfazed::host::RunReport;
-use unfazed::policy::RunLimits;
 
 /// Budget by budget, what was spent and what there was; `None`: the run has no budget.
 pub(crate) fn line(report: &RunReport) -> Option<String> {

@@ -38,7 +38,7 @@ pub(super) fn prepared(mut root: Value) -> Result<Value, CommandFailure> {
 /// The mappings of the policy language by the names of their definitions: where they stand, and whether they are replaced
 /// whole.
 fn keys() -> BTreeMap<String, (Vec<String>, bool)> {
-    let policy = unfazed::policy::json_schema();
+    let policy = crate::policy::json_schema();
     let walk = SchemaWalk::new(&policy);
     let name = |schema: &Value| {
         let defs = policy.get("$defs").and_then(Value::as_object).into_iter().flatten();

@@ -2,14 +2,14 @@
 
 mod editor;
 
+use crate::analysis::CallFile;
+use crate::engine::Record;
+use crate::host::agent_file::AgentFile;
+use crate::host::scripted::Script;
+use crate::host::tools_file::ToolsFile;
+use crate::simulate;
 use clap::ValueEnum;
 use serde_json::Value;
-use unfazed::analysis::CallFile;
-use unfazed::engine::Record;
-use unfazed::host::agent_file::AgentFile;
-use unfazed::host::scripted::Script;
-use unfazed::host::tools_file::ToolsFile;
-use unfazed::simulate;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::generated::{FileSelection, GeneratedFiles};
@@ -53,10 +53,10 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<ExitStatus, CommandFailure> {
 impl SchemaName {
     fn json(self) -> Value {
         match self {
-            Self::Policy => unfazed::policy::json_schema(),
+            Self::Policy => crate::policy::json_schema(),
             Self::Agent => AgentFile::json_schema(),
             Self::Script => Script::json_schema(),
-            Self::Test => unfazed::cases::json_schema(),
+            Self::Test => crate::cases::json_schema(),
             Self::Call => CallFile::json_schema(),
             Self::Tools => ToolsFile::json_schema(),
             Self::Simulation => simulate::json_schema(),

@@ -1,6 +1,6 @@
 //! `unfazed sessions delete`: deletes sessions with all that belongs to them.
 
-use unfazed::store::SessionId;
+use crate::store::SessionId;
 
 use super::failed;
 use super::find::one;

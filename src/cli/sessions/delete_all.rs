@@ -1,6 +1,6 @@
 //! `unfazed sessions delete-all`: deletes all sessions that are meant, after a question.
 
-use unfazed::store::{SessionId, StoreError};
+use crate::store::{SessionId, StoreError};
 
 use super::failed;
 use super::filter::SessionFilter;

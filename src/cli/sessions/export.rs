@@ -4,11 +4,11 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::engine::{DirectiveKind, Record, SessionFold};
+use crate::session::Message;
+use crate::store::{SessionId, SessionInfo, StoreError};
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use unfazed::engine::{DirectiveKind, Record, SessionFold};
-use unfazed::session::Message;
-use unfazed::store::{SessionId, SessionInfo, StoreError};
 
 use super::failed;
 use super::find::one;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &ExportArgs, store: &OpenStore) -> Result<ExitStatus, Co
         ExportFormat::Json => json(store, &id).map(|value| format!("{value:#}\n")),
         ExportFormat::Markdown => markdown(store, &id),
         ExportFormat::Openai => messages(store, &id)
-            .map(|messages| format!("{:#}\n", Value::from(unfazed::host::chat_messages(&messages)))),
+            .map(|messages| format!("{:#}\n", Value::from(crate::host::chat_messages(&messages)))),
     };
     let text = text.map_err(|error| failed(&error))?;
     let Some(path) = &args.output else {

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use unfazed::store::{SessionInfo, SessionStatus};
-use unfazed::time::{Instant, Nanos};
+use crate::store::{SessionInfo, SessionStatus};
+use crate::time::{Instant, Nanos};
 
 /// Which sessions are meant.
 #[derive(clap::Args, Default)]

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use unfazed::engine::{LogHeader, Record};
-use unfazed::host::agent_file::AgentFile;
-use unfazed::store::{FsyncMode, SessionId, SessionInfo, SessionListing, SessionStatus, StoreError};
+use crate::engine::{LogHeader, Record};
+use crate::host::agent_file::AgentFile;
+use crate::store::{FsyncMode, SessionId, SessionInfo, SessionListing, SessionStatus, StoreError};
 
 use super::open_store::{OpenStore, SessionRecords};
 use crate::cli::exit::CommandFailure;

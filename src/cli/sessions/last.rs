@@ -1,8 +1,8 @@
 //! What the last run of a session came to. The log says it: what is kept beside it may be newer than a log that lost its
 //! end.
 
-use unfazed::engine::{DirectiveKind, Event, Note, Outcome, Record};
-use unfazed::store::SessionId;
+use crate::engine::{DirectiveKind, Event, Note, Outcome, Record};
+use crate::store::SessionId;
 
 use super::failed;
 use super::open_store::OpenStore;

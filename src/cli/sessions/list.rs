@@ -1,8 +1,8 @@
 //! `unfazed sessions list`: the sessions there are, by the files beside their logs.
 
+use crate::store::{SessionInfo, SessionListing, SessionStatus};
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
-use unfazed::store::{SessionInfo, SessionListing, SessionStatus};
 
 use super::failed;
 use super::filter::SessionFilter;

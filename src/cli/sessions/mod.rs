@@ -17,8 +17,8 @@ mod transcript;
 
 use std::path::PathBuf;
 
+use crate::store::{FsyncMode, StoreError};
 use clap::Subcommand;
-use unfazed::store::{FsyncMode, StoreError};
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::settings::CliSettings;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
-use unfazed::engine::Record;
-use unfazed::store::{
+use crate::engine::Record;
+use crate::store::{
     FsyncMode, JsonlStore, RecordStream, SessionId, SessionInfo, SessionListing, Store, StoreError,
 };
+use futures_util::StreamExt;
 
 use crate::cli::exit::CommandFailure;
 use crate::cli::runtime::Waiting;

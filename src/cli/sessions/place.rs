@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::host::agent_file::AgentFile;
+use crate::store::{FsyncMode, SessionId};
 use secrecy::SecretString;
-use unfazed::host::agent_file::AgentFile;
-use unfazed::store::{FsyncMode, SessionId};
 
 #[cfg(feature = "postgres")]
 use super::failed;
@@ -99,23 +99,23 @@ impl SessionPlace {
 }
 
 #[cfg(feature = "postgres")]
-fn config(url: &SecretString) -> Result<unfazed::store::PgConfig, CommandFailure> {
+fn config(url: &SecretString) -> Result<crate::store::PgConfig, CommandFailure> {
     use secrecy::ExposeSecret as _;
-    unfazed::store::PgConfig::parse(url.expose_secret())
+    crate::store::PgConfig::parse(url.expose_secret())
         .map_err(|error| CommandFailure::Usage(error.to_string()))
 }
 
 #[cfg(feature = "postgres")]
 fn database(url: &SecretString, dir: &Path, fsync: FsyncMode) -> Result<OpenStore, CommandFailure> {
     let config = config(url)?.fsync(fsync).results(dir);
-    OpenStore::open(async { unfazed::store::PgStore::connect(config).await.map_err(|error| failed(&error)) })
+    OpenStore::open(async { crate::store::PgStore::connect(config).await.map_err(|error| failed(&error)) })
 }
 
 #[cfg(feature = "postgres")]
 fn migrated(url: &SecretString) -> Result<String, CommandFailure> {
     let config = config(url)?;
-    let migrated = Waiting::new()?.wait(unfazed::store::PgStore::migrate(&config));
-    let unfazed::store::MigrationReport { from, to } = migrated.map_err(|error| failed(&error))?;
+    let migrated = Waiting::new()?.wait(crate::store::PgStore::migrate(&config));
+    let crate::store::MigrationReport { from, to } = migrated.map_err(|error| failed(&error))?;
     Ok(if from == to {
         format!("up to date  version {to}\n")
     } else {

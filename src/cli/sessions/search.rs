@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use unfazed::store::{SessionId, TextQuery};
+use crate::store::{SessionId, TextQuery};
 
 use super::failed;
 use super::filter::SessionFilter;

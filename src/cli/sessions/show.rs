@@ -1,7 +1,7 @@
 //! `unfazed sessions show`: a session as a story, with the decisions in line.
 
+use crate::session::Message;
 use anstyle::Style;
-use unfazed::session::Message;
 
 use super::failed;
 use super::find::one;

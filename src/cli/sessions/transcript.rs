@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use unfazed::engine::{DirectiveKind, Event, Note, Record, ToolOutcome};
-use unfazed::host::Observer;
-use unfazed::session::Message;
-use unfazed::store::{SessionId, StoreError};
+use crate::engine::{DirectiveKind, Event, Note, Record, ToolOutcome};
+use crate::host::Observer;
+use crate::session::Message;
+use crate::store::{SessionId, StoreError};
 
 use super::open_store::OpenStore;
 use crate::cli::status::StatusLine;

@@ -1,7 +1,7 @@
 //! What scenarios came to, for machines.
 
+use crate::simulate::SimulationFigures;
 use serde_json::{Value, json};
-use unfazed::simulate::SimulationFigures;
 
 use super::PlayedScenario;
 

@@ -9,8 +9,8 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use unfazed::policy::{Effect, Policy};
-use unfazed::simulate::{Scenario, SimulationFigures};
+use crate::policy::{Effect, Policy};
+use crate::simulate::{Scenario, SimulationFigures};
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::format::OutputFormat;

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use unfazed::simulate::{SimulationFigures, TimeShare};
-use unfazed::time::Nanos;
+use crate::simulate::{SimulationFigures, TimeShare};
+use crate::time::Nanos;
 
 use super::PlayedScenario;
 use crate::cli::text::{fit, one_line, xml};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::simulate::{CallStory, StoryCall, StoryError};
 use anstyle::Style;
 use serde_json::{Map, Value, json};
-use unfazed::simulate::{CallStory, StoryCall, StoryError};
 
 use super::SimulateArgs;
 use super::subject::NamedPolicy;
@@ -78,7 +78,7 @@ fn page(story: &CallStory) -> String {
         }
     }
     let plural = if story.attempts == 1 { "" } else { "s" };
-    let waiting = story.delays.iter().fold(unfazed::time::Nanos::ZERO, |sum, wait| sum.saturating_add(*wait));
+    let waiting = story.delays.iter().fold(crate::time::Nanos::ZERO, |sum, wait| sum.saturating_add(*wait));
     let reason = story.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let _ = writeln!(
         page,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use unfazed::policy::{Loader, Policy};
+use crate::policy::{Loader, Policy};
 
 use super::SimulateArgs;
 use crate::cli::exit::CommandFailure;

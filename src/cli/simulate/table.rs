@@ -1,8 +1,8 @@
 //! What a scenario came to under each policy, as a table.
 
+use crate::session::FailureReason;
+use crate::simulate::{EndedBy, SimulationFigures};
 use anstyle::{AnsiColor, Style};
-use unfazed::session::FailureReason;
-use unfazed::simulate::{EndedBy, SimulationFigures};
 
 use super::PlayedScenario;
 use crate::cli::out;

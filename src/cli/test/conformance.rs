@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
+use crate::cases::{ProvedClaim, TestSuite, UnmetClaim, UnprovedClaim};
+use crate::text::did_you_mean;
 use indexmap::IndexMap;
-use unfazed::cases::{ProvedClaim, TestSuite, UnmetClaim, UnprovedClaim};
-use unfazed::text::did_you_mean;
 
 use super::PlayedFile;
 use crate::cli::text::one_line;
@@ -106,7 +106,7 @@ A fact that statements of several documents share counts for each of these docum
 
 ";
 
-fn sources(all: &[PlayedFile]) -> impl Iterator<Item = &unfazed::cases::ProofSource> {
+fn sources(all: &[PlayedFile]) -> impl Iterator<Item = &crate::cases::ProofSource> {
     suites(all).flat_map(TestSuite::documents)
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::cases::{CaseVerdict, ExpectationMismatch, PolicyCoverage, TestCase};
+use crate::text::{columns, padded};
 use anstyle::{AnsiColor, Style};
-use unfazed::cases::{CaseVerdict, ExpectationMismatch, PolicyCoverage, TestCase};
-use unfazed::text::{columns, padded};
 
 use super::PlayedFile;
 use crate::cli::exit::CommandFailure;
@@ -170,7 +170,7 @@ fn coverage(out: &mut String, coverage: &PolicyCoverage) {
 
 #[cfg(test)]
 mod tests {
-    use unfazed::cases::SuiteLoader;
+    use crate::cases::SuiteLoader;
 
     fn shown_at(text: &str, width: Option<usize>) -> String {
         let open = |_: &str, path: &str| Err(format!("there is no {path}"));

@@ -1,11 +1,11 @@
 //! The result as one JSON document.
 
-use indexmap::IndexMap;
-use serde_json::{Value, json};
-use unfazed::cases::{
+use crate::cases::{
     CaseVerdict, ExternalProof, PolicyCoverage, ProvedClaim, TestCase, TestSuite, UnmetClaim, UnprovedClaim,
 };
-use unfazed::text::Report;
+use crate::text::Report;
+use indexmap::IndexMap;
+use serde_json::{Value, json};
 
 use super::{BrokenFile, PlayedFile};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use unfazed::cases::{CaseVerdict, ExpectationMismatch};
+use crate::cases::{CaseVerdict, ExpectationMismatch};
 
 use super::{BrokenFile, PlayedFile};
 use crate::cli::text::xml;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use unfazed::cases::PolicyCoverage;
+use crate::cases::PolicyCoverage;
 
 pub(super) fn document(coverage: &PolicyCoverage) -> String {
     let mut files: BTreeMap<String, BTreeMap<u32, u32>> = BTreeMap::new();

@@ -10,9 +10,9 @@ mod update;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use crate::cases::{CaseVerdict, PolicyCoverage, SuiteLoader, TestCase, TestSuite};
+use crate::text::Report;
 use regex::Regex;
-use unfazed::cases::{CaseVerdict, PolicyCoverage, SuiteLoader, TestCase, TestSuite};
-use unfazed::text::Report;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::format::OutputFormat;

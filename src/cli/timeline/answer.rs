@@ -77,7 +77,7 @@ impl StreamedAnswer {
 
 /// How many columns a character takes.
 fn columns(c: char) -> usize {
-    unfazed::text::columns(c.encode_utf8(&mut [0; 4]))
+    crate::text::columns(c.encode_utf8(&mut [0; 4]))
 }
 
 #[cfg(test)]

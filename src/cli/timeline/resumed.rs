@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use unfazed::host::SessionCheckpoint;
-use unfazed::time::Instant;
+use crate::host::SessionCheckpoint;
+use crate::time::Instant;
 
 use super::{BOLD, INFO, RunTimeline, WARN};
 use crate::cli::text::one_line;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
-use unfazed::engine::{Failure, FinishReason};
-use unfazed::host::{Agent, BoxFuture, Clock, Model, ModelRequest, RunTask, StopSwitch};
-use unfazed::policy::{ErrorClass, Policy};
+use crate::engine::{Failure, FinishReason};
+use crate::host::{Agent, BoxFuture, Clock, Model, ModelRequest, RunTask, StopSwitch};
+use crate::policy::{ErrorClass, Policy};
 
 /// A terminal of any size that knows what the timeline uses of one: lines, and the command that empties the last.
 #[derive(Clone, Default)]

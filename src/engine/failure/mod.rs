@@ -144,7 +144,7 @@ pub struct WaitHints {
 
 impl WaitHints {
     /// What is said at a place.
-    pub const fn at(&self, source: WaitSource) -> Option<Nanos> {
+    pub(crate) const fn at(&self, source: WaitSource) -> Option<Nanos> {
         match source {
             WaitSource::Header => self.header,
             WaitSource::Body => self.body,

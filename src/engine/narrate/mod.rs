@@ -18,7 +18,7 @@ use crate::time::Instant;
 /// Pieces of foreign text are in one line, without control characters, and cut where they are long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Narration {
+pub(crate) struct Narration {
     /// The kind; log lines have it as their text.
     /// Example: `tool call refused`
     pub title: &'static str,
@@ -47,7 +47,7 @@ pub struct Narration {
 
 /// How serious it is: the level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// Bookkeeping.
     Trace,
     /// What goes as planned.
@@ -62,7 +62,7 @@ pub enum Severity {
 
 /// In which tellings of a run something belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Prominence {
+pub(crate) enum Prominence {
     /// In logs alone.
     Silent,
     /// Where every decision is listed.
@@ -73,7 +73,7 @@ pub enum Prominence {
 
 /// A fact, as log lines carry it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub(crate) enum Fact {
     /// A name or a text.
     Text(String),
     /// A number.
@@ -85,7 +85,7 @@ pub enum Fact {
 /// Narrates one run, event by event. It remembers what directives called the work that events answer, and which failure it
 /// told last, to tell none twice.
 #[derive(Debug, Default)]
-pub struct Narrator {
+pub(crate) struct Narrator {
     now: Option<Instant>,
     names: BTreeMap<WorkId, String>,
     failure: String,
@@ -94,20 +94,20 @@ pub struct Narrator {
 
 impl Narrator {
     /// What happened.
-    pub fn event(&mut self, envelope: &Envelope) -> Narration {
+    pub(crate) fn event(&mut self, envelope: &Envelope) -> Narration {
         self.now = Some(envelope.now);
         self.any_event(&envelope.event)
     }
 
     /// What happened, at whatever time.
-    pub fn any_event(&mut self, event: &Event) -> Narration {
+    pub(crate) fn any_event(&mut self, event: &Event) -> Narration {
         // Removed with its answer, so that a narrator of a long session does not grow.
         let name = event.work().and_then(|work| self.names.remove(&work));
         event::narrate(self, event, name)
     }
 
     /// What was decided.
-    pub fn directive(&mut self, directive: &Directive) -> Narration {
+    pub(crate) fn directive(&mut self, directive: &Directive) -> Narration {
         let because = directive.because.iter().map(ToString::to_string).collect();
         Narration { because, ..self.order(&directive.order, &directive.because) }
     }
@@ -124,7 +124,7 @@ impl Narrator {
     }
 
     /// Work that an event is going to answer.
-    pub fn in_flight(&mut self, work: &Work) {
+    pub(crate) fn in_flight(&mut self, work: &Work) {
         self.names.extend(work::name(work).map(|name| (work.id(), name)));
     }
 
@@ -141,7 +141,7 @@ impl Narrator {
 impl Narration {
     /// The same with another verb and another detail.
     #[must_use]
-    pub fn with(self, verb: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn with(self, verb: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { verb: verb.into(), detail: detail.into(), ..self }
     }
 

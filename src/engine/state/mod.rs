@@ -26,7 +26,7 @@ use crate::session::{SessionSlices, Usage};
 use crate::time::Instant;
 
 /// The version of the form below.
-pub const STATE_FORMAT: u32 = 2;
+pub(crate) const STATE_FORMAT: u32 = 2;
 
 /// The state of one run.
 ///
@@ -34,7 +34,7 @@ pub const STATE_FORMAT: u32 = 2;
 /// policy, tools and events always make the same state, byte for byte, in whatever order parallel tools end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// [`STATE_FORMAT`].
+    /// The format that it is saved in.
     pub format: u32,
     /// The run's id; empty before it starts.
     pub run: String,

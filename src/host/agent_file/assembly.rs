@@ -86,7 +86,7 @@ impl NamedAgent {
     /// Checks the agent and starts it.
     ///
     /// # Errors
-    /// See [`NamedAgent::check`] and [`CheckedAgent::start`].
+    /// Mistakes that only show beside its tools and models; keys that are missing; what cannot be started.
     pub async fn start(self, options: StartOptions) -> Result<FileAgent, AgentFileError> {
         self.check()?.start(options).await
     }
@@ -99,7 +99,7 @@ impl CheckedAgent {
     /// # Errors
     /// Keys and headers that are missing, a model or a server that cannot be used, and names in the policy that are of nothing
     /// the servers have.
-    pub async fn start(&mut self, options: StartOptions) -> Result<FileAgent, AgentFileError> {
+    pub(crate) async fn start(&mut self, options: StartOptions) -> Result<FileAgent, AgentFileError> {
         let mut servers = AgentServers::default();
         match self.assemble(options, &mut servers).await {
             Ok(agent) => Ok(FileAgent {

@@ -14,7 +14,7 @@ use crate::text::Report;
 
 /// An agent whose policy goes with its tools and models, as far as they are known before its servers are started.
 #[derive(Debug)]
-pub struct CheckedAgent {
+pub(crate) struct CheckedAgent {
     pub(super) named: NamedAgent,
     pub(super) names: KnownNames,
     /// A budget is known to be too small, also without the tools of servers.
@@ -64,7 +64,7 @@ impl fmt::Display for AgentWarning {
 
 impl CheckedAgent {
     /// The agent file.
-    pub const fn file(&self) -> &AgentFile {
+    pub(crate) const fn file(&self) -> &AgentFile {
         &self.named.file.value
     }
 }
@@ -74,7 +74,7 @@ impl NamedAgent {
     ///
     /// # Errors
     /// Names in the policy that are of nothing the agent has.
-    pub fn check(self) -> Result<CheckedAgent, Report> {
+    pub(crate) fn check(self) -> Result<CheckedAgent, Report> {
         #[cfg(not(feature = "mcp"))]
         without_servers(&self.file)?;
         let names = self.known_names();

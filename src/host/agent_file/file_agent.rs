@@ -1,10 +1,13 @@
 //! An agent of a file that can run, with what was started for it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
 
 use super::AgentFile;
 use super::check::AgentWarning;
+use super::secrets::SecretError;
 use super::servers::AgentServers;
 use crate::engine::{AgentFacts, LogHeader};
 use crate::host::{Agent, Clock, RunError, RunReport, RunTask, new_uuid};
@@ -16,12 +19,11 @@ use crate::host::{Agent, Clock, RunError, RunReport, RunTask, new_uuid};
 /// ```no_run
 /// use unfazed::Agent;
 /// use unfazed::host::{NoopObserver, RunTask, StopSwitch};
-/// use unfazed::store::{JsonlStore, Recorder, SessionId, Store};
+/// use unfazed::store::{FsyncMode, JsonlStore, Recorder, SessionId, Store};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let started = Agent::from_file("agent.yaml").await?;
-/// let session = &started.file().session;
-/// let store = JsonlStore::new(&session.dir, session.fsync.into());
+/// let store = JsonlStore::new(started.session_dir(), FsyncMode::of_agent(&started));
 /// let id = SessionId::generate();
 /// let log = store.create(&id, &started.log_header(id.as_str())).await?;
 /// let mut recorder = Recorder::new(log).await;
@@ -33,15 +35,12 @@ use crate::host::{Agent, Clock, RunError, RunReport, RunTask, new_uuid};
 /// # Ok(())
 /// # }
 /// ```
-///
-/// `session.url`, the address of a database, is a [`KeySource`](super::KeySource): its
-/// [`secret`](super::KeySource::secret) reads it.
 #[non_exhaustive]
 pub struct FileAgent {
     /// The agent. What a host adds to it, such as an approver, is added here.
     pub agent: Agent,
     /// What was started for it.
-    pub servers: AgentServers,
+    pub(crate) servers: AgentServers,
     /// What may be a mistake.
     pub warnings: Vec<AgentWarning>,
     pub(super) file: AgentFile,
@@ -59,8 +58,26 @@ impl fmt::Debug for FileAgent {
 
 impl FileAgent {
     /// The agent file.
-    pub const fn file(&self) -> &AgentFile {
+    pub(crate) const fn file(&self) -> &AgentFile {
         &self.file
+    }
+
+    /// The folder of the sessions, as `session.dir` says; it starts at the folder the program runs in.
+    pub fn session_dir(&self) -> &Path {
+        Path::new(&self.file.session.dir)
+    }
+
+    /// The address of the database that keeps the sessions instead, where `session.url` names one.
+    ///
+    /// # Errors
+    /// There is no address where the file says it is.
+    pub fn session_url(&self) -> Result<Option<SecretString>, SecretError> {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        self.file
+            .session
+            .url
+            .as_ref()
+            .map_or(Ok(None), |url| url.secret("the address of the database", folder))
     }
 
     /// What the file says the agent is to do, as a run of its own. Without a `task` in the file, the task is empty.

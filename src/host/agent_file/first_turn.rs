@@ -18,7 +18,7 @@ const OF_TOKENS: [&str; 2] = ["limits.run.tokens", "limits.run.cost"];
 impl NamedAgent {
     /// The budget that makes the first turn of the agent its final one, if there is one. Tools that servers bring are not
     /// counted: they are known when the agent runs.
-    pub fn short_budget(&self) -> Option<ShortBudget> {
+    pub(crate) fn short_budget(&self) -> Option<ShortBudget> {
         self.short_budget_of(&Agent::new(self.policy.clone()).tools(self.tools()))
     }
 

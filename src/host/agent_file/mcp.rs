@@ -11,7 +11,7 @@ use crate::time::Nanos;
 record! {
     /// A server of tools that speaks the Model Context Protocol: `command` or `url` says how it is reached.
     #[part(true)]
-    pub struct McpEntry {
+    pub(crate) struct McpEntry {
         /// The program and its arguments; it speaks on its standard input and output. No shell is involved unless it is
         /// the program.
         /// Example: `["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]`
@@ -49,7 +49,7 @@ record! {
 
 impl McpEntry {
     /// Prefix of the names of the tools of the server of that name.
-    pub fn prefix_for(&self, name: &str) -> String {
+    pub(crate) fn prefix_for(&self, name: &str) -> String {
         self.prefix.as_ref().map_or_else(|| format!("{name}__"), |prefix| prefix.value.clone())
     }
 

@@ -24,7 +24,7 @@ const FORMS: &[Form<ModelEntry>] = &[
 /// How a model is reached.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "documents are read once")]
-pub enum ModelEntry {
+pub(crate) enum ModelEntry {
     /// By the API of a provider.
     Api(ApiEntry),
     /// A script answers in its place.
@@ -34,7 +34,7 @@ pub enum ModelEntry {
 record! {
     /// A script that answers in a model's place, served over real HTTP on loopback.
     #[part(true)]
-    pub struct ScriptedEntry {
+    pub(crate) struct ScriptedEntry {
         /// The script file; the path starts at this file's folder.
         /// Example: `model.yaml`
         pub script: Spanned<String>,
@@ -76,7 +76,7 @@ impl Decode for ModelEntry {
 
 impl ModelEntry {
     /// What is said of it if it is behind the API of a provider.
-    pub const fn api(&self) -> Option<&ApiEntry> {
+    pub(crate) const fn api(&self) -> Option<&ApiEntry> {
         match self {
             Self::Api(api) => Some(api),
             Self::Scripted(_) => None,
@@ -84,7 +84,7 @@ impl ModelEntry {
     }
 
     /// Its script, if it is one.
-    pub const fn script(&self) -> Option<&Spanned<String>> {
+    pub(crate) const fn script(&self) -> Option<&Spanned<String>> {
         match self {
             Self::Api(_) => None,
             Self::Scripted(entry) => Some(&entry.script),
@@ -92,22 +92,22 @@ impl ModelEntry {
     }
 
     /// Where its key comes from.
-    pub fn api_key(&self) -> Option<&KeySource> {
+    pub(crate) fn api_key(&self) -> Option<&KeySource> {
         self.api()?.api_key.as_ref()
     }
 
     /// Further headers of its requests.
-    pub fn headers(&self) -> impl Iterator<Item = (&str, &HeaderEntry)> {
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &HeaderEntry)> {
         self.api().into_iter().flat_map(|api| &api.headers).map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// In which form it declares tools.
-    pub fn tool_form(&self) -> ToolForm {
+    pub(crate) fn tool_form(&self) -> ToolForm {
         self.api().map_or(ToolForm::Chat, |api| api.config.provider.tool_form())
     }
 
     /// What telemetry tells about the model of that name.
-    pub fn facts(&self, name: &str) -> ModelFacts {
+    pub(crate) fn facts(&self, name: &str) -> ModelFacts {
         let (provider, model, price) = match self {
             Self::Api(api) => (api.config.served_by(), api.config.model.as_str(), &api.price),
             Self::Scripted(entry) => ("scripted", name, &entry.price),

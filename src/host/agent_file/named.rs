@@ -22,7 +22,7 @@ pub struct NamedAgent {
     /// The path of the agent file.
     pub path: PathBuf,
     /// The agent file.
-    pub file: DecodedDocument<AgentFile>,
+    pub(crate) file: DecodedDocument<AgentFile>,
     /// The policy that it names.
     pub policy: Policy,
     /// The scripts by the names of their models.

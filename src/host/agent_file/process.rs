@@ -45,7 +45,7 @@ choice_of! {
 
 /// A template of one argument, or a list of templates that are left out together.
 #[derive(Clone, Debug)]
-pub struct ArgumentEntry(pub CommandArgument);
+pub(crate) struct ArgumentEntry(pub CommandArgument);
 
 impl Decode for ArgumentEntry {
     fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {

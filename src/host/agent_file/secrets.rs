@@ -65,7 +65,7 @@ impl KeySource {
     ///
     /// # Errors
     /// There is none.
-    pub fn secret(&self, what: &str, folder: &Path) -> Result<Option<SecretString>, SecretError> {
+    pub(crate) fn secret(&self, what: &str, folder: &Path) -> Result<Option<SecretString>, SecretError> {
         let (place, what) = (place(self, folder), what.to_owned());
         let text = match (&self.env, &self.file) {
             (Some(name), _) => match std::env::var(&name.value) {

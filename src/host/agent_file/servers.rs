@@ -19,7 +19,7 @@ use crate::text::Report;
 
 /// What was started for an agent. Dropping it and the agent kills it all; [`AgentServers::shutdown`] gives it time to end.
 #[derive(Default)]
-pub struct AgentServers {
+pub(crate) struct AgentServers {
     #[cfg(feature = "mcp")]
     pub(super) mcp: Vec<McpServer>,
     #[cfg(feature = "scripted")]
@@ -40,7 +40,7 @@ impl std::fmt::Debug for AgentServers {
 
 impl AgentServers {
     /// Ends all of it, each MCP server with its grace. If this is dropped before it is done, what is left of them is killed.
-    pub async fn shutdown(self) {
+    pub(crate) async fn shutdown(self) {
         #[cfg(feature = "mcp")]
         join_all(self.mcp.iter().map(McpServer::shutdown)).await;
         #[cfg(feature = "scripted")]

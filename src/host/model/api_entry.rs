@@ -12,7 +12,7 @@ use crate::text::Span;
 
 /// What an agent file says of a model behind the API of a provider.
 #[derive(Clone, Debug)]
-pub struct ApiEntry {
+pub(crate) struct ApiEntry {
     /// How it is reached, without what [`ApiEntry::config`] adds.
     pub(in crate::host) config: ModelConfig,
     /// Where the file says the address, or that there is such a model.
@@ -31,7 +31,7 @@ pub struct ApiEntry {
 
 choice! {
     /// Whether an answer must say why the model stopped.
-    pub enum FinishReasonEntry {
+    pub(crate) enum FinishReasonEntry {
         /// It must; one that does not is a failure.
         Required = "required",
         /// The server may leave it out; an answer that was cut may then pass for a whole one.
@@ -41,7 +41,7 @@ choice! {
 
 impl ApiEntry {
     /// How it is reached, but for what is secret.
-    pub fn config(&self) -> ModelConfig {
+    pub(crate) fn config(&self) -> ModelConfig {
         let plain = self.headers.iter().filter_map(|(name, entry)| match entry {
             HeaderEntry::Text(text) => Some((name.clone(), text.value.clone())),
             HeaderEntry::From(_) => None,

@@ -18,7 +18,7 @@ mod window;
 mod wire;
 mod within;
 
-pub use api_entry::{ApiEntry, FinishReasonEntry};
+pub(crate) use api_entry::{ApiEntry, FinishReasonEntry};
 pub use config::{ModelConfig, Provider};
 pub use headers::ConfigError;
 pub(crate) use headers::check_header;
@@ -30,6 +30,5 @@ pub(crate) use failure::{cut_off, from_status};
 pub(super) use provider::{AnthropicKeys, OpenAiKeys};
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;
-pub use wire::chat::chat_messages;
-pub(crate) use wire::chat::{ChatContent, ChatMessage, WireCall, read_body};
+pub(crate) use wire::chat::{ChatContent, ChatMessage, WireCall, chat_messages, read_body};
 pub(crate) use within::{no_first_token, not_whole, stalled, within};

@@ -1,11 +1,10 @@
 //! What a script can look at in a request.
 
 use crate::host::model::{ChatContent, ChatMessage};
-use crate::session::Message;
 
 /// What a script can look at in a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestFacts {
+pub(crate) struct RequestFacts {
     /// The model that is asked for.
     pub model: String,
     /// The turn: one more than there are assistant messages. A request that is sent again is the same turn.
@@ -19,12 +18,6 @@ pub struct RequestFacts {
 }
 
 impl RequestFacts {
-    /// The facts of a conversation that is sent to `model`.
-    pub fn of_messages(model: &str, messages: &[Message]) -> Self {
-        let messages: Vec<_> = messages.iter().map(ChatMessage::from).collect();
-        Self::of_chat(model, &messages)
-    }
-
     pub(super) fn of_chat(model: &str, messages: &[ChatMessage]) -> Self {
         let is_assistant = |message: &&ChatMessage| message.role.as_deref() == Some("assistant");
         let assistants = messages.iter().filter(is_assistant).count();
@@ -48,7 +41,7 @@ impl RequestFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::ToolCall;
+    use crate::session::{Message, ToolCall};
     use serde_json::Map;
 
     #[test]
@@ -70,7 +63,7 @@ mod tests {
                 handle: None,
             },
         ];
-        let facts = RequestFacts::of_messages("m", &messages);
+        let facts = RequestFacts::of_chat("m", &messages.each_ref().map(ChatMessage::from));
         assert_eq!(
             facts,
             RequestFacts {

@@ -19,7 +19,6 @@ mod script;
 mod server;
 
 pub(crate) use document::ReplyFile;
-pub use facts::RequestFacts;
 pub use model::ScriptedModel;
 pub(crate) use model::play;
 pub(crate) use script::ScriptState;

@@ -271,7 +271,7 @@ impl ScriptAnswer {
 
 impl RequestMatcher {
     /// Whether the request is one of these.
-    pub fn matches(&self, facts: &RequestFacts) -> bool {
+    pub(crate) fn matches(&self, facts: &RequestFacts) -> bool {
         fn is<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
             wanted.is_none_or(|wanted| wanted == found)
         }

@@ -16,9 +16,9 @@ pub use function::{FunctionTool, ToolContext};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};
 pub use process::{
-    BackgroundProcesses, CommandArgument, DEFAULT_ENV, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,
-    ProcessTool, StdinMode,
+    BackgroundProcesses, CommandArgument, OnTimeout, OutputFormat, ProcessConfig, ProcessTool, StdinMode,
 };
+pub(crate) use process::{DEFAULT_ENV, PROCESS_TOOLS};
 pub use registry::Tools;
 
 use core::time::Duration;

@@ -24,7 +24,7 @@ use tokio::process::Command;
 pub use self::argv::CommandArgument;
 pub use self::background::BackgroundProcesses;
 use self::group::GracePeriods;
-pub use self::look::PROCESS_TOOLS;
+pub(crate) use self::look::PROCESS_TOOLS;
 pub use self::output::OutputFormat;
 #[cfg(feature = "mcp")]
 pub(super) use self::running::forever;
@@ -36,7 +36,7 @@ use crate::time::Nanos;
 
 /// The variables of the host's environment a command sees unless told otherwise. Keys of providers are not
 /// among them.
-pub const DEFAULT_ENV: &[&str] =
+pub(crate) const DEFAULT_ENV: &[&str] =
     &["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"];
 
 /// A tool that is a command, and how it runs.

@@ -63,11 +63,10 @@ pub(crate) use examples::{complete, complete_with_checks};
 #[cfg(feature = "host")]
 pub(crate) use forms::Form;
 pub(crate) use list::list;
-pub use patch::{KeptList, OneOrMany, Patch, Spanned};
-pub(crate) use record::{Fields, ObjectSchema, field_name, join_docs};
-pub(crate) use record::{decode_fields, record};
+pub(crate) use patch::{KeptList, OneOrMany, Patch, Spanned};
+pub(crate) use record::{Fields, ObjectSchema, decode_fields, field_name, join_docs, record};
 pub(crate) use union::union;
-pub use version::VersionOne;
+pub(crate) use version::VersionOne;
 
 #[cfg(feature = "host")]
 use super::lost::UnreadFields;
@@ -118,7 +117,7 @@ pub trait Decode: Sized {
 
 /// A document that was read without mistakes.
 #[derive(Clone, Debug)]
-pub struct DecodedDocument<T> {
+pub(crate) struct DecodedDocument<T> {
     /// What it says.
     pub value: T,
     sources: Sources,
@@ -141,7 +140,7 @@ pub struct NodeReader<'a> {
 ///
 /// # Errors
 /// Every mistake in it.
-pub fn read<T: Decode>(name: &str, bytes: &[u8]) -> Result<DecodedDocument<T>, Report> {
+pub(crate) fn read<T: Decode>(name: &str, bytes: &[u8]) -> Result<DecodedDocument<T>, Report> {
     read_with(name, bytes, |_| Vec::new())
 }
 
@@ -182,7 +181,7 @@ pub(crate) fn read_and<T: Decode>(
 }
 
 /// Reads one of several documents that are reported on together.
-pub fn read_into<T: Decode>(
+pub(crate) fn read_into<T: Decode>(
     sources: &mut Sources,
     findings: &mut Findings,
     name: &str,
@@ -206,20 +205,20 @@ pub fn read_into<T: Decode>(
 }
 
 /// The JSON Schema (2020-12) of a document, with a description and an example of every field.
-pub fn schema<T: Decode>() -> Value {
+pub(crate) fn schema<T: Decode>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     complete(generator.into_root_schema_for::<SchemaOf<T>>().to_value())
 }
 
 /// The same, where every key says which diagnostics concern it: `x-checks`, a list of codes.
-pub fn schema_with_checks<T: Decode>() -> Value {
+pub(crate) fn schema_with_checks<T: Decode>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     complete_with_checks(generator.into_root_schema_for::<SchemaOf<T>>().to_value())
 }
 
 impl<T> DecodedDocument<T> {
     /// The text it was read from.
-    pub const fn sources(&self) -> &Sources {
+    pub(crate) const fn sources(&self) -> &Sources {
         &self.sources
     }
 
@@ -230,7 +229,7 @@ impl<T> DecodedDocument<T> {
     }
 
     /// A report of problems found after reading.
-    pub fn report(&self, problems: impl IntoIterator<Item = Diagnostic>) -> Report {
+    pub(crate) fn report(&self, problems: impl IntoIterator<Item = Diagnostic>) -> Report {
         let mut findings = Findings::default();
         problems.into_iter().for_each(|problem| findings.push(problem));
         findings.into_report(self.sources.clone())

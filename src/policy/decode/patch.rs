@@ -21,7 +21,7 @@ pub enum Patch<T> {
 
 /// A value and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spanned<T> {
+pub(crate) struct Spanned<T> {
     /// The value.
     pub value: T,
     /// Where it is written.
@@ -30,11 +30,11 @@ pub struct Spanned<T> {
 
 /// A single value, or a list of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OneOrMany<T>(pub Vec<T>);
+pub(crate) struct OneOrMany<T>(pub Vec<T>);
 
 /// A list that continues without the entries that cannot be used. Whoever reads it asks the findings for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptList<T>(pub Vec<T>);
+pub(crate) struct KeptList<T>(pub Vec<T>);
 
 impl<T> Patch<T> {
     /// The value, if one is set.

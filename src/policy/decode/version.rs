@@ -8,7 +8,7 @@ use crate::text::{Code, Diagnostic};
 
 /// The only version there is.
 #[derive(Clone, Copy, Debug)]
-pub struct VersionOne;
+pub(crate) struct VersionOne;
 
 impl Decode for VersionOne {
     fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {

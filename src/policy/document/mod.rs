@@ -45,7 +45,7 @@ pub(crate) use lasting::NonZeroTime;
 pub use loop_guard::{LoopGuardPolicy, LoopMessages, LoopStages, RepeatScope};
 pub(crate) use output::OutputLayer;
 pub use output::{OutputMessages, OutputPolicy};
-pub use price::{DollarAmount, PriceEntry};
+pub(crate) use price::PriceEntry;
 pub use result::{KeptPart, OverMax, ResultForm, ResultPolicy};
 pub use retry::RetryPolicy;
 pub(crate) use retry::{ClassList, LimitsRule, TopLimits};

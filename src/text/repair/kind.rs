@@ -10,14 +10,14 @@ macro_rules! repairs {
         /// Something that was repaired.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
-        pub enum RepairKind { $($(#[doc = $doc])+ $variant,)+ }
+        pub(crate) enum RepairKind { $($(#[doc = $doc])+ $variant,)+ }
 
         impl RepairKind {
             /// Every repair, in the order of the reference.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// Its name in events.
-            pub const fn name(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
         }
@@ -94,12 +94,12 @@ impl RepairSet {
     }
 
     /// Whether `repair` is in the set.
-    pub const fn contains(self, repair: RepairKind) -> bool {
+    pub(crate) const fn contains(self, repair: RepairKind) -> bool {
         self.0 & Self::bit(repair) != 0
     }
 
     /// The repairs of the set, in the order of the reference.
-    pub fn iter(self) -> impl Iterator<Item = RepairKind> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = RepairKind> {
         RepairKind::ALL.iter().copied().filter(move |repair| self.contains(*repair))
     }
 

@@ -26,9 +26,11 @@ mod words;
 use cursor::{BracketMisfit, ReadingChoice, TextCursor};
 use serde_json::Value;
 
-pub use kind::{RepairKind, RepairSet};
+pub(crate) use kind::RepairKind;
+pub use kind::RepairSet;
 pub(crate) use number::too_long;
-pub use refusal::{RefusalReason, RepairRefusal};
+pub(crate) use refusal::RefusalReason;
+pub use refusal::RepairRefusal;
 
 /// The most bytes of text that are repaired.
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
@@ -91,11 +93,11 @@ fn ends_as_it_begins(text: &str) -> bool {
 ///
 /// # Errors
 /// As there.
-pub fn repair_broken(text: &str) -> Result<RepairedJson, RepairRefusal> {
+pub(crate) fn repair_broken(text: &str) -> Result<RepairedJson, RepairRefusal> {
     read(text, ReadingChoice::Neither).map_err(|(refusal, _)| refusal)
 }
 
-/// As [`repair_broken`], where a schema is at hand: it decides whether a text that stops before its end may be closed
+/// As [`repair`] of text that is known not to be JSON, where a schema is at hand: it decides whether a text that stops before its end may be closed
 /// there, and between readings of which none is certain.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use core::fmt;
 #[error("{reason} at byte {at}")]
 pub struct RepairRefusal {
     /// Why.
-    pub reason: RefusalReason,
+    pub(crate) reason: RefusalReason,
     /// Where, in bytes from the beginning.
     pub at: usize,
 }
@@ -16,7 +16,7 @@ macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $text:literal,)+) => {
         /// Why a text is not repaired.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum RefusalReason { $($(#[doc = $doc])+ $variant,)+ }
+        pub(crate) enum RefusalReason { $($(#[doc = $doc])+ $variant,)+ }
 
         impl fmt::Display for RefusalReason {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

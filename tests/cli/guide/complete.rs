@@ -171,7 +171,7 @@ fn every_alias_of_cargo_is_described() {
 fn every_key_of_a_tools_file_is_described() {
     let page = read("docs/check.md");
     let mut keys = Vec::new();
-    names(&unfazed::host::tools_file::ToolsFile::json_schema(), &mut keys);
+    names(&serde_json::from_str(&read("schemas/tools.schema.json")).unwrap(), &mut keys);
     assert!(keys.len() >= 7, "only {keys:?} were found");
     let missing: Vec<_> = keys.iter().filter(|key| !described(&page, key)).collect();
     assert!(missing.is_empty(), "docs/check.md does not describe {missing:?}");
@@ -181,7 +181,7 @@ fn every_key_of_a_tools_file_is_described() {
 fn the_tools_file_that_is_shown_is_one() {
     let blocks = blocks::of("docs/check.md");
     let shown = blocks.iter().find(|block| block.words == "json").unwrap();
-    unfazed::host::tools_file::ToolsFile::read(&shown.page, shown.text.as_bytes()).unwrap();
+    unfazed::analysis::LintOptions::read_tools(&shown.page, shown.text.as_bytes()).unwrap();
 }
 
 /// All of the source, one file after the other.

@@ -1,10 +1,13 @@
 //! What is shown is true.
 
+use std::path::Path;
+
 use unfazed::analysis::LintOptions;
-use unfazed::host::agent_file::AgentFile;
+use unfazed::host::agent_file::NamedAgent;
 use unfazed::host::scripted::Script;
 use unfazed::policy::Loader;
 use unfazed::simulate::Scenario;
+use unfazed::text::Report;
 
 use super::blocks::{self, Block};
 use super::{files, pages, read};
@@ -38,7 +41,7 @@ fn problem(block: &Block, above: &[Block]) -> Option<String> {
         return cases(name, text, find);
     }
     let report = match name {
-        "agent.yaml" => AgentFile::read(name, text.as_bytes()).err(),
+        "agent.yaml" => agent(name, text),
         "model.yaml" => Script::from_yaml(name, text.as_bytes()).err(),
         "outage.yaml" => Scenario::read(name, text.as_bytes()).err(),
         _ => match Loader::new().load_with(&mut { find }, vec![(name.to_owned(), text)]) {
@@ -48,6 +51,12 @@ fn problem(block: &Block, above: &[Block]) -> Option<String> {
         },
     };
     report.map(|report| report.human(false))
+}
+
+/// What is wrong with an agent file itself: what it names is not there.
+fn agent(name: &str, text: &str) -> Option<Report> {
+    let (_, reports) = NamedAgent::read(Path::new(name), text.as_bytes(), &Loader::new());
+    reports.into_iter().find(|report| !report.human(false).contains("no such file"))
 }
 
 fn cases(

@@ -31,7 +31,7 @@ pub(super) static ANTHROPIC: Provider = Provider {
 record! {
     /// A server that speaks Anthropic's messages format.
     #[part(true)]
-    pub struct AnthropicKeys {
+    pub(crate) struct AnthropicKeys {
         /// Where the server is, with `/v1` at its end or without. Left out: Anthropic's own.
         /// Example: `https://api.anthropic.com`
         pub base_url: Option<Spanned<String>>,

@@ -31,7 +31,7 @@ pub(super) static OPENAI: Provider = Provider {
 record! {
     /// A server that speaks the chat-completions format of `OpenAI`.
     #[part(true)]
-    pub struct OpenAiKeys {
+    pub(crate) struct OpenAiKeys {
         /// Where the server is: `https://api.openai.com/v1`.
         /// Example: `https://api.openai.com/v1`
         pub base_url: Spanned<String>,

@@ -73,7 +73,7 @@ pub enum McpReach {
         command: Vec<String>,
         /// Where it runs; `None`: where the host runs.
         working_dir: Option<PathBuf>,
-        /// The variables of the host's environment it sees; see [`DEFAULT_ENV`].
+        /// The variables of the host's environment it sees; by default those of [`ProcessConfig`](crate::host::ProcessConfig).
         pass_env: Vec<String>,
         /// More variables. Their values are never shown.
         env: BTreeMap<String, String>,
@@ -222,7 +222,7 @@ impl McpServer {
     }
 
     /// Its tools that are left out, and those whose descriptions are cut, as it listed them last.
-    pub fn issues(&self) -> Vec<McpToolIssue> {
+    pub(crate) fn issues(&self) -> Vec<McpToolIssue> {
         self.0.issues.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -12,7 +12,7 @@ use crate::policy::Effect;
 use crate::time::Nanos;
 
 /// The names of the built-in tools for commands in the background.
-pub const PROCESS_TOOLS: &[&str] = &["process_status", "process_stop"];
+pub(crate) const PROCESS_TOOLS: &[&str] = &["process_status", "process_stop"];
 
 /// The longest a look may wait for the end, in seconds.
 const MOST_SECONDS: u64 = 600;
@@ -20,7 +20,7 @@ const MOST_SECONDS: u64 = 600;
 const MOST_OF_TIME: u32 = 900_000;
 
 impl BackgroundProcesses {
-    /// The built-in tool of that name; see [`PROCESS_TOOLS`].
+    /// The built-in tool of that name: `process_status` or `process_stop`.
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let processes = self.clone();
         match name {

@@ -10,7 +10,7 @@ use crate::host::model::wire::sendable::sendable;
 use crate::session::{Message, object_arguments};
 
 /// A conversation as chat-completions servers take it: every call with arguments that are an object and an id of its own.
-pub fn chat_messages(messages: &[Message]) -> Vec<Value> {
+pub(crate) fn chat_messages(messages: &[Message]) -> Vec<Value> {
     sendable(messages, IdForm::Any, &[])
         .iter()
         .map(|message| serde_json::to_value(ChatMessage::from(&**message)).unwrap_or_default())

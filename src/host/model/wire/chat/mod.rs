@@ -14,8 +14,7 @@ mod stream;
 use reqwest::header::HeaderMap;
 
 pub(crate) use lesson::ServerLessons;
-pub use message::chat_messages;
-pub(crate) use message::{ChatContent, ChatMessage, WireCall};
+pub(crate) use message::{ChatContent, ChatMessage, WireCall, chat_messages};
 use reply::read_answer;
 pub(crate) use reply::read_body;
 pub(crate) use request::{ChatRequest, SamplingOptions};
