@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::expect::ExpectRule;
 use super::pattern::{RecordFields, RecordPattern};
 use super::run::{CasePlot, CaseSetup};
-use crate::text::{Code, Diagnostic, Span, closest};
+use crate::text::{Code, Diagnostic, Span, did_you_mean};
 
 /// Directives and events that take a model.
 const OF_A_MODEL: &[&str] = &[
@@ -93,7 +93,7 @@ fn no_tool(name: &str, span: Span, setup: &CaseSetup) -> Option<Diagnostic> {
         return None;
     }
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("the case has no tool `{name}`"));
-    Some(match closest(name, known.iter().copied()) {
+    Some(match did_you_mean(name, known.iter().copied()) {
         Some(meant) => problem.help(format!("did you mean `{meant}`?")),
         None => problem.help(format!("it has {}", crate::policy::decode::list(&known))),
     })

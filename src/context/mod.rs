@@ -36,5 +36,4 @@ pub use ledger::TokenLedger;
 pub use models::{ModelCatalogue, ModelCatalogueError, ModelLimits};
 pub use reduce::reduce;
 pub use request::RequestTokens;
-pub(crate) use tokens::estimate_tools;
 pub use tokens::{estimate_message, measure, message_tokens, tool_tokens};

@@ -27,11 +27,6 @@ pub fn estimate_message(message: &Message) -> u64 {
     message_tokens(&ByteEstimate, message)
 }
 
-/// [`tool_tokens`] by the estimate.
-pub(crate) fn estimate_tools(tools: &[&ToolSpec]) -> u64 {
-    tool_tokens(&ByteEstimate, tools)
-}
-
 /// What a host tells the interpreter about the conversation before a turn.
 pub fn measure(counter: &dyn TokenCounter, messages: &[Message], tools: &[&ToolSpec]) -> TurnMeasure {
     TurnMeasure {
@@ -91,8 +86,8 @@ mod tests {
             effect: None,
         };
         let sent = r#"{"type":"function","function":{"name":"look","description":"Looks.","parameters":{"type":"object"}}}"#;
-        assert_eq!(estimate_tools(&[&spec, &spec]), 2 * ByteEstimate.count(sent));
-        assert_eq!(estimate_tools(&[]), 0);
+        assert_eq!(tool_tokens(&ByteEstimate, &[&spec, &spec]), 2 * ByteEstimate.count(sent));
+        assert_eq!(tool_tokens(&ByteEstimate, &[]), 0);
     }
 
     #[test]

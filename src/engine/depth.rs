@@ -4,10 +4,15 @@ use serde_json::Value;
 
 /// The deepest value that is taken from a model or a tool.
 // JSON Schema, templates and reducers walk values by recursion; 64 levels are far more than tools have.
-pub(crate) const MOST_LEVELS: usize = 64;
+const MOST_LEVELS: usize = 64;
+
+/// What is wrong with a value from a model or a tool that is nested too deep.
+pub(super) fn too_deep(value: &Value) -> Option<String> {
+    (!shallow(value, MOST_LEVELS)).then(|| format!("nested deeper than {MOST_LEVELS} levels"))
+}
 
 /// Whether a value has at most so many levels. Looks no deeper than that.
-pub(crate) fn shallow(value: &Value, levels: usize) -> bool {
+fn shallow(value: &Value, levels: usize) -> bool {
     // Stops at the limit, so that a hostile value costs no more than the levels that are allowed.
     let Some(below) = levels.checked_sub(1) else { return false };
     match value {
@@ -18,7 +23,7 @@ pub(crate) fn shallow(value: &Value, levels: usize) -> bool {
 }
 
 /// How many levels a JSON text has, without reading it: what is between quotes does not count.
-pub(crate) fn levels(text: &[u8]) -> usize {
+pub(super) fn levels(text: &[u8]) -> usize {
     let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
     for byte in text {
         match byte {

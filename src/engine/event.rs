@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::ToolSpec;
 use super::ask::{ApprovalAnswer, PlannerDecision};
+use super::depth;
 use super::failure::{EffectState, Failure};
 use super::ids::{ProposalId, WorkId};
 use super::known_windows::KnownWindow;
@@ -162,15 +163,6 @@ pub enum Event {
 }
 
 impl ModelReply {
-    /// The text of a reply that is an answer and was cut at a limit of tokens.
-    #[cfg(feature = "host")]
-    pub(crate) fn cut_text(&self) -> Option<&str> {
-        // A reply with calls is no answer, whatever its end: the calls were what the model meant to say.
-        let cut = matches!(self.finish, FinishReason::Length | FinishReason::ContextWindow)
-            && self.calls.is_empty();
-        cut.then_some(self.text.as_str()).filter(|text| !text.trim().is_empty())
-    }
-
     /// Whether it has neither text nor calls.
     pub(super) fn is_empty(&self) -> bool {
         // Reasoning is no reply: ai-agent has a class of its own for replies that consist of it alone.
@@ -294,16 +286,6 @@ pub struct ToolFacts {
     /// Example: `{"type": "object", "properties": {"item": {"type": "string"}}}`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-}
-
-impl ToolFacts {
-    /// Whether these are the same tools in the same order: what was written down of each does not matter.
-    #[cfg(feature = "host")]
-    pub(crate) fn same(before: &[Self], now: &[Self]) -> bool {
-        // By their digests: sessions of earlier versions have no schemas, and their tools are the same all the same.
-        let digests = |tools: &[Self]| tools.iter().map(|tool| tool.digest.clone()).collect::<Vec<_>>();
-        digests(before) == digests(now)
-    }
 }
 
 /// A turn that a host with its own loop proposes: the interpreter asks for its model calls.
@@ -459,6 +441,13 @@ pub enum ToolOutcome {
         #[serde(default)]
         effect: EffectState,
     },
+}
+
+impl ToolOutcome {
+    /// What is wrong with a result that is nested so deep that it cannot be read back from a session; `None`: nothing.
+    pub fn too_deep(data: &Value) -> Option<String> {
+        depth::too_deep(data)
+    }
 }
 
 impl From<ToolCall> for ProposedCall {

@@ -19,7 +19,7 @@ pub(crate) struct FoundRepetition {
 impl LoopDetector {
     /// The last stage that any pattern has reached with the call that was just made.
     pub(crate) fn worst(&self, guard: &LoopGuardPolicy, tool: u64, call: u64) -> Option<FoundRepetition> {
-        let cycle = self.cycle();
+        let cycle = self.call_cycle();
         let counts = [
             (LoopPattern::SameCall, 1, self.same_calls(guard.count.value)),
             (

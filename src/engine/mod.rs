@@ -108,12 +108,7 @@ pub use record_line::{RecordLine, RecordLineError};
 /// What hosts and stores of this crate need besides.
 #[cfg(feature = "host")]
 pub(crate) use self::{
-    depth::{MOST_LEVELS, levels, shallow},
-    failure::plain,
     log::{LineChecksum, verify},
     problems::reported,
     record_line::MAX_LINE,
-    reflect::reflect,
-    result::show,
-    step::proposed::MOST_OPEN,
 };

@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::depth::{MOST_LEVELS, shallow};
+use super::depth::too_deep;
 use crate::policy::{OutputPolicy, Policy, Validator};
 use crate::text::repair::{repair_for, too_long};
 use crate::text::{SchemaProblem, Template, TemplateError, excerpt};
@@ -61,11 +61,10 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, SchemaPro
         SchemaProblem { pointer: String::new(), message }
     })?;
     // What follows walks the value by recursion, so a deeper one is refused here.
-    if shallow(&value, MOST_LEVELS) {
-        return Ok(value);
+    match too_deep(&value) {
+        None => Ok(value),
+        Some(message) => Err(SchemaProblem { pointer: String::new(), message }),
     }
-    let message = format!("nested deeper than {MOST_LEVELS} levels");
-    Err(SchemaProblem { pointer: String::new(), message })
 }
 
 /// What is wrong with JSON that would not stay what it is: an integer that does not fit into 64 bits.

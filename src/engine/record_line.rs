@@ -93,6 +93,11 @@ impl RecordLine {
         Ok(Self(line))
     }
 
+    /// How many levels a JSON text has, without reading it: what is between quotes does not count.
+    pub fn levels(text: &[u8]) -> usize {
+        levels(text)
+    }
+
     /// The line without its end.
     pub fn as_str(&self) -> &str {
         self.0.trim_end()

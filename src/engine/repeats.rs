@@ -127,7 +127,7 @@ impl LoopDetector {
     }
 
     /// The shortest cycle of at least two different calls that has at least two rounds.
-    pub(crate) fn cycle(&self) -> Option<CallCycle> {
+    pub(crate) fn call_cycle(&self) -> Option<CallCycle> {
         (2_u32..).zip(self.rows.iter().skip(1)).find_map(|(length, row)| {
             let rounds = row.checked_div(length)?.saturating_add(1);
             let completes = row.checked_rem(length) == Some(0);
@@ -254,7 +254,7 @@ mod tests {
             let mut lately = LoopDetector::default();
             for (end, call) in calls.iter().enumerate() {
                 lately.called(*call);
-                let found = lately.cycle().map(|cycle| (cycle.length as usize, cycle.rounds as usize));
+                let found = lately.call_cycle().map(|cycle| (cycle.length as usize, cycle.rounds as usize));
                 prop_assert_eq!(found, told_naively(&calls[..=end]));
             }
         }

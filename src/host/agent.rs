@@ -43,8 +43,8 @@ use super::{
 };
 use crate::context::TokenCounter;
 use crate::engine::{
-    DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, KnownWindow, Note, Outcome,
-    RunStarted, State, ToolFacts, ToolSpec, WorkId,
+    DirectiveKind, Directives, DriveMode, Envelope, Event, FinishReason, Interpreter, KnownWindow,
+    ModelReply, Note, Outcome, RunStarted, State, ToolFacts, ToolSpec, WorkId,
 };
 use crate::host::checkpoint::SessionCheckpoint;
 use crate::host::result_files::ResultFiles;
@@ -196,6 +196,14 @@ impl Agent {
 
 /// Work in flight.
 type UnderWayWork = FuturesUnordered<BoxFuture<'static, Event>>;
+
+/// The text of a reply that is an answer and was cut at a limit of tokens.
+fn cut_text(reply: &ModelReply) -> Option<&str> {
+    // A reply with calls is no answer, whatever its end: the calls were what the model meant to say.
+    let cut =
+        matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow) && reply.calls.is_empty();
+    cut.then_some(reply.text.as_str()).filter(|text| !text.trim().is_empty())
+}
 
 /// Whether a run failed because its last reply was cut at a limit of tokens.
 fn cut_short(outcome: &Outcome) -> bool {
@@ -534,7 +542,7 @@ impl AgentRun<'_> {
     fn decide(&mut self, envelope: Envelope) -> Result<Directives, JournalError> {
         self.telemetry.event(&envelope, self.interpreter.policy());
         if let Event::ModelResponded { reply, .. } = &envelope.event {
-            self.cut = reply.cut_text().map(str::to_owned);
+            self.cut = cut_text(reply).map(str::to_owned);
         }
         let directives = self.interpreter.step(&mut self.state, envelope);
         self.decided(directives)

@@ -25,7 +25,7 @@ use super::{BUILTINS, OnTimeout, OutputFormat, PROCESS_TOOLS, StdinMode};
 use crate::engine::ToolSpec;
 use crate::policy::decode::{self, DecodedDocument, OneOrMany, Spanned, VersionOne, choice, record, union};
 use crate::policy::{Effect, WrittenSchema};
-use crate::text::{Code, Diagnostic, Report, Source, SourceId, Sources, Span, closest, written_secret};
+use crate::text::{Code, Diagnostic, Report, Source, SourceId, Sources, Span, did_you_mean, written_secret};
 use crate::text::{
     Problems,
     yaml::{self, YamlData, YamlNode},
@@ -349,7 +349,7 @@ fn tool_problem(name: &str, entry: &ToolEntry, at: impl Fn() -> Span) -> Vec<Dia
             if !known().any(|name| name == which) {
                 let message = format!("there is no built-in tool `{which}`");
                 let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, message);
-                problems.push(match closest(which, known()) {
+                problems.push(match did_you_mean(which, known()) {
                     Some(meant) => problem.meant(span, which, meant, known()),
                     None => problem.help(format!("there are `{}`", known().collect::<Vec<_>>().join("`, `"))),
                 });

@@ -20,6 +20,12 @@ pub struct SessionCheckpoint {
     pub tools: Vec<ToolFacts>,
 }
 
+/// Whether these are the same tools in the same order: what was written down of each does not matter.
+pub(crate) fn same_tools(before: &[ToolFacts], now: &[ToolFacts]) -> bool {
+    // By their digests: sessions of earlier versions have no schemas, and their tools are the same all the same.
+    before.iter().map(|tool| &tool.digest).eq(now.iter().map(|tool| &tool.digest))
+}
+
 impl SessionCheckpoint {
     /// Whether there is no run to continue with.
     pub fn is_over(&self) -> bool {

@@ -47,6 +47,7 @@ pub(crate) use agent::offered;
 pub use approver::{Approver, DenyAll};
 pub use aside::{ProgressReporter, ToolProgress};
 pub use checkpoint::SessionCheckpoint;
+pub(crate) use checkpoint::same_tools;
 pub use clock::Clock;
 pub(crate) use clock::new_uuid;
 pub use driven::{DrivenRun, InterruptedCall, ProposalError, RunHost};

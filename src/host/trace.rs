@@ -33,7 +33,7 @@ pub(super) fn directive(directive: &Directive) {
     }
     let because: Vec<String> =
         directive.because.iter().map(|b| format!("{} = {} ({})", b.rule, b.value, b.place)).collect();
-    let told = Narrator::default().order(&directive.order, &directive.because);
+    let told = Narrator::default().directive(directive);
     log(&told, Some(because.join(", ").as_str()).filter(|because| !because.is_empty()));
 }
 
@@ -41,7 +41,8 @@ pub(super) fn directive(directive: &Directive) {
 #[expect(clippy::needless_pass_by_value, reason = "callers make the reasons for the line alone")]
 pub(super) fn note(note: Note, because: Option<String>) {
     if LevelFilter::current() != LevelFilter::OFF {
-        log(&Narrator::default().order(&DirectiveKind::Note(note), &[]), because.as_deref());
+        let directive = Directive { order: DirectiveKind::Note(note), because: Vec::new(), of: None };
+        log(&Narrator::default().directive(&directive), because.as_deref());
     }
 }
 
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn every_fact_of_a_narration_is_a_field_of_its_log_line() {
         for directive in every_directive() {
-            let told = Narrator::default().order(&directive.order, &[]);
+            let told = Narrator::default().directive(&directive);
             for (name, _) in told.facts {
                 assert!(FIELDS.contains(&name), "{name} of `{}`", told.title);
             }

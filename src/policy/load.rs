@@ -170,13 +170,6 @@ impl Policy {
         &self.0.digest
     }
 
-    /// Whether both are the same rules, by their digests.
-    #[cfg(feature = "host")]
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        // Clones share their parts, and need no look at the digests.
-        Arc::ptr_eq(&self.0, &other.0) || self.digest() == other.digest()
-    }
-
     /// The texts it was read from; the first is the built-in default.
     pub fn sources(&self) -> &Sources {
         &self.0.sources
@@ -335,6 +328,14 @@ impl Policy {
 
     pub(crate) fn parts(&self) -> &[PolicyPart] {
         &self.0.parts
+    }
+}
+
+/// The same rules, by their digests.
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        // Clones share their parts, and need no look at the digests.
+        Arc::ptr_eq(&self.0, &other.0) || self.digest() == other.digest()
     }
 }
 

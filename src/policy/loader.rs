@@ -108,8 +108,8 @@ impl Loader {
     }
 
     /// Makes a policy of what could be read, whatever is wrong with the rest. It is to be compared with, not to be used.
-    #[cfg(feature = "host")]
-    pub(crate) const fn lenient(mut self) -> Self {
+    #[must_use]
+    pub const fn lenient(mut self) -> Self {
         self.merging.lenient = true;
         self
     }

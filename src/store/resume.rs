@@ -12,6 +12,7 @@ use crate::engine::{
     SessionFold, State, ToolFacts,
 };
 use crate::host::SessionCheckpoint;
+use crate::host::same_tools;
 
 /// A session that continues.
 pub struct ResumedSession {
@@ -216,7 +217,7 @@ impl LogReading {
     fn take(&mut self) {
         let Some(envelope) = self.pending.take() else { return };
         if let Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } = &envelope.event {
-            self.foreign |= !ToolFacts::same(tools, &self.tools);
+            self.foreign |= !same_tools(tools, &self.tools);
         }
         // What other rules have decided is read again later.
         if !self.foreign {

@@ -34,9 +34,8 @@ pub mod yaml;
 pub use columns::{columns, padded};
 pub(crate) use diagnostic::Fix;
 pub use diagnostic::{Code, Diagnostic, Severity};
-pub(crate) use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]
-pub(crate) use did_you_mean::closest;
+pub(crate) use did_you_mean::closest as did_you_mean;
 pub use duration::{DurationError, parse_duration};
 pub(crate) use excerpt::excerpt;
 pub(crate) use expr::kind;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::purity::{code, root, walk};
 
 /// The segments of a path, from the root of the crate.
-type ModulePath = Vec<String>;
+pub(crate) type ModulePath = Vec<String>;
 
 /// A file as a module.
 struct Module {
@@ -20,7 +20,7 @@ struct Module {
     imports: BTreeMap<String, ModulePath>,
 }
 
-struct Modules(BTreeMap<ModulePath, Module>);
+pub(crate) struct Modules(BTreeMap<ModulePath, Module>);
 
 /// The arrows between the children of a module, each with the places that make it.
 type Arrows = BTreeMap<(String, String), Vec<String>>;
@@ -62,7 +62,7 @@ fn trees_of_paths_are_read() {
 }
 
 impl Modules {
-    fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let src = root().join("src");
         let mut files = Vec::new();
         walk(&src, &mut files);
@@ -97,7 +97,7 @@ impl Modules {
     }
 
     /// The module in which it is that a path leads to: what one exports of another is in the other.
-    fn module_of(&self, path: &[String], depth: usize) -> ModulePath {
+    pub(crate) fn module_of(&self, path: &[String], depth: usize) -> ModulePath {
         let known = (0..=path.len()).rev().find(|length| self.0.contains_key(&path[..*length]));
         let (module, rest) = path.split_at(known.unwrap_or(0));
         let exported = rest.first().and_then(|name| self.0.get(module)?.imports.get(name));
@@ -110,7 +110,7 @@ impl Modules {
     }
 }
 
-fn module_path(file: &Path) -> ModulePath {
+pub(crate) fn module_path(file: &Path) -> ModulePath {
     let mut path: ModulePath =
         file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
     if path.last().is_some_and(|name| ["mod", "lib", "main"].contains(&&**name)) {
@@ -120,7 +120,7 @@ fn module_path(file: &Path) -> ModulePath {
 }
 
 /// A path that is written in a module, from the root of the crate.
-fn absolute(module: &[String], written: &[String]) -> ModulePath {
+pub(crate) fn absolute(module: &[String], written: &[String]) -> ModulePath {
     let mut base = module.to_vec();
     let mut rest = written;
     while let [first, after @ ..] = rest {
@@ -138,7 +138,7 @@ fn absolute(module: &[String], written: &[String]) -> ModulePath {
 }
 
 /// The paths of a text that begin at the crate, at the module above or here, with the lines they begin in. A tree is all its paths.
-fn paths(text: &str) -> Vec<(usize, Vec<String>)> {
+pub(crate) fn paths(text: &str) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     for start in ["crate::", "super::", "self::"] {
         for (at, _) in text.match_indices(start) {
@@ -196,7 +196,7 @@ fn tree<'t>(text: &'t str, before: &[String], leaves: &mut Vec<(Vec<String>, Str
 }
 
 /// What a module brings in, by the names it has there.
-fn imported(text: &str, module: &[String]) -> BTreeMap<String, ModulePath> {
+pub(crate) fn imported(text: &str, module: &[String]) -> BTreeMap<String, ModulePath> {
     let mut all = BTreeMap::new();
     for line_start in text.match_indices("use ").map(|(at, _)| at) {
         let before = text[..line_start].rsplit('\n').next().unwrap_or_default().trim();

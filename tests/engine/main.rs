@@ -7,6 +7,7 @@ mod budgets;
 #[cfg(feature = "host")]
 mod cases;
 mod circles;
+mod exported;
 mod golden_delays;
 mod interpreter;
 mod json_repair;

@@ -10,9 +10,6 @@ pub(super) mod sentence;
 mod signs;
 mod window;
 
-#[cfg(feature = "host")]
-pub(crate) use plain::plain;
-
 use core::fmt;
 
 use schemars::JsonSchema;
@@ -180,6 +177,11 @@ impl Failure {
     /// A failure whose class is certain.
     pub fn of(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class: Some(class), message: message.into(), ..Self::default() }
+    }
+
+    /// What a body that is no JSON says: the text itself; of a page of HTML the title, or what is left without tags.
+    pub fn plain_text(body: &str) -> String {
+        plain::plain(body)
     }
 
     /// What the policy's table is held against.

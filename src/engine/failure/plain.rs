@@ -1,7 +1,7 @@
 //! Bodies that are no JSON: plain text, and pages of HTML.
 
 /// What a body that is no JSON says: the text itself; of a page of HTML the title, or what is left without tags.
-pub(crate) fn plain(body: &str) -> String {
+pub(super) fn plain(body: &str) -> String {
     let body = body.trim();
     // Proxies and load balancers answer with a page of HTML, whose title says what happened ("502 Bad Gateway").
     if !body.starts_with('<') {

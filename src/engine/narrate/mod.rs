@@ -113,7 +113,7 @@ impl Narrator {
     }
 
     /// What was decided, without its reasons.
-    pub(crate) fn order(&mut self, order: &DirectiveKind, because: &[DecisionReason]) -> Narration {
+    fn order(&mut self, order: &DirectiveKind, because: &[DecisionReason]) -> Narration {
         match order {
             DirectiveKind::Work(work) => {
                 self.in_flight(work);

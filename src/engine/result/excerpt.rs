@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::engine::show;
+    use crate::engine::result::show;
     use crate::policy::{Policy, ResultPolicy, SizeCap, SizeUnit};
 
     fn rules(count: u64, unit: SizeUnit) -> ResultPolicy {

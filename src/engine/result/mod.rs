@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 pub use cut::{CutRules, KeptText, cut_text};
 pub(crate) use cut::{head_of, tail_of};
 pub use part::{ContentPart, content_text};
-pub(crate) use shown::{ShownResult, show};
+pub(super) use shown::{ShownResult, show};
 
 use super::event::{RunFacts, ToolOutcome};
-use crate::policy::{ErrorClass, Policy, TextSize};
+use crate::policy::{ErrorClass, Policy, ResultForm, ResultPolicy, TextSize};
 
 /// What every tool's run comes to, in one form for all tools.
 ///
@@ -100,6 +100,36 @@ impl ToolResult {
     /// The tool failed, or did not run.
     pub fn failed(tool: &str, error: String, error_type: ErrorClass, facts: &RunFacts) -> Self {
         Self { error: Some(error), error_type: Some(error_type), ..Self::about(tool, facts) }
+    }
+
+    /// What a model is shown of what a tool answered, where nothing of it is kept: as much as the rules allow, in their form.
+    /// `notice` says how much of how much is shown.
+    pub fn shown(
+        tool: &str,
+        data: &Value,
+        rules: &ResultPolicy,
+        notice: &mut dyn FnMut(u64, u64) -> String,
+    ) -> String {
+        // A run shows the text `null`, by which sessions are decided again; a host that shows results by itself never did.
+        if data.is_null() && rules.form.value == ResultForm::Text {
+            return String::new();
+        }
+        let value = Self::in_form(rules.form.value, tool, data, &RunFacts::default());
+        value.map_or_else(String::new, |value| show(&value, rules, false, notice).text)
+    }
+
+    /// What a tool answered, in that form; `None`: there is nothing to show.
+    pub(super) fn in_form<'d>(
+        form: ResultForm,
+        tool: &str,
+        data: &'d Value,
+        facts: &RunFacts,
+    ) -> Option<Cow<'d, Value>> {
+        match form {
+            ResultForm::Full => Some(Cow::Owned(Self::succeeded(tool, data.clone(), facts).full())),
+            ResultForm::Json => (!data.is_null()).then_some(Cow::Borrowed(data)),
+            ResultForm::Text => Some(Cow::Borrowed(data)),
+        }
     }
 
     fn about(tool: &str, facts: &RunFacts) -> Self {

@@ -15,15 +15,15 @@ use crate::policy::{ResultPolicy, TextSize};
 const READ_BYTES: usize = 4 << 20;
 
 /// What a model is shown.
-pub(crate) struct ShownResult {
-    pub(crate) text: String,
+pub(in crate::engine) struct ShownResult {
+    pub(in crate::engine) text: String,
     /// How much of how much that is, if it is not all.
-    pub(crate) of: Option<(u64, u64)>,
+    pub(in crate::engine) of: Option<(u64, u64)>,
 }
 
 /// As much of a value as the policy allows. `notice` makes the notice of how much of how much is shown; it stands in every
 /// text that is cut, and after JSON if `always`.
-pub(crate) fn show(
+pub(in crate::engine) fn show(
     value: &Value,
     rules: &ResultPolicy,
     always: bool,

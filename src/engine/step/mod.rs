@@ -1,10 +1,11 @@
 //! The interpreter: one event in, directives out.
 
+mod beside;
 mod changed;
 mod ending;
 mod malformed;
 mod plain;
-pub(super) mod proposed;
+mod proposed;
 mod reply;
 mod report_attempt;
 mod sharing;

@@ -7,15 +7,18 @@
 use super::super::directive::{Note, Outcome, ProposalFault, ProposalResult, SettledProposal};
 use super::super::event::{DriveMode, ProposedCall, TurnProposal};
 use super::super::machine::{NextMachine, OpenProposal, ProposalKind, repair_call};
-use super::{RunStep, SplitState};
+use super::{Interpreter, RunStep, SplitState};
 use crate::engine::ids::ProposalId;
 use crate::engine::tracked::TrackedPart;
 use crate::session::FinalReason;
 
-/// So many proposals may be open at once. A host that has more has lost count.
-pub(crate) const MOST_OPEN: usize = 1024;
 /// So many calls may be in one proposal, and may wait in all.
 const MOST_CALLS: usize = 10_000;
+
+impl Interpreter {
+    /// So many proposals may be open at once. A host that has more has lost count.
+    pub const MOST_OPEN: usize = 1024;
+}
 
 impl RunStep<'_> {
     pub(super) fn tools_proposed(
@@ -232,8 +235,8 @@ impl RunStep<'_> {
                 ProposalFault::ReportAccepted,
                 "a report was accepted: the run ends when everything open is settled",
             )
-        } else if state.proposals.len() >= MOST_OPEN {
-            let message = format!("{MOST_OPEN} proposals are open");
+        } else if state.proposals.len() >= Interpreter::MOST_OPEN {
+            let message = format!("{} proposals are open", Interpreter::MOST_OPEN);
             return Some((ProposalFault::TooManyOpen, message));
         } else {
             return None;

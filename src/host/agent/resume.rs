@@ -15,6 +15,7 @@ use crate::host::observer::{Journal, JournalError, Observer};
 use crate::host::port::BoxFuture;
 use crate::host::result_files::ResultFiles;
 use crate::host::results::with_readers;
+use crate::host::same_tools;
 use crate::host::task::{RunError, RunReport, RunTask};
 use crate::policy::ErrorClass;
 
@@ -119,7 +120,7 @@ impl AgentRun<'_> {
         let policy =
             (!policy.is_empty() && policy != now).then(|| Event::PolicyChanged { policy: now.to_owned() });
         let now: Vec<ToolFacts> = self.interpreter.tools().iter().map(ToolFacts::from).collect();
-        let tools = (!ToolFacts::same(&now, tools)).then_some(Event::ToolsChanged { tools: now });
+        let tools = (!same_tools(&now, tools)).then_some(Event::ToolsChanged { tools: now });
         for event in policy.into_iter().chain(tools) {
             if !self.state.is_over() {
                 let directives = self.step(event).await?;

@@ -16,6 +16,7 @@ use crate::engine::{
 use crate::host::checkpoint::SessionCheckpoint;
 use crate::host::clock::Clock;
 use crate::host::observer::Journal;
+use crate::host::same_tools;
 use crate::host::telemetry::{ModelAttempt, Telemetry};
 use crate::host::trace;
 use crate::policy::Policy;
@@ -145,7 +146,7 @@ impl LockedRun {
         act: impl FnOnce(&Interpreter, &mut State, Instant) -> (PlainNext, Directives),
     ) -> Result<AfterFailure<OpenTicket>, ProposalError> {
         let mut inner = run.lock();
-        if !inner.interpreter.policy().is_same(setup.policy) {
+        if inner.interpreter.policy() != setup.policy {
             inner.ready(setup, run.clock)?;
         }
         let now = run.clock.now();
@@ -227,7 +228,7 @@ impl LockedRun {
             if !policy.is_empty() && policy != now_policy {
                 inner.tell(self.clock, Event::PolicyChanged { policy: now_policy })?;
             }
-            if !ToolFacts::same(&tools, &now_tools) {
+            if !same_tools(&tools, &now_tools) {
                 inner.tell(self.clock, Event::ToolsChanged { tools: now_tools })?;
             }
             Ok::<Vec<_>, ProposalError>(inner.state.open_proposals().collect())
@@ -346,7 +347,7 @@ impl LockedParts {
     }
 
     fn ready(&mut self, setup: &RunSetup<'_>, clock: Clock) -> Result<(), ProposalError> {
-        let changed = !self.interpreter.policy().is_same(setup.policy);
+        let changed = self.interpreter.policy() != setup.policy;
         if changed {
             self.interpreter = Interpreter::new(setup.policy.clone(), self.interpreter.tools().clone());
         }

@@ -2,9 +2,9 @@
 
 use super::{Guard, in_span};
 use crate::context::{TokenCounter, message_tokens, reduce};
-use crate::engine::{ContextBudget, ContextReduced, Note, ReducePlan, TurnMeasure, WindowSource};
+use crate::engine::{ContextReduced, Interpreter, Note, ToolCatalogue, TurnMeasure};
 use crate::host::trace;
-use crate::policy::{ContextWindow, Policy, ReduceStep};
+use crate::policy::ReduceStep;
 use crate::session::{Message, splice};
 
 impl Guard {
@@ -21,8 +21,11 @@ impl Guard {
         let rules = self.inner.live.current();
         let message_tokens = messages.iter().map(|message| message_tokens(counter, message)).sum();
         let measure = TurnMeasure { message_tokens, tool_tokens, ..TurnMeasure::default() };
-        let room = self.room(&rules, measure);
-        room.is_some_and(|room| room.is_short(rules.context()))
+        let interpreter = Interpreter::new(rules, ToolCatalogue::default());
+        self.inner.targets.first().is_some_and(|target| {
+            let measure = self.inner.overhead(target).on(measure);
+            self.inner.run.read(|state| interpreter.is_short_of_room(state, target, measure))
+        })
     }
 
     /// Reduces a conversation that is [short of room](Self::is_short_of_room), step by step as `context.reduce` in the
@@ -58,22 +61,21 @@ impl Guard {
         if !self.is_short_of_room(messages, tool_tokens, counter) {
             return done;
         }
-        let Some(room) = self.room(&rules, TurnMeasure { tool_tokens, ..TurnMeasure::default() }) else {
-            return done;
-        };
+        let interpreter = Interpreter::new(rules.clone(), ToolCatalogue::default());
         let target = self.inner.targets.first().map_or("", String::as_str);
-        for (number, step) in (1..).zip(context.reduce.value.iter()) {
+        let tools = TurnMeasure { tool_tokens, ..TurnMeasure::default() };
+        let tools = self.inner.overhead(target).on(tools);
+        for (number, step) in context.reduce.value.iter().enumerate() {
+            if matches!(step, ReduceStep::Summary { .. }) {
+                continue;
+            }
             let weights: Vec<u64> = messages.iter().map(|message| message_tokens(counter, message)).collect();
             let tokens_before = weights.iter().copied().fold(0, u64::saturating_add);
-            let asks = matches!(step, ReduceStep::Summary { .. });
-            let plan = self.inner.run.read(|state| {
-                let scales = state.scales();
-                let tokens = scales.part(target, tokens_before);
-                let plan = room.plan(context, number, step, tokens, false)?;
-                let [aim, most] = [plan.aim, plan.most].map(|tokens| scales.counted(target, tokens));
-                Some(ReducePlan { aim, most, ..plan })
-            });
-            let Some(plan) = plan.filter(|_| !asks) else { continue };
+            let plan = self
+                .inner
+                .run
+                .read(|state| interpreter.reduce_plan(state, target, tools, tokens_before, number));
+            let Some(plan) = plan else { continue };
             let reduction = reduce(&rules, &plan, messages, &weights, counter);
             if reduction.splices.is_empty() {
                 continue;
@@ -93,20 +95,5 @@ impl Guard {
             done.push(told);
         }
         done
-    }
-
-    /// The room in the window of the first target.
-    fn room(&self, rules: &Policy, measure: TurnMeasure) -> Option<ContextBudget> {
-        let target = self.inner.targets.first()?;
-        let model = rules.model(target);
-        let measure = self.inner.overhead(target).on(measure);
-        let (known, measure) = self
-            .inner
-            .run
-            .read(|state| (state.windows().of(target, &model), state.scales().measured(target, measure)));
-        let ContextWindow::Tokens(window) = known.window else { return None };
-        let room = ContextBudget::of(rules.context(), &model, window.get(), measure);
-        let fitted = known.source == Some(WindowSource::Policy);
-        Some(if fitted { room } else { room.with_half_for_the_reply() })
     }
 }

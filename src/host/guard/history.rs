@@ -1,14 +1,11 @@
 //! Histories that providers refuse, for a host that repairs its own conversation.
 
-use serde_json::Value;
-
 use super::{Guard, GuardParts, in_span};
 use crate::context::repair;
-use crate::engine::{Note, OrphanToolCallsPruned, orphans};
+use crate::engine::{DirectiveKind, Interpreter, Note, OrphanToolCallsPruned, ToolCatalogue};
 use crate::host::trace;
-use crate::policy::{ErrorClass, HistoryCheck, Policy, Setting};
+use crate::policy::{HistoryCheck, Policy};
 use crate::session::{Message, splice};
-use crate::text::Template;
 
 /// The way to the conversation in a request.
 pub(super) type FindHistory<R> = Box<dyn Fn(&mut R) -> &mut Vec<Message> + Send + Sync>;
@@ -27,22 +24,23 @@ impl Guard {
 impl GuardParts {
     fn repair_history(&self, rules: &Policy, messages: &mut Vec<Message>) -> Option<OrphanToolCallsPruned> {
         let history = rules.history();
-        let mut repair = repair(messages, history.orphan_calls.value, rules.turn().malformed_calls.value);
-        if repair.is_empty() {
-            return None;
+        let found = repair(messages, history.orphan_calls.value, rules.turn().malformed_calls.value);
+        let interpreter = Interpreter::new(rules.clone(), ToolCatalogue::default());
+        let mut told = None;
+        for directive in self.run.read(|state| interpreter.repair(state, found)).0 {
+            match directive.order {
+                DirectiveKind::Note(Note::Splice { splices }) => splice(messages, &splices),
+                DirectiveKind::Note(Note::Append { message }) => messages.push(message),
+                DirectiveKind::Note(Note::OrphanToolCallsPruned(pruned)) => {
+                    let because =
+                        format!("history.orphan_calls ({})", rules.place(history.orphan_calls.origin));
+                    let note = Note::OrphanToolCallsPruned(pruned.clone());
+                    in_span(&self.id, rules, || trace::note(note, Some(because)));
+                    told = Some(pruned);
+                }
+                DirectiveKind::Note(_) | DirectiveKind::Work(_) => {}
+            }
         }
-        let mut say = |template: &Setting<Template>, vars: Value| {
-            self.say(rules, &template.value, &vars).unwrap_or_else(|error| error.to_string())
-        };
-        orphans::write(history, &mut repair, &mut say);
-        splice(messages, &repair.splices);
-        let reminder = orphans::reminder(history, &repair.pruned, &mut say);
-        let guidance = Some(ErrorClass::OrphanToolCall.name().to_owned());
-        messages.extend(reminder.map(|text| Message::User { text, guidance }));
-        let told = orphans::told(&repair, None);
-        let because = format!("history.orphan_calls ({})", rules.place(history.orphan_calls.origin));
-        let note = Note::OrphanToolCallsPruned(told.clone());
-        in_span(&self.id, rules, || trace::note(note, Some(because)));
-        Some(told)
+        told
     }
 }

@@ -39,8 +39,6 @@ mod turn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 pub use attempt::CallContext;
 pub use classify::{CallArguments, CallError, CallRefused, ClassifyError, GivenUp};
 pub use layer::{TurnAttempt, TurnLayer, TurnService};
@@ -58,14 +56,12 @@ use super::{
     InterruptedCall, Journal, LivePolicy, Metrics, MetricsSnapshot, ModelAttempt, ModelFacts, NoopObserver,
     ProposalError, SessionCheckpoint,
 };
-use crate::context::{estimate_tools, overhead};
+use crate::context::{ByteEstimate, overhead, tool_tokens};
 use crate::engine::{
-    Interpreter, Metric, MetricName, Outcome, RequestOverhead, RunStarted, State, ToolCatalogue, reflect,
-    told,
+    Interpreter, Metric, MetricName, Outcome, RequestOverhead, RunStarted, State, ToolCatalogue,
 };
 use crate::policy::Policy;
 use crate::session::{ReducerError, RetryFeedback, SessionSlices};
-use crate::text::{Template, TemplateError};
 use crate::time::Nanos;
 
 /// A policy around calls, with a session of its own. Cheap to clone; clones share the session.
@@ -200,15 +196,6 @@ impl Guard {
 }
 
 impl GuardParts {
-    /// Text for the model, which may speak of what the session remembers.
-    fn say(&self, rules: &Policy, template: &Template, vars: &Value) -> Result<String, TemplateError> {
-        let mut vars = vars.as_object().cloned().unwrap_or_default();
-        if !template.session().is_empty() {
-            self.run.read(|state| reflect(template, &mut vars, state.slices()));
-        }
-        told(rules, template, &vars)
-    }
-
     /// A further attempt at a tool comes after that wait.
     fn waited(&self, tool: &str, delay: Nanos) {
         let (name, subject) = (MetricName::RetryDelaySeconds, format!("tool {tool}"));
@@ -217,7 +204,7 @@ impl GuardParts {
 
     /// The tokens of the declared tools, as they are estimated.
     fn tool_tokens(&self) -> u64 {
-        estimate_tools(&self.tools.iter().collect::<Vec<_>>())
+        tool_tokens(&ByteEstimate, &self.tools.iter().collect::<Vec<_>>())
     }
 
     /// What the provider of a target is documented to add to each request. Whether those have instructions is unknown.

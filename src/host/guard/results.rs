@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ToolGuard;
-use crate::engine::{RunFacts, ToolResult, show};
-use crate::policy::{ResultForm, ResultPolicy};
+use crate::engine::{Interpreter, ToolCatalogue, ToolResult};
 
 impl ToolGuard {
     /// What a model is shown of the answer of a call with these arguments, if they are known: as much as `result` of the policy
@@ -19,24 +18,11 @@ impl ToolGuard {
             None => policy.tool(self.name()),
         };
         let rules = &rules.result;
-        match rules.form.value {
-            ResultForm::Full => {
-                let full = ToolResult::succeeded(self.name(), answer.clone(), &RunFacts::default()).full();
-                self.capped(rules, &full)
-            }
-            ResultForm::Json | ResultForm::Text if answer.is_null() => String::new(),
-            ResultForm::Json | ResultForm::Text => self.capped(rules, answer),
-        }
-    }
-
-    fn capped(&self, rules: &ResultPolicy, value: &Value) -> String {
         let unit = rules.max.value.size().map_or("", |size| size.unit.name());
-        let mut notice = |shown: u64, total: u64| {
+        let interpreter = Interpreter::new(policy, ToolCatalogue::default());
+        ToolResult::shown(self.name(), answer, rules, &mut |shown, total| {
             let vars = json!({ "tool": self.name(), "shown": shown, "total": total, "unit": unit });
-            self.inner()
-                .say(&self.policy(), &rules.notice.value, &vars)
-                .unwrap_or_else(|error| error.to_string())
-        };
-        show(value, rules, false, &mut notice).text
+            self.inner().run.read(|state| interpreter.say(state, &rules.notice.value, vars))
+        })
     }
 }

@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::plain::{PlainTools, ToolCell};
 use super::{CallError, CallRefused};
 use crate::engine::{
-    Directive, DirectiveKind, Directives, Event, Interpreter, MOST_OPEN, Note, PlainEnd, PlainNext,
-    ProposalFault, ProposalId, ProposedCall, RunStarted, SettledProposal, State, WorkId,
+    Directive, DirectiveKind, Directives, Event, Interpreter, Note, PlainEnd, PlainNext, ProposalFault,
+    ProposalId, ProposedCall, RunStarted, SettledProposal, State, WorkId,
 };
 use crate::host::driven::locked::{AfterFailure, LockedRun, OpenTicket, RunSetup};
 use crate::host::{InterruptedCall, LivePolicy, ProposalError, SessionCheckpoint};
@@ -68,7 +68,7 @@ impl GuardRun {
         started: RunStarted,
         plain: Arc<PlainTools>,
     ) -> Self {
-        let (guidance, permits) = (Mutex::default(), Arc::new(Semaphore::new(MOST_OPEN)));
+        let (guidance, permits) = (Mutex::default(), Arc::new(Semaphore::new(Interpreter::MOST_OPEN)));
         Self { locked: Arc::new(locked), live, started, plain, guidance, permits }
     }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 
 use super::ToolError;
-use crate::engine::{EffectState, MOST_LEVELS, ToolOutcome, ToolSpec, shallow};
+use crate::engine::{EffectState, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, ProgressReporter, Tool, ToolInput};
 use crate::policy::ErrorClass;
 
@@ -101,14 +101,9 @@ impl FunctionTool {
 impl FunctionTool {
     /// What is nested too deep cannot be read back from a session.
     fn readable(&self, answer: Value) -> Result<Value, ToolError> {
-        if shallow(&answer, MOST_LEVELS) {
-            return Ok(answer);
-        }
+        let Some(problem) = ToolOutcome::too_deep(&answer) else { return Ok(answer) };
         take_apart(answer);
-        let message = format!(
-            "`{}` did its work, but its answer is nested deeper than {MOST_LEVELS} levels",
-            self.spec.name
-        );
+        let message = format!("`{}` did its work, but its answer is {problem}", self.spec.name);
         Err(ToolError::failed(message).effect(EffectState::Committed))
     }
 }

@@ -45,15 +45,9 @@ impl ResultRoom {
         run: &mut RunParts<'_>,
     ) -> String {
         let rules = &policy.result;
-        match rules.form.value {
-            ResultForm::Full => {
-                let full = ToolResult::succeeded(&slot.tool, data.clone(), &slot.ran).full();
-                // Also the envelope is counted, or a result of exactly the limit would exceed it.
-                self.capped(slot, rules, &full, run)
-            }
-            ResultForm::Json if data.is_null() => String::new(),
-            ResultForm::Json | ResultForm::Text => self.capped(slot, rules, data, run),
-        }
+        // Of the full form the envelope is counted too, or a result of exactly the limit would exceed it.
+        let value = ToolResult::in_form(rules.form.value, &slot.tool, data, &slot.ran);
+        value.map_or_else(String::new, |value| self.capped(slot, rules, &value, run))
     }
 
     /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON. What tools say

@@ -21,7 +21,7 @@ pub(super) fn json(body: &[u8]) -> Result<serde_json::Value, Failure> {
 
 /// Text that should be JSON and is not.
 pub(super) fn not_json(error: &serde_json::Error, body: &[u8]) -> Failure {
-    let text = crate::engine::plain(&String::from_utf8_lossy(body));
+    let text = Failure::plain_text(&String::from_utf8_lossy(body));
     let start: String = text.chars().take(SHOWN).collect();
     // JSON that ends too early is a broken connection, which another attempt may mend.
     if error.is_eof() {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::declare::TOO_DEEP;
-use crate::engine::levels;
+use crate::engine::RecordLine;
 
 /// The deepest message a server may send; readers of JSON give up at 128 levels.
 const MOST_LEVELS: usize = 120;
@@ -75,9 +75,9 @@ pub(super) fn read(line: &[u8]) -> ReadLine {
             return ReadLine::Nameless(error);
         }
         // What a server asks or tells.
-        return if levels(line) <= MOST_LEVELS { ReadLine::Message } else { ReadLine::Noise };
+        return if RecordLine::levels(line) <= MOST_LEVELS { ReadLine::Message } else { ReadLine::Noise };
     };
-    if levels(line) > MOST_LEVELS {
+    if RecordLine::levels(line) > MOST_LEVELS {
         return head.result.and_then(|result| without_the_deep(&id, result)).unwrap_or_else(|| {
             refused(&id, &format!("the server's answer is nested deeper than {MOST_LEVELS} levels"))
         });
@@ -93,7 +93,7 @@ fn nameless(head: &MessageHead<'_>) -> Option<Value> {
     if head.jsonrpc.is_none() || head.method.is_some() || (head.result.is_none() && head.error.is_none()) {
         return None;
     }
-    let said = head.error.filter(|error| levels(error.get().as_bytes()) <= MOST_LEVELS);
+    let said = head.error.filter(|error| RecordLine::levels(error.get().as_bytes()) <= MOST_LEVELS);
     let said = said.and_then(|error| serde_json::from_str::<Value>(error.get()).ok());
     let is_error = |error: &Value| error["code"].is_i64() && error["message"].is_string();
     Some(
@@ -174,7 +174,7 @@ fn without_the_deep(id: &Value, result: &RawValue) -> Option<ReadLine> {
             #[serde(default)]
             name: String,
         }
-        let shallow = levels(tool.get().as_bytes()) <= MOST_TOOL_LEVELS;
+        let shallow = RecordLine::levels(tool.get().as_bytes()) <= MOST_TOOL_LEVELS;
         shallow.then(|| serde_json::from_str(tool.get()).ok()).flatten().unwrap_or_else(|| {
             let name =
                 serde_json::from_str::<NamedTool>(tool.get()).map(|named| named.name).unwrap_or_default();

@@ -4,7 +4,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
 use super::{base64, failure};
-use crate::engine::{ContentPart, MOST_LEVELS, content_text, shallow};
+use crate::engine::{ContentPart, ToolOutcome, content_text};
 use crate::host::tool::process::capture::CaptureHead;
 use crate::host::{ProgressReporter, ToolError};
 
@@ -31,7 +31,7 @@ pub(super) async fn read(
 
 fn structured(data: &Value, most: usize) -> Value {
     let text = data.to_string();
-    if text.len() <= most && shallow(data, MOST_LEVELS) {
+    if text.len() <= most && ToolOutcome::too_deep(data).is_none() {
         return data.clone();
     }
     Value::String(cut(text, most))

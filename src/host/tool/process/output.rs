@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::capture::CaptureHead;
-use crate::engine::{MOST_LEVELS, shallow};
+use crate::engine::ToolOutcome;
 
 /// What a command's standard output holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,8 +31,10 @@ impl OutputFormat {
             ))),
             (Self::Text, None) => Ok(plain(&text)),
             (Self::Json, None) => match serde_json::from_str(&text) {
-                Ok(value) if shallow(&value, MOST_LEVELS) => Ok(value),
-                Ok(_) => Err(format!("its output is nested deeper than {MOST_LEVELS} levels")),
+                Ok(value) => match ToolOutcome::too_deep(&value) {
+                    None => Ok(value),
+                    Some(problem) => Err(format!("its output is {problem}")),
+                },
                 Err(error) if text.trim().is_empty() => {
                     Err(format!("it printed nothing where JSON was due ({error})"))
                 }
@@ -40,7 +42,7 @@ impl OutputFormat {
             },
             (Self::Auto, None) => match serde_json::from_str::<Value>(&text) {
                 Ok(value) if value.is_object() || value.is_array() => {
-                    Ok(if shallow(&value, MOST_LEVELS) { value } else { plain(&text) })
+                    Ok(if ToolOutcome::too_deep(&value).is_none() { value } else { plain(&text) })
                 }
                 Ok(scalar) if reads_the_same(&scalar, text.trim()) => Ok(scalar),
                 _ => Ok(plain(&text)),

@@ -1,0 +1,83 @@
+//! What a host with its own loop needs of the interpreter beside the steps: texts of the policy, repairs of a history that no turn
+//! has, and the room for a conversation.
+
+use serde_json::Value;
+
+use super::super::directive::{Directive, DirectiveKind, Directives, Note};
+use super::super::known_windows::WindowSource;
+use super::super::measure::TurnMeasure;
+use super::super::orphans;
+use super::super::problems::told;
+use super::super::reduce::ReducePlan;
+use super::super::reflect::reflect;
+use super::super::room::ContextBudget;
+use super::super::state::State;
+use super::Interpreter;
+use crate::policy::{ContextWindow, ErrorClass, Setting};
+use crate::session::{HistoryRepair, Message};
+use crate::text::Template;
+
+impl Interpreter {
+    /// A text of the policy for the model, with these variables and what the session knows; why it cannot be rendered, if it
+    /// cannot.
+    pub fn say(&self, state: &State, template: &Template, vars: Value) -> String {
+        let Value::Object(mut vars) = vars else { return String::new() };
+        reflect(template, &mut vars, state.slices());
+        told(&self.policy, template, &vars).unwrap_or_else(|error| error.to_string())
+    }
+
+    /// Whether a conversation is to be reduced before it goes to that model: there is less room left in its window than
+    /// `context.compact_at_free` says. Of a model whose window is unknown nothing is said.
+    pub fn is_short_of_room(&self, state: &State, target: &str, measure: TurnMeasure) -> bool {
+        let room = self.room(state, target, measure);
+        room.is_some_and(|room| room.is_short(self.policy.context()))
+    }
+
+    /// How a step of `context.reduce`, by its place in the list, reduces a conversation of so many tokens for that model; `None`:
+    /// there is no need. `tools`: what is measured besides the conversation.
+    pub fn reduce_plan(
+        &self,
+        state: &State,
+        target: &str,
+        tools: TurnMeasure,
+        message_tokens: u64,
+        step: usize,
+    ) -> Option<ReducePlan> {
+        let context = self.policy.context();
+        let rule = context.reduce.value.get(step)?;
+        let number = u32::try_from(step).ok()?.checked_add(1)?;
+        let (room, scales) = (self.room(state, target, tools)?, state.scales());
+        let plan = room.plan(context, number, rule, scales.part(target, message_tokens), false)?;
+        let [aim, most] = [plan.aim, plan.most].map(|tokens| scales.counted(target, tokens));
+        Some(ReducePlan { aim, most, ..plan })
+    }
+
+    /// The room in the window of a model.
+    fn room(&self, state: &State, target: &str, measure: TurnMeasure) -> Option<ContextBudget> {
+        let model = self.policy.model(target);
+        let (known, measure) = (state.windows().of(target, &model), state.scales().measured(target, measure));
+        let ContextWindow::Tokens(window) = known.window else { return None };
+        let room = ContextBudget::of(self.policy.context(), &model, window.get(), measure);
+        let fitted = known.source == Some(WindowSource::Policy);
+        Some(if fitted { room } else { room.with_half_for_the_reply() })
+    }
+
+    /// What is to be done about what [`repair`](crate::context::repair) has found in a history that no turn has: the splices, what was
+    /// done, and what the model reads of it. The state stays as it is.
+    pub fn repair(&self, state: &State, mut repair: HistoryRepair) -> Directives {
+        if repair.is_empty() {
+            return Directives::default();
+        }
+        let rules = self.policy.history();
+        let mut say = |template: &Setting<Template>, vars| self.say(state, &template.value, vars);
+        orphans::write(rules, &mut repair, &mut say);
+        let reminder = orphans::reminder(rules, &repair.pruned, &mut say);
+        let told = orphans::told(&repair, None);
+        let guidance = Some(ErrorClass::OrphanToolCall.name().to_owned());
+        let message = reminder.map(|text| Message::User { text, guidance });
+        let notes = [Note::Splice { splices: repair.splices }, Note::OrphanToolCallsPruned(told)];
+        let notes = notes.into_iter().chain(message.map(|message| Note::Append { message }));
+        let directive = |note| Directive { order: DirectiveKind::Note(note), because: Vec::new(), of: None };
+        Directives(notes.map(directive).collect())
+    }
+}
