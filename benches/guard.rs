@@ -12,7 +12,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 use std::hint::black_box;
 use unfazed::engine::{ToolCatalogue, ToolSpec};
-use unfazed::host::{Guard, ToolError};
+use unfazed::host::{Guard, GuardConfig, ToolError};
 use unfazed::policy::Policy;
 
 fn calls(criterion: &mut Criterion) {
@@ -71,7 +71,7 @@ tools:
     let spec = ToolSpec { name: "order".into(), description: String::new(), parameters, effect: None };
     let policy = Policy::from_yaml("bench.yaml", POLICY).unwrap_or_else(|report| panic!("{report}"));
     let tools = ToolCatalogue::new([spec]).expect("a schema");
-    let order = Guard::builder(policy).tools(tools).build().tool("order");
+    let order = Guard::new(GuardConfig::new(policy).tools(tools)).tool("order");
     let items: Vec<_> =
         (1..=16).map(|id| json!({"id": id, "name": format!("article number {id}")})).collect();
     let args = json!({"city": "Zurich", "note": "n".repeat(413), "items": items});

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use unfazed::engine::{Failure, ReplyHeaders};
 use unfazed::host::guard::CallError;
 use unfazed::host::scripted::{ErrorReply, Script, ScriptEntry, ScriptOutcome, ScriptedServer};
-use unfazed::host::{Clock, Guard, ModelAttempt};
+use unfazed::host::{Clock, Guard, GuardConfig, ModelAttempt};
 use unfazed::policy::{ErrorClass, Policy};
 
 const POLICY: &str = "
@@ -121,10 +121,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     )
     .await?;
 
-    let guard = Guard::builder(Policy::from_yaml("policy.yaml", POLICY)?)
-        .targets(["main", "spare"])
-        .on_attempt(told)
-        .build();
+    let guard = Guard::new(
+        GuardConfig::new(Policy::from_yaml("policy.yaml", POLICY)?)
+            .targets(["main", "spare"])
+            .on_attempt(told),
+    );
     // Only because the TLS of this build is chosen by the program; plain HTTP needs none of it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build()?;

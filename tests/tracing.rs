@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use unfazed::host::scripted::{Script, ScriptEntry, ScriptOutcome, ScriptedModel};
-use unfazed::host::{Agent, Guard, ModelFacts, Price, RunTask, ToolError, Tools, builtin};
+use unfazed::host::{Agent, Guard, GuardConfig, ModelFacts, Price, RunTask, ToolError, Tools, builtin};
 use unfazed::policy::Policy;
 use unfazed::session::{Message, Usage};
 
@@ -74,7 +74,7 @@ async fn every_log_line_carries_the_correlation_id() {
         .facts("main", facts)
         .tools(tools);
     agent.run(RunTask { run: "run-1".into(), ..RunTask::default() }).await.unwrap();
-    let guard = Guard::builder(Policy::builtin()).run("run-1").build();
+    let guard = Guard::new(GuardConfig::new(Policy::builtin()).run("run-1"));
     guard.tool("fetch").call((), |(), _| async { Err::<(), _>(ToolError::failed("no")) }).await.unwrap_err();
     let turn = guard.turn(vec![Message::user("hello"), orphan()]).history(|request| request);
     turn.call(|_, request| async move { Ok::<_, ToolError>(request.len()) }).await.unwrap();

@@ -53,7 +53,7 @@ pub(crate) use clock::new_uuid;
 pub use driven::{DrivenRun, InterruptedCall, ProposalError, RunHost};
 pub use file_error::file_error;
 use file_error::without_number;
-pub use guard::Guard;
+pub use guard::{Guard, GuardConfig};
 pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{
     CounterSnapshot, GaugeSnapshot, HistogramBucket, HistogramSnapshot, LabelSet, MetricId, MetricUnit,

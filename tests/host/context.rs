@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value, json};
 use unfazed::context::{ByteEstimate, findings, measure, message_tokens, tool_tokens};
 use unfazed::engine::{Failure, ModelReply, ToolSpec};
-use unfazed::host::{Agent, BoxFuture, FunctionTool, Guard, Model, ModelRequest, RunTask, Tools};
+use unfazed::host::{
+    Agent, BoxFuture, FunctionTool, Guard, GuardConfig, Model, ModelRequest, RunTask, Tools,
+};
 use unfazed::policy::Policy;
 use unfazed::session::{Message, ToolCall};
 
@@ -136,7 +138,7 @@ fn tokens(messages: &[Message]) -> u64 {
 #[tokio::test]
 async fn ten_results_of_fifty_thousand_characters_fit_a_window_of_eight_thousand_tokens() {
     let text = small().replace("version: 1\n", "version: 1\nextends: builtin:presets/supyagent\n");
-    let guard = Guard::builder(policy(&text)).targets(["gpt-4"]).build();
+    let guard = Guard::new(GuardConfig::new(policy(&text)).targets(["gpt-4"]));
     let system = Message::System { text: "You are a test agent.".into() };
     let mut messages: Vec<Message> = core::iter::once(system.clone()).chain(huge()).collect();
     let done = guard.reduce_context(&mut messages, 0, &ByteEstimate);
@@ -150,7 +152,7 @@ async fn ten_results_of_fifty_thousand_characters_fit_a_window_of_eight_thousand
 #[tokio::test]
 async fn tools_leave_room_for_fewer_messages() {
     let text = small().replace("version: 1\n", "version: 1\nextends: builtin:presets/supyagent\n");
-    let guard = Guard::builder(policy(&text)).targets(["gpt-4"]).build();
+    let guard = Guard::new(GuardConfig::new(policy(&text)).targets(["gpt-4"]));
     let large = |n: usize| ToolSpec {
         name: format!("tool_{n}"),
         description: "Does many things, all of which are described at length. ".repeat(5),
@@ -172,11 +174,11 @@ async fn tools_leave_room_for_fewer_messages() {
 
 #[tokio::test]
 async fn a_guard_says_whether_a_conversation_is_to_be_reduced() {
-    let guard = Guard::builder(policy(&small())).targets(["main"]).build();
+    let guard = Guard::new(GuardConfig::new(policy(&small())).targets(["main"]));
     assert!(guard.is_short_of_room(&huge(), 0, &ByteEstimate));
     assert!(!guard.is_short_of_room(&[Message::user("Hello.")], 0, &ByteEstimate));
     assert!(guard.is_short_of_room(&[Message::user("Hello.")], WINDOW, &ByteEstimate));
-    let unknown = Guard::builder(policy("version: 1\n")).targets(["main"]).build();
+    let unknown = Guard::new(GuardConfig::new(policy("version: 1\n")).targets(["main"]));
     assert!(!unknown.is_short_of_room(&huge(), 0, &ByteEstimate));
     assert_eq!(unknown.reduce_context(&mut huge(), 0, &ByteEstimate), []);
 }

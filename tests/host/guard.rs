@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use unfazed::engine::{EffectState, Failure, ModelReply, ToolCatalogue, ToolSpec};
 use unfazed::host::guard::{CallError, GivenUp, ToolGuard};
-use unfazed::host::{Guard, MetricId, ToolError};
+use unfazed::host::{Guard, GuardConfig, MetricId, ToolError};
 use unfazed::policy::{CallOverride, ErrorClass, Policy, Seed};
 use unfazed::session::StopReason;
 use unfazed::time::Nanos;
@@ -112,7 +112,7 @@ fn fetch() -> ToolCatalogue {
 
 #[tokio::test(start_paused = true)]
 async fn arguments_that_do_not_hold_never_reach_the_tool() {
-    let guard = Guard::builder(policy(POLICY)).tools(fetch()).build().tool("fetch");
+    let guard = Guard::new(GuardConfig::new(policy(POLICY)).tools(fetch())).tool("fetch");
     let wrong = json!({"n": "one"});
     let run = |_: &Value, _: unfazed::host::guard::CallContext<'_>| async {
         panic!("it ran");
@@ -218,7 +218,7 @@ tools:
     retry: {max_attempts: 4}
     calls: [{when: args.n == 9, retry: {max_attempts: 1}}]
 ";
-    let guard = Guard::builder(policy(text)).tools(fetch()).build().tool("fetch");
+    let guard = Guard::new(GuardConfig::new(policy(text)).tools(fetch())).tool("fetch");
     let ends = [(3, false), (9, true), (3, false), (4, false), (3, true), (3, true)];
     for (n, exhausted) in ends {
         let error =
@@ -312,9 +312,10 @@ session:
     );
     let told = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&told);
-    let guard = Guard::builder(policy(&text))
-        .on_reducer_error(move |error| sink.lock().unwrap().push(error.reducer.clone()))
-        .build();
+    let guard = Guard::new(
+        GuardConfig::new(policy(&text))
+            .on_reducer_error(move |error| sink.lock().unwrap().push(error.reducer.clone())),
+    );
     let left = Cell::new(2);
     let error = guard.tool("fetch").call((), |(), _| flaky(&left)).await.unwrap_err();
     assert!(matches!(&error, CallError::Exhausted(end) if end.exhausted.reason == StopReason::ReducerError));
@@ -330,7 +331,7 @@ version: 1
 models:
   '*': {retry: {max_attempts: 2, retry_on: [overloaded], backoff: {kind: constant, delay: 1s, jitter: none}}}
 ";
-    let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
+    let guard = Guard::new(GuardConfig::new(policy(text)).targets(["main", "spare"]));
     let asked = Mutex::new(Vec::new());
     let answer = guard
         .turn("hello")
@@ -359,7 +360,7 @@ async fn a_wait_that_goes_past_the_deadline_is_none_for_a_model_that_need_not_be
     ] {
         let rules = rules.replace("deadline", limit);
         let text = format!("version: 1\nturn: {{targets: {{fallback: {targets}}}}}\n{rules}\n");
-        let guard = Guard::builder(policy(&text)).targets(["main", "spare"]).build();
+        let guard = Guard::new(GuardConfig::new(policy(&text)).targets(["main", "spare"]));
         let start = Instant::now();
         let turn = guard.turn("hello");
         let call = turn.call(async |target, _| match target.as_str() {
@@ -376,7 +377,7 @@ async fn models_that_are_left_for_good_use_up_attempts_that_count_together() {
     for (advance, asked) in [("exhausted", 4), ("attempt", 2), ("skip", 2)] {
         let rules = "models: {'*': {retry: {max_attempts: 2}}}";
         let text = format!("version: 1\nturn: {{targets: {{fallback: {advance}}}}}\n{rules}\n");
-        let guard = Guard::builder(policy(&text)).targets(["a", "b", "c", "d"]).build();
+        let guard = Guard::new(GuardConfig::new(policy(&text)).targets(["a", "b", "c", "d"]));
         let calls = Mutex::new(0);
         let failed = guard
             .turn(())
@@ -393,7 +394,7 @@ async fn models_that_are_left_for_good_use_up_attempts_that_count_together() {
 #[tokio::test(start_paused = true)]
 async fn no_answer_follows_one_that_was_half_shown_if_the_policy_says_so() {
     let text = "version: 1\nturn: {after_partial: fail}\n";
-    let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
+    let guard = Guard::new(GuardConfig::new(policy(text)).targets(["main", "spare"]));
     for (received, asked, reason) in [(0, 32, StopReason::Attempts), (5, 1, StopReason::AfterPartial)] {
         let calls = Mutex::new(0);
         let failed = guard
@@ -416,7 +417,7 @@ version: 1
 models:
   '*': {retry: {max_attempts: 3, retry_on: [overloaded], backoff: {kind: constant, delay: 1s, jitter: none}}}
 ";
-    let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
+    let guard = Guard::new(GuardConfig::new(policy(text)).targets(["main", "spare"]));
     let spare_fails = Cell::new(1);
     let turn = guard.turn("hello");
     let answer =
@@ -490,7 +491,7 @@ async fn a_jittered_delay_is_that_of_the_interpreter() {
     let rules = policy(
         "version: 1\ntools: {fetch: {effect: read_only, retry: {max_attempts: 4, backoff: {kind: constant, delay: 10s, jitter: full}}}}",
     );
-    let tool = Guard::builder(rules.clone()).run("r").seed(7).build().tool("fetch");
+    let tool = Guard::new(GuardConfig::new(rules.clone()).run("r").seed(7)).tool("fetch");
     let failed = tool.call((), |(), _| async { Err::<(), _>(ToolError::network("reset")) });
     let Err(CallError::Exhausted(end)) = failed.await else { panic!("it fails") };
     // The scope, and the idempotency key of the call.

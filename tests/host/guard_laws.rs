@@ -12,7 +12,7 @@ use unfazed::engine::{
     ToolSpec, Work,
 };
 use unfazed::host::guard::{CallError, ToolGuard};
-use unfazed::host::{Guard, NoopObserver, ToolError};
+use unfazed::host::{Guard, GuardConfig, NoopObserver, ToolError};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, StopReason, ToolCall};
 use unfazed::time::{Instant, Nanos};
@@ -248,8 +248,8 @@ pub(crate) fn paused<T>(run: impl Future<Output = T>) -> T {
 }
 
 fn tools(policy: &Policy, made: &Made) -> [ToolGuard; 2] {
-    let builder = Guard::builder(policy.clone()).run("r").seed(7);
-    let guard = if made.recorded { builder.record(NoopObserver).build() } else { builder.build() };
+    let config = GuardConfig::new(policy.clone()).run("r").seed(7);
+    let guard = Guard::new(if made.recorded { config.record(NoopObserver) } else { config });
     ["a", "b"].map(|name| guard.tool(name))
 }
 

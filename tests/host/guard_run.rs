@@ -11,7 +11,9 @@ use unfazed::engine::{
     State, ToolCatalogue, ToolSpec,
 };
 use unfazed::host::guard::{CallError, CallRefused, OutputError, ToolGuard};
-use unfazed::host::{Guard, InterruptedCall, Journal, JournalError, MetricId, NoopObserver, ToolError};
+use unfazed::host::{
+    Guard, GuardConfig, InterruptedCall, Journal, JournalError, MetricId, NoopObserver, ToolError,
+};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::replay::{DecisionParts, ReplayEnding, replay};
 use unfazed::session::{Message, StopReason};
@@ -195,7 +197,7 @@ async fn a_reply_that_is_looked_at_is_repaired_or_asked_for_again() {
     let rules = policy("models: {'*': {retry: {backoff: {kind: constant, delay: 1s}}}}\n");
     let look =
         ToolSpec { name: "look".into(), description: String::new(), parameters: json!({}), effect: None };
-    let guard = Guard::builder(rules).tools(ToolCatalogue::new(vec![look]).unwrap()).build();
+    let guard = Guard::new(GuardConfig::new(rules).tools(ToolCatalogue::new(vec![look]).unwrap()));
     let tries = Cell::new(0);
     let asked = guard.turn(());
     let reply = asked.reply(|_, ()| {
@@ -301,14 +303,16 @@ impl Scene {
     async fn begin(&self) -> Guard {
         let header = LogHeader::new("trip", self.policy.digest(), Instant(1));
         let recorder = Recorder::new(self.store().create(&self.id, &header).await.unwrap()).await;
-        Guard::builder(self.policy.clone()).run("trip").targets(["main", "spare"]).record(recorder).build()
+        Guard::new(
+            GuardConfig::new(self.policy.clone()).run("trip").targets(["main", "spare"]).record(recorder),
+        )
     }
 
     async fn go_on(&self) -> (Guard, Vec<InterruptedCall>) {
         let interpreter = Interpreter::new(self.policy.clone(), ToolCatalogue::default());
         let ResumedSession { past, log, .. } = resume(&self.store(), &self.id, &interpreter).await.unwrap();
-        let builder = Guard::builder(self.policy.clone()).run("trip").targets(["main", "spare"]);
-        builder.record(Recorder::new(log).await).resume(past).unwrap()
+        let config = GuardConfig::new(self.policy.clone()).run("trip").targets(["main", "spare"]);
+        Guard::resume(config.record(Recorder::new(log).await), past).unwrap()
     }
 
     /// What a machine finds that starts again now.
@@ -408,8 +412,9 @@ async fn calls_and_turns_that_are_made_side_by_side_are_decided_again() {
 
 #[tokio::test(start_paused = true)]
 async fn more_calls_than_a_run_takes_at_once_wait() {
-    let guard =
-        Guard::builder(policy("tools: {look: {breaker: {failures: 5}}}\n")).record(NoopObserver).build();
+    let guard = Guard::new(
+        GuardConfig::new(policy("tools: {look: {breaker: {failures: 5}}}\n")).record(NoopObserver),
+    );
     let tool = guard.tool("look");
     let call = async |_: u32| {
         let made = tool.call((), |(), _| async {
@@ -436,7 +441,7 @@ async fn a_guard_whose_session_cannot_be_written_takes_no_call() {
         }
     }
 
-    let guard = Guard::builder(policy("")).record(Full).build();
+    let guard = Guard::new(GuardConfig::new(policy("")).record(Full));
     let error = ok(&guard.tool("look")).await.unwrap_err();
     assert!(error.to_string().contains("no space left on device"), "{error}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use unfazed::engine::{Failure, Outcome};
 use unfazed::host::guard::CallError;
-use unfazed::host::{AttemptStatus, Guard, MetricId, ModelAttempt, ModelFacts, Price};
+use unfazed::host::{AttemptStatus, Guard, GuardConfig, MetricId, ModelAttempt, ModelFacts, Price};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall, Usage};
 
@@ -27,12 +27,13 @@ fn guard(text: &str, targets: &[&str]) -> (Guard, Arc<Mutex<Vec<ModelAttempt>>>)
     let sink = Arc::clone(&records);
     let price = Price { input: 2_000_000, output: 10_000_000, ..Price::default() };
     let facts = ModelFacts { provider: "openai".into(), model: "gpt-x".into(), price: Some(price) };
-    let guard = Guard::builder(policy(text))
-        .targets(targets.iter().copied())
-        .run("r")
-        .facts("spare", facts)
-        .on_attempt(move |attempt| sink.lock().unwrap().push(attempt.clone()))
-        .build();
+    let guard = Guard::new(
+        GuardConfig::new(policy(text))
+            .targets(targets.iter().copied())
+            .run("r")
+            .facts("spare", facts)
+            .on_attempt(move |attempt| sink.lock().unwrap().push(attempt.clone())),
+    );
     (guard, records)
 }
 

@@ -15,7 +15,7 @@ use unfazed::engine::{
     TurnProposal, WaitHint, Work,
 };
 use unfazed::host::guard::{CallError, ModelCall, TurnGuard};
-use unfazed::host::{Guard, NoopObserver};
+use unfazed::host::{Guard, GuardConfig, NoopObserver};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, StopReason, ToolCall};
 use unfazed::time::{Instant, Nanos};
@@ -314,8 +314,8 @@ fn by_step(policy: &Policy, turns: &[Turn]) -> Vec<Seen> {
 /// The turns through a guard, one after the other, in the time that tokio holds still.
 fn by_guard(policy: &Policy, turns: &[Turn], recorded: bool) -> Vec<Seen> {
     paused(async {
-        let builder = Guard::builder(policy.clone()).run("r").seed(7).tools(tools()).targets(TARGETS);
-        let guard = if recorded { builder.record(NoopObserver).build() } else { builder.build() };
+        let config = GuardConfig::new(policy.clone()).run("r").seed(7).tools(tools()).targets(TARGETS);
+        let guard = Guard::new(if recorded { config.record(NoopObserver) } else { config });
         let (start, mut seen) = (tokio::time::Instant::now(), Vec::new());
         for turn in turns {
             tokio::time::sleep(Duration::from_secs(turn.after)).await;

@@ -12,8 +12,8 @@ use unfazed::engine::{
     ToolSpec,
 };
 use unfazed::host::{
-    Agent, BoxFuture, FunctionTool, Guard, Model, ModelFacts, ModelRequest, Observer, RunTask, Tools,
-    counter_by,
+    Agent, BoxFuture, FunctionTool, Guard, GuardConfig, Model, ModelFacts, ModelRequest, Observer, RunTask,
+    Tools, counter_by,
 };
 use unfazed::policy::Policy;
 use unfazed::replay::{DecisionParts, ReplayEnding, replay};
@@ -411,18 +411,19 @@ async fn a_guard_knows_it_too() {
         effect: None,
     };
     let first = |tools: Vec<ToolSpec>, tokens| async move {
-        let guard = Guard::builder(policy())
-            .targets(["main", "spare"])
-            .facts("main", claude())
-            .tools(ToolCatalogue::new(tools).unwrap())
-            .build();
+        let guard = Guard::new(
+            GuardConfig::new(policy())
+                .targets(["main", "spare"])
+                .facts("main", claude())
+                .tools(ToolCatalogue::new(tools).unwrap()),
+        );
         let turn = guard.turn(()).tokens(tokens);
         turn.call(|target, ()| async move { Ok::<_, Failure>(target) }).await.unwrap()
     };
     assert_eq!(first(vec![], 200).await, "main");
     assert_eq!(first(vec![], 398).await, "spare");
     assert_eq!(first(vec![tool.clone()], 10).await, "spare");
-    let guard = Guard::builder(policy()).targets(["main"]).facts("main", claude()).build();
+    let guard = Guard::new(GuardConfig::new(policy()).targets(["main"]).facts("main", claude()));
     let counter = unfazed::context::ByteEstimate;
     assert!(!guard.is_short_of_room(&[Message::user("hello")], 0, &counter));
     assert!(guard.is_short_of_room(&[Message::user("hello")], 40, &counter));

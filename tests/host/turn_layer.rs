@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use unfazed::engine::{Failure, ReplyHeaders, WaitHint};
-use unfazed::host::guard::{CallError, GuardBuilder, TurnAttempt, TurnLayer, TurnService};
+use unfazed::host::guard::{CallError, TurnAttempt, TurnLayer, TurnService};
 use unfazed::host::scripted::{Script, ScriptEntry, ScriptedServer};
-use unfazed::host::{Clock, Guard, ModelAttempt};
+use unfazed::host::{Clock, Guard, GuardConfig, ModelAttempt};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::Usage;
 use unfazed::time::Nanos;
@@ -28,8 +28,8 @@ models:
   '*': {retry: {max_attempts: 3, backoff: {kind: constant, delay: 2s, jitter: none}}}
 ";
 
-fn builder() -> GuardBuilder {
-    Guard::builder(Policy::from_yaml("policy.yaml", POLICY).unwrap()).targets(["main", "spare"])
+fn config() -> GuardConfig {
+    GuardConfig::new(Policy::from_yaml("policy.yaml", POLICY).unwrap()).targets(["main", "spare"])
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,7 +45,7 @@ async fn a_call_is_retried_after_the_wait_of_the_policy_or_of_the_server() {
             attempt_number => Ok(format!("{} of attempt {attempt_number}", attempt.request)),
         }
     });
-    let mut service = ServiceBuilder::new().layer(TurnLayer::new(builder().build())).service(model);
+    let mut service = ServiceBuilder::new().layer(TurnLayer::new(Guard::new(config()))).service(model);
     let answer = service.ready().await.unwrap().call("the answer").await.unwrap();
     assert_eq!(answer, "the answer of attempt 3");
     assert_eq!(begun.elapsed().as_secs(), 2 + 7);
@@ -55,7 +55,7 @@ async fn a_call_is_retried_after_the_wait_of_the_policy_or_of_the_server() {
 async fn attempts_that_are_used_up_end_with_those_at_the_last_model() {
     let model =
         service_fn(|_: TurnAttempt<()>| async move { Err::<(), _>((ErrorClass::NetworkError, "reset")) });
-    let mut service = ServiceBuilder::new().layer(TurnLayer::new(builder().build())).service(model);
+    let mut service = ServiceBuilder::new().layer(TurnLayer::new(Guard::new(config()))).service(model);
     let error = service.ready().await.unwrap().call(()).await.unwrap_err();
     let CallError::Exhausted(given_up) = error else { panic!("{error:?}") };
     assert_eq!(given_up.exhausted.action, "model spare");
@@ -78,7 +78,7 @@ async fn attempts_wait_until_the_service_below_is_ready() {
         }
     });
     let service = ServiceBuilder::new()
-        .layer(TurnLayer::new(builder().build()))
+        .layer(TurnLayer::new(Guard::new(config())))
         .layer(ConcurrencyLimitLayer::new(1))
         .service(model);
     let calls = (0..4).map(|number| service.clone().oneshot(number));
@@ -90,7 +90,7 @@ async fn attempts_wait_until_the_service_below_is_ready() {
 async fn tokens_of_responses_are_recorded() {
     let records = Arc::new(Mutex::new(Vec::<ModelAttempt>::new()));
     let sink = Arc::clone(&records);
-    let guard = builder().on_attempt(move |attempt| sink.lock().unwrap().push(attempt.clone())).build();
+    let guard = Guard::new(config().on_attempt(move |attempt| sink.lock().unwrap().push(attempt.clone())));
     let layer =
         TurnLayer::new(guard).usage(|tokens: &u64| Some(Usage { input: *tokens, ..Usage::default() }));
     let model = service_fn(|attempt: TurnAttempt<u64>| async move { Ok::<_, Failure>(attempt.request) });
@@ -166,7 +166,7 @@ async fn a_web_service_asks_models_through_the_layer() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let client = HttpClient { http, main, spare };
-    let service = ServiceBuilder::new().layer(TurnLayer::new(builder().build())).service(client);
+    let service = ServiceBuilder::new().layer(TurnLayer::new(Guard::new(config()))).service(client);
     let mut router = Router::new().route("/ask", post(ask)).with_state(service);
     let mut answer = async |text: &'static str| {
         let request = http::Request::post("/ask").body(axum::body::Body::from(text)).unwrap();
@@ -187,6 +187,6 @@ async fn a_web_service_asks_models_through_the_layer() {
 async fn a_boxed_service_is_enough() {
     let model = service_fn(|attempt: TurnAttempt<u8>| async move { Ok::<_, Failure>(attempt.request + 1) });
     let boxed = tower::util::BoxCloneService::new(model);
-    let service = ServiceBuilder::new().layer(TurnLayer::new(builder().build())).service(boxed);
+    let service = ServiceBuilder::new().layer(TurnLayer::new(Guard::new(config()))).service(boxed);
     assert_eq!(tokio::spawn(service.oneshot(1)).await.unwrap().unwrap(), 2);
 }

@@ -10,7 +10,8 @@ use unfazed::engine::{RecordLine, ToolSpec};
 use unfazed::host::guard::CallError;
 use unfazed::host::scripted::{Script, ScriptEntry, ScriptedModel};
 use unfazed::host::{
-    Agent, FunctionTool, Guard, NoopObserver, ProposalError, RunTask, StopSwitch, ToolError, Tools,
+    Agent, FunctionTool, Guard, GuardConfig, NoopObserver, ProposalError, RunTask, StopSwitch, ToolError,
+    Tools,
 };
 use unfazed::policy::Policy;
 use unfazed::store::{Recorder, SessionLog, StoreError, StoreFuture};
@@ -86,7 +87,7 @@ async fn an_agent_runs_a_tool_once_its_call_is_written_and_ends_once_its_end_is(
 async fn a_guard_makes_a_call_once_it_is_written_and_returns_once_its_result_is() {
     let log = SlowLog::default();
     let recorder = Recorder::new(Box::new(log.clone())).await;
-    let guard = Guard::builder(Policy::builtin()).record(recorder).build();
+    let guard = Guard::new(GuardConfig::new(Policy::builtin()).record(recorder));
     let tool = guard.tool("look");
     let call = tool.call((), |(), _| {
         let written = log.has(r#""directive":"run_tool""#);
@@ -99,7 +100,7 @@ async fn a_guard_makes_a_call_once_it_is_written_and_returns_once_its_result_is(
 #[tokio::test(start_paused = true)]
 async fn a_call_that_cannot_be_written_is_not_made() {
     let recorder = Recorder::new(Box::new(FullLog)).await;
-    let guard = Guard::builder(Policy::builtin()).record(recorder).build();
+    let guard = Guard::new(GuardConfig::new(Policy::builtin()).record(recorder));
     let (tool, made) = (guard.tool("look"), AtomicU32::new(0));
     let call = async || {
         let call = tool.call((), |(), _| {

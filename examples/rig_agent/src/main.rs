@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use unfazed::engine::{ToolCatalogue, ToolSpec};
 use unfazed::host::ModelAttempt;
-use unfazed::host::guard::Guard;
+use unfazed::host::guard::{Guard, GuardConfig};
 use unfazed::host::scripted::{ErrorReply, Script, ScriptEntry, ScriptOutcome, ScriptedServer};
 use unfazed::policy::Policy;
 
@@ -100,11 +100,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         parameters: weather.parameters(),
         effect: None,
     };
-    let guard = Guard::builder(Policy::from_yaml("policy.yaml", POLICY)?)
-        .tools(ToolCatalogue::new([spec])?)
-        .targets(["main"])
-        .on_attempt(told)
-        .build();
+    let guard = Guard::new(
+        GuardConfig::new(Policy::from_yaml("policy.yaml", POLICY)?)
+            .tools(ToolCatalogue::new([spec])?)
+            .targets(["main"])
+            .on_attempt(told),
+    );
 
     let client = rig_reqwest::reqwest::Client::builder().no_proxy().build()?;
     let model = OpenAIConfig::new("no-key")

@@ -54,7 +54,7 @@ pub enum CallError<E> {
     Refused(Box<CallRefused>),
     /// No further attempt is made; the planner decides what is done instead.
     Exhausted(Box<GivenUp<E>>),
-    /// The run takes no call: its session cannot be [written](super::GuardBuilder::record), or its report was accepted while other
+    /// The run takes no call: its session cannot be [written](super::GuardConfig::record), or its report was accepted while other
     /// calls are in flight.
     Run(Box<ProposalError>),
 }

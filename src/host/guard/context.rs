@@ -34,14 +34,14 @@ impl Guard {
     ///
     /// ```
     /// use unfazed::context::ByteEstimate;
-    /// use unfazed::host::Guard;
+    /// use unfazed::host::{Guard, GuardConfig};
     /// use unfazed::policy::Policy;
     /// use unfazed::session::Message;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), unfazed::text::Report> {
     /// let text = "version: 1\nmodels: {main: {context_window: 2000, output_reserve: 500}}\n";
-    /// let guard = Guard::builder(Policy::from_yaml("policy.yaml", text)?).targets(["main"]).build();
+    /// let guard = Guard::new(GuardConfig::new(Policy::from_yaml("policy.yaml", text)?).targets(["main"]));
     /// let mut messages: Vec<Message> = (0..50).map(|n| Message::user(format!("{n}: {}", "x".repeat(200)))).collect();
     /// let done = guard.reduce_context(&mut messages, 0, &ByteEstimate);
     /// assert_eq!(done[0].step, "digest");

@@ -34,11 +34,11 @@ pub struct TurnAttempt<R> {
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use unfazed::host::guard::{TurnAttempt, TurnLayer};
 /// use unfazed::policy::{ErrorClass, Policy};
-/// use unfazed::Guard;
+/// use unfazed::host::{Guard, GuardConfig};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
-/// let guard = Guard::builder(Policy::builtin()).targets(["main", "spare"]).build();
+/// let guard = Guard::new(GuardConfig::new(Policy::builtin()).targets(["main", "spare"]));
 /// let model = service_fn(|attempt: TurnAttempt<String>| async move {
 ///     match &*attempt.call.target {
 ///         "main" => Err((ErrorClass::AuthError, "the key is not valid")),

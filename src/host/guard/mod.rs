@@ -4,8 +4,8 @@
 //! arguments, asks the breaker, runs the closure, and runs it again as the policy says; `guard.turn(request)`
 //! does the same for a turn of a model, over the targets in order; `guard.output(report)` holds a report against its schema. The
 //! calls of a guard are one run of the interpreter, and any number of them may be in flight: limits of turns, budgets, the final
-//! turn and the loop guard hold as in any run, and it may be [written down](GuardBuilder::record) and
-//! [continued](GuardBuilder::resume). When the run is over, the next call begins the next run of the session.
+//! turn and the loop guard hold as in any run, and it may be [written down](GuardConfig::record) and
+//! [continued](Guard::resume). When the run is over, the next call begins the next run of the session.
 //!
 //! A request to a model is the host's own, and passes through untouched. What the guard is not told of it, it does not check: its
 //! size ([`TurnGuard::tokens`]), its history ([`TurnGuard::history`]), the tokens of replies
@@ -90,7 +90,7 @@ struct GuardParts {
 }
 
 /// Makes a [`Guard`].
-pub struct GuardBuilder {
+pub struct GuardConfig {
     live: LivePolicy,
     tools: ToolCatalogue,
     targets: Vec<String>,
@@ -113,27 +113,34 @@ impl core::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// A guard under `policy`, with a new session. If it is a [`LivePolicy`] that is replaced, calls that begin
-    /// later are under the new one.
+    /// A guard with a new session, under a policy: if it is a [`LivePolicy`] that is replaced, calls that begin later are under the
+    /// new one.
     ///
-    /// Must be made inside a tokio runtime whose time is to be used.
-    pub fn new(policy: impl Into<LivePolicy>) -> Self {
-        Self::builder(policy).build()
+    /// Must be made inside a tokio runtime whose time is to be used. A [`GuardConfig`] can say more: tools, targets, a seed, an id.
+    pub fn new(config: impl Into<GuardConfig>) -> Self {
+        let config = config.into();
+        let recorded = config.journal.is_some();
+        let guard = config.made();
+        // What is recorded begins with the first call, which fails if nothing can be written.
+        if !recorded && let Err(error) = guard.inner.run.ready() {
+            tracing::error!(error = %error, "the run of a guard does not begin");
+        }
+        guard
     }
 
-    /// A guard that can learn more: tools, targets, a seed, an id.
-    pub fn builder(policy: impl Into<LivePolicy>) -> GuardBuilder {
-        GuardBuilder {
-            live: policy.into(),
-            tools: ToolCatalogue::default(),
-            targets: Vec::new(),
-            models: BTreeMap::new(),
-            id: crate::host::new_uuid().to_string(),
-            seed: 0,
-            journal: None,
-            on_reducer_error: None,
-            on_attempt: None,
-        }
+    /// The guard of a session whose process has ended: `past` is what [`store::resume`](crate::store::resume) has made of its
+    /// log, and the journal writes into that. What was in flight is withdrawn, and the tools that were running are returned: they
+    /// may have had side effects, and do not run again by themselves.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub fn resume(
+        config: impl Into<GuardConfig>,
+        past: SessionCheckpoint,
+    ) -> Result<(Self, Vec<InterruptedCall>), ProposalError> {
+        let guard = config.into().made();
+        let interrupted = guard.inner.run.catch_up(past)?;
+        Ok((guard, interrupted))
     }
 
     /// The guard of one tool. Keep it: it has the tool's policy at hand.
@@ -223,16 +230,43 @@ fn in_span(run: &str, rules: &Policy, log: impl FnOnce()) {
     tracing::info_span!("turn", correlation_id = run, policy = rules.digest()).in_scope(log);
 }
 
-impl core::fmt::Debug for GuardBuilder {
+impl core::fmt::Debug for GuardConfig {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("GuardBuilder")
+        f.debug_struct("GuardConfig")
             .field("run", &self.id)
             .field("targets", &self.targets)
             .finish_non_exhaustive()
     }
 }
 
-impl GuardBuilder {
+impl From<Policy> for GuardConfig {
+    fn from(policy: Policy) -> Self {
+        Self::new(policy)
+    }
+}
+
+impl From<LivePolicy> for GuardConfig {
+    fn from(policy: LivePolicy) -> Self {
+        Self::new(policy)
+    }
+}
+
+impl GuardConfig {
+    /// A guard under `policy`. If it is a [`LivePolicy`] that is replaced, calls that begin later are under the new one.
+    pub fn new(policy: impl Into<LivePolicy>) -> Self {
+        Self {
+            live: policy.into(),
+            tools: ToolCatalogue::default(),
+            targets: Vec::new(),
+            models: BTreeMap::new(),
+            id: crate::host::new_uuid().to_string(),
+            seed: 0,
+            journal: None,
+            on_reducer_error: None,
+            on_attempt: None,
+        }
+    }
+
     /// Sets the tools whose arguments are validated against their schemas. Others may have any arguments.
     #[must_use]
     pub fn tools(mut self, tools: ToolCatalogue) -> Self {
@@ -270,7 +304,7 @@ impl GuardBuilder {
     }
 
     /// Writes every event and decision down: a session log that `unfazed replay` decides again, and that
-    /// [`resume`](Self::resume) continues. Each call is written before it begins, and costs a step.
+    /// [`Guard::resume`] continues. Each call is written before it begins, and costs a step.
     #[must_use]
     pub fn record(mut self, journal: impl Journal + 'static) -> Self {
         self.journal = Some(Box::new(journal));
@@ -290,29 +324,6 @@ impl GuardBuilder {
     pub fn on_reducer_error(mut self, told: impl Fn(&ReducerError) + Send + Sync + 'static) -> Self {
         self.on_reducer_error = Some(Box::new(told));
         self
-    }
-
-    /// The guard.
-    pub fn build(self) -> Guard {
-        let recorded = self.journal.is_some();
-        let guard = self.made();
-        // What is recorded begins with the first call, which fails if nothing can be written.
-        if !recorded && let Err(error) = guard.inner.run.ready() {
-            tracing::error!(error = %error, "the run of a guard does not begin");
-        }
-        guard
-    }
-
-    /// The guard of a session whose process has ended: `past` is what [`store::resume`](crate::store::resume) has made of its
-    /// log, and the journal writes into that. What was in flight is withdrawn, and the tools that were running are returned: they
-    /// may have had side effects, and do not run again by themselves.
-    ///
-    /// # Errors
-    /// The session cannot be written.
-    pub fn resume(self, past: SessionCheckpoint) -> Result<(Guard, Vec<InterruptedCall>), ProposalError> {
-        let guard = self.made();
-        let interrupted = guard.inner.run.catch_up(past)?;
-        Ok((guard, interrupted))
     }
 
     fn made(self) -> Guard {

@@ -14,13 +14,13 @@ use crate::session::{Message, Usage};
 /// ```
 /// use unfazed::context::estimate_message;
 /// use unfazed::engine::{Failure, ModelReply};
-/// use unfazed::host::Guard;
+/// use unfazed::host::{Guard, GuardConfig};
 /// use unfazed::policy::Policy;
 /// use unfazed::session::Message;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let guard = Guard::builder(Policy::builtin()).targets(["main", "spare"]).build();
+/// let guard = Guard::new(GuardConfig::new(Policy::builtin()).targets(["main", "spare"]));
 /// let request = vec![Message::user("Find a flight.")];
 /// let tokens = request.iter().map(estimate_message).sum();
 /// let turn = guard.turn(request).tokens(tokens).history(|request| request);

@@ -258,7 +258,7 @@ impl ReplyFile {
             last_tool,
             contains,
         };
-        Some(ScriptEntry { when, times: self.times.get(), delay: self.delay.0, outcome })
+        Some(ScriptEntry { when, times: self.times.get(), delay: self.delay.0.to_std(), outcome })
     }
 
     fn answer(&self, problems: &mut Vec<Diagnostic>) -> ScriptAnswer {

@@ -63,7 +63,7 @@ pub struct ScriptEntry {
     /// How often it is given.
     pub times: u32,
     /// How long the model thinks first.
-    pub delay: Nanos,
+    pub delay: Duration,
     /// What happens then.
     pub outcome: ScriptOutcome,
 }
@@ -191,7 +191,7 @@ impl Script {
 impl ScriptEntry {
     /// A reply to any request, given once and at once.
     pub fn new(outcome: ScriptOutcome) -> Self {
-        Self { when: RequestMatcher::default(), times: 1, delay: Nanos::ZERO, outcome }
+        Self { when: RequestMatcher::default(), times: 1, delay: Duration::ZERO, outcome }
     }
 
     /// A text.
@@ -230,7 +230,7 @@ impl ScriptEntry {
     /// The same, after a while.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
-        Self { delay: delay.into(), ..self }
+        Self { delay, ..self }
     }
 }
 
@@ -317,7 +317,7 @@ impl ScriptState {
             }
         };
         match entry {
-            Some(entry) => ScriptReply { number, delay: entry.delay, outcome: entry.outcome.clone() },
+            Some(entry) => ScriptReply { number, delay: entry.delay.into(), outcome: entry.outcome.clone() },
             None => ScriptReply {
                 number,
                 delay: Nanos::ZERO,

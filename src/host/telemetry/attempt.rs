@@ -1,5 +1,7 @@
 //! One record for each call of a model: how it went, what it cost, and what is done about it.
 
+use core::time::Duration;
+
 use serde::Serialize;
 
 use crate::engine::RetryAction;
@@ -31,7 +33,7 @@ pub struct ModelAttempt {
     pub latency_ms: u64,
     /// The same, exactly.
     #[serde(skip)]
-    pub latency: Nanos,
+    pub latency: Duration,
     /// Bytes of the request, if it went over a wire.
     #[serde(skip)]
     pub bytes_in: u64,

@@ -54,7 +54,7 @@ impl ModelCalls {
             model,
             status: AttemptStatus::Success,
             latency_ms: latency.millis(),
-            latency,
+            latency: latency.to_std(),
             bytes_in: 0,
             bytes_out: 0,
             error_type: None,
@@ -80,7 +80,8 @@ impl ModelCalls {
         let [target, provider, model] = names;
         let status = [target, provider, model, attempt.status.name()];
         metrics.add(MetricId::LlmRequests, &status, 1);
-        metrics.add(MetricId::LlmLatency, &status, attempt.latency.0);
+        let latency = Nanos::from(attempt.latency).0;
+        metrics.add(MetricId::LlmLatency, &status, latency);
         // A model without a wire has no bytes.
         for (meter, bytes) in
             [(MetricId::LlmBytesIn, attempt.bytes_in), (MetricId::LlmBytesOut, attempt.bytes_out)]
@@ -98,7 +99,7 @@ impl ModelCalls {
         }
         // The conventions know errors of the call only: a reply that is not what was due is none.
         let call = if attempt.status == AttemptStatus::Rejected { "" } else { error };
-        metrics.add(MetricId::GenAiOperationDuration, &[CHAT, provider, model, call], attempt.latency.0);
+        metrics.add(MetricId::GenAiOperationDuration, &[CHAT, provider, model, call], latency);
         let tokens = attempt.tokens()?;
         for (meter, count) in [
             (MetricId::LlmPromptTokens, tokens.input),
