@@ -115,7 +115,7 @@ fn bounded(
     explanation.on_stop(ErrorExplanation { first_wait: None, ..told }, Some(reason), path == "turn.run_delay")
 }
 
-/// The class once the server's advice is heard, which the engine hears from models.
+/// The class after the server's advice (`should_not_retry`), which the engine takes from models alone.
 fn advised(
     explanation: &PolicyExplanation,
     retry: &RetryPolicy,

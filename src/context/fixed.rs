@@ -147,7 +147,7 @@ pub(super) fn sees_earlier_thinking(model: &str) -> bool {
 /// use unfazed::context::overhead;
 /// let claude = overhead("claude-sonnet-4-5", true).unwrap_or_default();
 /// assert_eq!((claude.of(false), claude.of(true)), (3, 499));
-/// assert_eq!(overhead("nobody-knows-me", true), None);
+/// assert_eq!(overhead("unknown-model", true), None);
 /// ```
 pub fn overhead(model: &str, system: bool) -> Option<RequestOverhead> {
     let fixed = |tools| fixed_tokens(model, RequestShape { tools, system, ..RequestShape::default() });

@@ -36,7 +36,7 @@ pub struct ModelLimits {
 /// let window = |model| ModelCatalogue::builtin().find(model).map(|limits| limits.window.get());
 /// assert_eq!(window("openai/gpt-4.1-mini"), Some(1_047_576));
 /// assert_eq!(window("gpt-4-0613"), Some(8192));
-/// assert_eq!(window("nobody-knows-me"), None);
+/// assert_eq!(window("unknown-model"), None);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ModelCatalogue {

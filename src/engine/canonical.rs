@@ -66,7 +66,7 @@ fn value(hash: &mut HashedBytes, json: &Value) {
         Value::String(one) => text(hash, one),
         Value::Array(items) => {
             hash.update(b"[");
-            // The length goes before the parts, so that `["a"], "b"` and `["a", "b"]` do not share their bytes.
+            // The length is written first, so that `["a"], "b"` and `["a", "b"]` do not share their bytes.
             length(hash, items.len());
             for item in items {
                 value(hash, item);

@@ -206,7 +206,7 @@ impl LoopStage {
     }
 }
 
-/// One more of `what`; the one that was heard of longest ago is forgotten when there are too many.
+/// One more of `what`; the one that was seen longest ago is forgotten when there are too many.
 fn again(streaks: &mut VecDeque<CallStreak>, of: u64, what: u64) -> u32 {
     let place = streaks.iter().position(|streak| streak.of == of);
     // Another result ends the row: polling that brings something new is progress. LocalCowork's check knows the call

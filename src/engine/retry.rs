@@ -118,7 +118,7 @@ pub fn decide(
     now: Instant,
     seed: impl FnOnce() -> Seed,
 ) -> RetryVerdict {
-    judge(policy, progress, case, now, policy.shadow.value, seed)
+    decide_by(policy, progress, case, now, policy.shadow.value, seed)
 }
 
 /// What [`decide`] would say if the policy were not in shadow.
@@ -130,11 +130,11 @@ pub(crate) fn decide_unshadowed(
     now: Instant,
     seed: impl FnOnce() -> Seed,
 ) -> RetryVerdict {
-    judge(policy, progress, case, now, false, seed)
+    decide_by(policy, progress, case, now, false, seed)
 }
 
 #[inline]
-fn judge(
+fn decide_by(
     policy: &RetryPolicy,
     progress: AttemptProgress,
     case: FailureContext,
@@ -158,9 +158,9 @@ fn judge(
         RetryBlocker::None | RetryBlocker::CircuitOpen | RetryBlocker::Overdrawn | RetryBlocker::Late(_) => {}
     }
     // Most failures have nothing to hold a delay against. They take this short path, so that a decision costs some
-    // dozen instructions; `weigh` would come to the same.
+    // dozen instructions; `decide_in_full` would come to the same.
     if shadow || !policy.by_class.is_empty() || !case.is_plain() || policy.is_limited() {
-        return weigh(policy, progress, case, now, shadow, seed);
+        return decide_in_full(policy, progress, case, now, shadow, seed);
     }
     if !policy.max_attempts.value.allow_after(progress.attempt) {
         return RetryVerdict::Stop(StopReason::Attempts);
@@ -173,7 +173,7 @@ fn judge(
 
 /// The rest of the decision, where a class has rules of its own or there is something to hold the delay against.
 #[inline(never)]
-fn weigh(
+fn decide_in_full(
     policy: &RetryPolicy,
     progress: AttemptProgress,
     case: FailureContext,

@@ -4,7 +4,7 @@
 //! the others are informed. To tell them, it is done again on what they know: so nothing is lost, whoever comes first, and all
 //! see what one breaker would have seen to which everything told had happened in that order. Not told is what moves nothing
 //! here: with `count: consecutive` a success of a host that knows of no failure. So it takes none back that the others have had
-//! and this host has not heard of. The host carries what is distinguished from one to the other and brings what came of it back as an
+//! and this host does not know of. The host carries what is distinguished from one to the other and brings what came of it back as an
 //! event.
 
 use serde::de::DeserializeOwned;

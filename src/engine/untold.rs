@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// So much is kept in mind for others while they cannot be reached. Of what is older they never hear.
+/// So much is kept for others while they cannot be reached. What is older never reaches them.
 // An unreachable store must not fill the memory; what is oldest matters least by the time it answers.
 const MOST_UNTOLD: usize = 1000;
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::host::result_files::ResultFiles;
 
-/// How often one run is heard.
+/// The least time between two reports of one run.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The most characters of what it says.
 const MOST_CHARS: usize = 200;
@@ -19,7 +19,7 @@ const WAITING: usize = 64;
 /// The most files of one run.
 const MOST_FILES: u32 = 64;
 
-/// The ear of the host while a tool runs. The default one belongs to nobody: its reports are lost.
+/// Reports how far a tool is to the host. The default one drops its reports.
 #[derive(Clone, Default)]
 pub struct ProgressReporter(Option<Arc<ProgressSink>>);
 
@@ -27,7 +27,7 @@ struct ProgressSink {
     call: String,
     tool: String,
     sender: Sender<ToolProgress>,
-    heard: Mutex<Option<Instant>>,
+    last: Mutex<Option<Instant>>,
     files: Option<RunFiles>,
 }
 
@@ -54,18 +54,18 @@ pub struct ToolProgress {
 pub(super) struct ProgressChannel(Sender<ToolProgress>);
 
 impl ProgressReporter {
-    /// Says how far the run is. Said too often, or at too great length, it is not all heard; so it never holds a run up.
+    /// Reports how far the run is. Reports that come too often are dropped and long ones are cut, so that none holds the run up.
     pub fn progress(&self, text: &str) {
-        let Some(ear) = &self.0 else { return };
+        let Some(sink) = &self.0 else { return };
         let now = Instant::now();
-        let mut heard = ear.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+        let mut last_report = sink.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_report.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
             return;
         }
         let text = text.chars().take(MOST_CHARS).collect();
-        let progress = ToolProgress { call: ear.call.clone(), tool: ear.tool.clone(), text };
-        if ear.sender.try_send(progress).is_ok() {
-            *heard = Some(now);
+        let progress = ToolProgress { call: sink.call.clone(), tool: sink.tool.clone(), text };
+        if sink.sender.try_send(progress).is_ok() {
+            *last_report = Some(now);
         }
     }
 
@@ -99,7 +99,7 @@ impl ProgressChannel {
         (Self(sender), receiver)
     }
 
-    /// The ear for one run. What it makes is kept under handles that begin with `handle`, if there is one.
+    /// The reporter of one run. What it makes is kept under handles that begin with `handle`, if there is one.
     pub(super) fn of(
         &self,
         call: &str,
@@ -116,7 +116,7 @@ impl ProgressChannel {
             call: call.to_owned(),
             tool: tool.to_owned(),
             sender: self.0.clone(),
-            heard: Mutex::default(),
+            last: Mutex::default(),
             files,
         })))
     }
@@ -124,7 +124,7 @@ impl ProgressChannel {
 
 impl fmt::Debug for ProgressReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Aside").field(&self.0.as_ref().map(|ear| &ear.tool)).finish()
+        f.debug_tuple("Aside").field(&self.0.as_ref().map(|sink| &sink.tool)).finish()
     }
 }
 
@@ -134,14 +134,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_talks_without_end_is_heard_now_and_then_and_briefly() {
-        let (asides, mut heard) = ProgressChannel::new();
+        let (asides, mut reports) = ProgressChannel::new();
         let aside = asides.of("c1", "copy", None, &Arc::new(ResultFiles::new(None)));
         for _ in 0..1000 {
             aside.progress(&"far ".repeat(1000));
         }
         tokio::time::advance(PAUSE).await;
         aside.progress("done");
-        let said: Vec<_> = std::iter::from_fn(|| heard.try_recv().ok()).map(|told| told.text).collect();
+        let said: Vec<_> = std::iter::from_fn(|| reports.try_recv().ok()).map(|told| told.text).collect();
         assert_eq!(said, ["far ".repeat(50), "done".to_owned()]);
     }
 

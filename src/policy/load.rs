@@ -378,10 +378,9 @@ impl PolicyParts {
     ) -> Result<Self, Box<Sources>> {
         let layers = Self::check(&read, read.profile.as_deref(), work, findings);
         let ReadPolicy { sources, digest, parts, profiles, profile } = read;
-        let heard = chosen(&parts, profile.as_deref());
-        let session = session(&heard);
-        let errors =
-            if check::rows_within_budget(&heard, findings) { errors(&heard, findings) } else { None };
+        let used = chosen(&parts, profile.as_deref());
+        let session = session(&used);
+        let errors = if check::rows_within_budget(&used, findings) { errors(&used, findings) } else { None };
         // Any name will do: the built-in default sets every value for all of them.
         let plain = (layers.tool("", &[]).policy(), layers.model("").policy(), layers.turn().policy());
         let blocks = (layers.output().policy(), layers.history().policy(), layers.context().policy());

@@ -169,7 +169,7 @@ impl Loader {
             }
         }
         let ReadingFiles { sources, mut findings, mut digest, parts, profiles, .. } = reading;
-        // Rules are judged together, and beside a missing file a rule may only seem to be wrong.
+        // Rules are checked together, and beside a missing file a rule may only seem to be wrong.
         if findings.lost().has_file() || findings.problems().is_crowded() {
             return Err(findings.into_report(sources));
         }

@@ -88,8 +88,8 @@ impl UnreadFields {
             return UnreadSelectors::Everywhere;
         }
         // What is unread in another profile has no effect while this one is chosen.
-        let heard = |within: &UnreadScope| within.profile.is_none() || within.profile.as_deref() == profile;
-        for UnreadField { name, within } in self.fields.iter().filter(|field| heard(&field.within)) {
+        let applies = |within: &UnreadScope| within.profile.is_none() || within.profile.as_deref() == profile;
+        for UnreadField { name, within } in self.fields.iter().filter(|field| applies(&field.within)) {
             match &within.selector {
                 Some((of, selector)) => {
                     // An unread `priority`, or a rule that is unread as a whole, may change every value below its

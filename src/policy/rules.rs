@@ -77,7 +77,7 @@ impl<T> RuleList<T> {
         numbers.filter_map(|number| self.all.get(usize::try_from(number).ok()?)).collect()
     }
 
-    /// What it costs to hear those that may match a name, in comparisons of two short texts.
+    /// What it costs to visit those that may match a name, in comparisons of two short texts.
     pub(crate) fn cost(&self, name: &str) -> usize {
         const HEARD: usize = 16;
         let costs = self.candidates(name).into_iter().map(|rule| HEARD.saturating_add(rule.selector.stars()));

@@ -14,7 +14,7 @@ use crate::policy::merge::ValueHistory;
 use crate::policy::{AttemptLimit, ClassSet, Origin, TimeBound};
 use crate::time::Nanos;
 
-/// The tightest limits of the layers heard so far, each with the place of the one that set it.
+/// The tightest limits of the layers so far, each with the place of the one that set it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TightestLimits {
     max_attempts: Option<PlacedLimit<NonZeroU32>>,
@@ -35,7 +35,7 @@ struct PlacedLimit<T> {
 }
 
 impl TightestLimits {
-    /// Hears one more layer.
+    /// Adds one more layer.
     pub(crate) fn fold(&mut self, rule: &LimitsRule) {
         use crate::policy::LayerKind::Limit as SCOPE;
         fn tighter<T: Copy + Ord>(held: &mut Option<PlacedLimit<T>>, said: Option<Spanned<T>>) {

@@ -1,4 +1,5 @@
-//! Words that are not used where others read them: in names of the library, in keys and texts of the language, and on the pages.
+//! Words that are not used where others read them: in names of the library, in keys and texts of the language, in messages, docs and
+//! comments, and on the pages.
 //! Each thing has one word, that of its field, and sentences are plain: somebody does something.
 
 use std::fs;
@@ -189,6 +190,55 @@ fn prose() -> Vec<Text> {
     texts
 }
 
+/// What the code says to people: its messages and helps, its docs and its comments, but not those of its tests.
+fn texts_of_code() -> Vec<Text> {
+    let folders = ["src", "macros/src"].map(|folder| files(&root().join(folder), "rs"));
+    let tests = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
+    let mut texts = Vec::new();
+    for path in folders.concat().iter().filter(|path| !tests(path) && !path.ends_with("tests.rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(&*text, |(code, _)| code);
+        let (mut rest, mut line) = (code, 1);
+        while let Some(at) = rest.find(['"', '/', '\'']) {
+            line += lines(&rest[..at]);
+            rest = &rest[at..];
+            let (length, text) = text_at(rest, code[..code.len() - rest.len()].ends_with(['r', '#']));
+            if !text.is_empty() {
+                texts.push((format!("{}:{line}", path.display()), words(&text)));
+            }
+            line += lines(&rest[..length]);
+            rest = &rest[length..];
+        }
+    }
+    texts
+}
+
+fn lines(text: &str) -> usize {
+    text.matches('\n').count()
+}
+
+/// The comment or string that the text begins with, and its length; a character is passed over.
+fn text_at(text: &str, raw: bool) -> (usize, String) {
+    if text.starts_with("//") {
+        let comment = text.split_inclusive('\n').take_while(|line| line.trim_start().starts_with("//"));
+        let length = comment.clone().map(str::len).sum();
+        let words = comment.map(|line| line.trim().trim_start_matches(['/', '!']));
+        return (length, words.collect::<Vec<_>>().join(" "));
+    }
+    let Some(inner) = text.strip_prefix('"') else {
+        let is_quote = text.starts_with("'\"'") || text.starts_with("'/'") || text.starts_with("'\\''");
+        return (if is_quote { text[1..].find('\'').unwrap() + 2 } else { 1 }, String::new());
+    };
+    let mut escaped = false;
+    let end = inner.find(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped && !raw;
+        ends
+    });
+    let end = end.unwrap_or(inner.len());
+    ((end + 2).min(text.len()), inner[..end].replace("\\n", " ").replace('\\', ""))
+}
+
 fn found(texts: &[Text], table: &[Avoided]) -> Vec<String> {
     let mut found = Vec::new();
     for (place, text) in texts {
@@ -205,12 +255,13 @@ fn found(texts: &[Text], table: &[Avoided]) -> Vec<String> {
 #[test]
 fn names_keys_and_pages_have_the_words_of_their_field() {
     let names = public_names();
-    let (schemas, prose) = (texts_of_schemas(), prose());
+    let (schemas, prose, code) = (texts_of_schemas(), prose(), texts_of_code());
     assert!(names.len() > 1500, "{} public names only", names.len());
     assert!(schemas.len() > 1500, "{} texts of schemas only", schemas.len());
     assert!(prose.len() > 1500, "{} paragraphs only", prose.len());
+    assert!(code.len() > 10_000, "{} comments and messages only", code.len());
     let mut all = found(&names, IN_NAMES);
-    for texts in [&names, &schemas, &prose] {
+    for texts in [&names, &schemas, &prose, &code] {
         all.extend(found(texts, EVERYWHERE));
     }
     assert!(all.is_empty(), "{} words:\n{}", all.len(), all.join("\n"));
@@ -227,6 +278,10 @@ fn a_word_is_found_in_names_and_in_prose() {
         ("d".to_owned(), words("a year")),
     ];
     assert_eq!(found(&prose, EVERYWHERE).len(), 1);
+    let (length, comment) = text_at("// It goes\n    // on.\nlet a = 1;", false);
+    assert_eq!((length, comment.trim()), (22, "It goes  on."));
+    assert_eq!(text_at("\"a \\\"b\\\" c\" + d", false), (11, "a \"b\" c".to_owned()));
+    assert_eq!(text_at("'\"', \"a\"", false), (3, String::new()));
     assert_eq!(public_name("    pub const fn goes_on(self) -> bool {"), Some("goes_on"));
     assert_eq!(variant("    Nobody,"), Some("Nobody"));
 }

@@ -49,7 +49,7 @@ impl RetryAmplification {
         self.models.clear();
     }
 
-    /// Hears a model.
+    /// Observes a model.
     pub(super) fn model(&mut self, subject: &str, policy: &ModelPolicy, inside: u32) {
         let worst = WorstCase::of(&policy.retry, AttemptedWork { asks: true, ..AttemptedWork::default() });
         let Some(attempts) = worst.calls else { return };
@@ -59,7 +59,7 @@ impl RetryAmplification {
         self.models.push(AmplifyingLayer { subject, attempts, inside, turns: 1, waiting, origin });
     }
 
-    /// Hears a tool.
+    /// Observes a tool.
     pub(super) fn tool(
         &mut self,
         view: &ProfileView<'_>,
@@ -85,7 +85,7 @@ impl RetryAmplification {
         );
     }
 
-    /// Hears the final report.
+    /// Observes the final report.
     pub(super) fn output(&mut self, view: &ProfileView<'_>, policy: &OutputPolicy) {
         let worst = WorstCase::of(
             &policy.retry,

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::LintFindings;
-use super::view::{JudgedName, subject};
+use super::view::{CheckedName, subject};
 use crate::policy::ToolPolicy;
 use crate::policy::document::CallRule;
 use crate::text::did_you_mean::closest;
@@ -23,10 +23,10 @@ struct SpokenArgument {
 }
 
 impl SpokenArguments {
-    /// Hears the checks of a tool, and the conditions of its rules for single calls.
-    pub(super) fn hear<'r>(
+    /// Observes the checks of a tool, and the conditions of its rules for single calls.
+    pub(super) fn observe<'r>(
         &mut self,
-        named: JudgedName<'_>,
+        named: CheckedName<'_>,
         policy: &ToolPolicy,
         calls: impl Iterator<Item = &'r CallRule>,
     ) {

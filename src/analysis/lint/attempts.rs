@@ -23,7 +23,7 @@ pub(super) struct AttemptSubject<'a> {
 }
 
 /// Looks at one retry policy.
-pub(super) fn judge(subject: &AttemptSubject<'_>, retry: &RetryPolicy, found: &mut LintFindings<'_>) {
+pub(super) fn check(subject: &AttemptSubject<'_>, retry: &RetryPolicy, found: &mut LintFindings<'_>) {
     unreachable(subject, retry, found);
     late_timeout(retry, found);
     if let Some(breaker) = subject.breaker {

@@ -9,7 +9,7 @@ use crate::policy::{BreakerScope, FailureCounting, LoopStages, Setting, TimeBoun
 use crate::text::{Code, Diagnostic};
 
 /// Looks at the effective rules for a tool.
-pub(super) fn judge(subject: &str, policy: &ToolPolicy, found: &mut LintFindings<'_>) {
+pub(super) fn check(subject: &str, policy: &ToolPolicy, found: &mut LintFindings<'_>) {
     idle_window(subject, policy, found);
     open_for_all(subject, policy, found);
     let guard = &policy.loop_guard;

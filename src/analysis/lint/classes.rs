@@ -42,7 +42,7 @@ const OF_REPORTS: &[ErrorClass] = &[
 ];
 
 /// Looks at every `retry_on` of the files.
-pub(super) fn judge(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
+pub(super) fn check(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
     let raised = RaisedClasses::of(parts);
     for part in parts.iter().filter(|part| part.kind != PartKind::Builtin) {
         raised.blocks(&part.blocks, found);

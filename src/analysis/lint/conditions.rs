@@ -16,7 +16,7 @@ const MOST_FORMS: usize = 16;
 type SchemaKeywords = Map<String, Value>;
 
 /// Reports them for the tools whose schemas are known.
-pub(super) fn judge(layers: &PolicyLayers, options: &LintOptions, found: &mut LintFindings<'_>) {
+pub(super) fn check(layers: &PolicyLayers, options: &LintOptions, found: &mut LintFindings<'_>) {
     let mut left = MOST;
     for tool in options.tools.as_ref().or(options.witnesses.as_ref()).into_iter().flatten() {
         let Some(schema) = &tool.schema else { continue };

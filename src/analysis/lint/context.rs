@@ -5,7 +5,7 @@ use crate::policy::{ContextPolicy, ContextShare, ContextWindow, ModelPolicy, Ori
 use crate::text::{Code, Diagnostic, Span};
 
 /// Looks at the rules for all windows.
-pub(super) fn judge(rules: &ContextPolicy, found: &mut LintFindings<'_>) {
+pub(super) fn check(rules: &ContextPolicy, found: &mut LintFindings<'_>) {
     no_room(rules, found);
     late_reduction(rules, found);
     short_reduction(rules, found);
@@ -31,7 +31,7 @@ fn no_room(rules: &ContextPolicy, found: &mut LintFindings<'_>) {
 }
 
 /// Looks at the window of one model.
-pub(super) fn judge_model(
+pub(super) fn check_model(
     subject: &str,
     rules: &ContextPolicy,
     model: &ModelPolicy,

@@ -1,6 +1,6 @@
 //! Lints: what a policy may say and hardly means. They are looked for on demand, never while loading.
 //!
-//! Rules are judged at the names they speak of: the tools and models of the host if they are known, else every
+//! Rules are checked at the names they speak of: the tools and models of the host if they are known, else every
 //! selector, taken as a name that only selectors match which include it.
 
 mod amplification;
@@ -183,7 +183,7 @@ impl Policy {
         let mut work = SearchBudget::of_lints();
         let mut go = |layers: &PolicyLayers| {
             let view = ProfileView { layers, options };
-            lints.hear(&view, &mut work, &mut found)
+            lints.observe(&view, &mut work, &mut found)
         };
         let mut finished = go(self.layers());
         if self.profile().is_none() {
@@ -191,14 +191,14 @@ impl Policy {
                 finished = finished && go(&PolicyLayers::new(&chosen(self.parts(), Some(profile))));
             }
         }
-        classes::judge(self.parts(), &mut found);
-        numbers::judge(self.parts(), &mut found);
-        results::judge(self.parts(), &mut found);
-        nulls::judge(self.parts(), &mut found);
-        plain::judge(self.parts(), &mut found);
+        classes::check(self.parts(), &mut found);
+        numbers::check(self.parts(), &mut found);
+        results::check(self.parts(), &mut found);
+        nulls::check(self.parts(), &mut found);
+        plain::check(self.parts(), &mut found);
         waits::corrections(self.parts(), &mut found);
-        rows::judge(self, &mut found);
-        conditions::judge(self.layers(), options, &mut found);
+        rows::check(self, &mut found);
+        conditions::check(self.layers(), options, &mut found);
         if finished {
             lints.finish(&self.names_of(options), &mut found);
         }
@@ -226,10 +226,10 @@ impl Policy {
     pub fn hold_against(&self, names: KnownNames) -> Report {
         let options = LintOptions { names: Some(names), ..LintOptions::default() };
         let (mut found, mut selectors) = (LintFindings::new(self.sources()), SelectorMatches::default());
-        selectors.hear(&ProfileView { layers: self.layers(), options: &options });
+        selectors.observe(&ProfileView { layers: self.layers(), options: &options });
         for profile in self.profiles().iter().filter(|_| self.profile().is_none()) {
             let layers = PolicyLayers::new(&chosen(self.parts(), Some(profile)));
-            selectors.hear(&ProfileView { layers: &layers, options: &options });
+            selectors.observe(&ProfileView { layers: &layers, options: &options });
         }
         selectors.finish(&self.names_of(&options), &mut found);
         let mut findings = Findings::default();
@@ -305,8 +305,8 @@ impl<'p> LintMemory<'p> {
         }
     }
 
-    /// Judges one view. `false`: too much is left to look at.
-    fn hear(
+    /// Checks one view. `false`: too much is left to look at.
+    fn observe(
         &mut self,
         view: &ProfileView<'_>,
         work: &mut SearchBudget,
@@ -314,13 +314,13 @@ impl<'p> LintMemory<'p> {
     ) -> bool {
         self.never.compare(self.words.of_blocks(view));
         if let Some(rules) = view.layers.context().policy() {
-            context::judge(&rules, found);
+            context::check(&rules, found);
         }
-        run_limits::judge(view, found);
+        run_limits::check(view, found);
         self.amplification.begin();
         self.models(view, work, found) && self.tools(view, work, found) && {
             self.output(view, found);
-            self.selectors.hear(view);
+            self.selectors.observe(view);
             true
         }
     }
@@ -341,20 +341,20 @@ impl<'p> LintMemory<'p> {
             if !spend_waits(&merged.retry, work, found) {
                 return false;
             }
-            self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
+            self.never.compare(self.words.observe(&mut |visit| merged.each("", visit)));
             let Some(policy) = merged.policy() else { continue };
             let limit = policy.retry.max_attempts.value;
             most = most.max(Some(limit.limit().unwrap_or(u32::MAX)));
             waits::in_step(&policy.retry, found);
-            self.of_class.hear(&policy.retry, self.raised.models);
-            self.steps.hear(&policy);
+            self.of_class.observe(&policy.retry, self.raised.models);
+            self.steps.observe(&policy);
             let subject = subject("model", named.name);
             if let Some(rules) = &windows {
-                context::judge_model(&subject, rules, &policy, found);
+                context::check_model(&subject, rules, &policy, found);
             }
             let work = Attempted { asks: true, ..Attempted::default() };
             let attempted = attempts::AttemptSubject { name: &subject, work, timed: true, breaker: None };
-            attempts::judge(&attempted, &policy.retry, found);
+            attempts::check(&attempted, &policy.retry, found);
             self.amplification.model(&subject, &policy, view.inner_retries(named.name));
         }
         waits::targets(view, most, found);
@@ -377,7 +377,7 @@ impl<'p> LintMemory<'p> {
             if !spend_waits(&merged.retry, work, found) {
                 return false;
             }
-            self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
+            self.never.compare(self.words.observe(&mut |visit| merged.each("", visit)));
             let plain = if above.is_empty() { merged } else { view.layers.tool(named.name, &[]) };
             let Some(policy) = plain.policy() else { continue };
             let subject = subject("tool", named.name);
@@ -389,23 +389,23 @@ impl<'p> LintMemory<'p> {
                 timed: true,
                 breaker,
             };
-            attempts::judge(&attempted, &policy.retry, found);
+            attempts::check(&attempted, &policy.retry, found);
             self.amplification.tool(view, &subject, &policy, named.known);
             tools::idle_breaker(&subject, &policy, found);
-            breakers::judge(&subject, &policy, found);
-            witness::judge(view, &subject, &policy, found);
-            self.arguments.hear(named, &policy, calls.iter().map(|(call, _)| *call));
-            self.repeats.hear(named, &policy, &policy.retry, found);
-            self.of_class.hear(&policy.retry, self.raised.tools);
+            breakers::check(&subject, &policy, found);
+            witness::check(view, &subject, &policy, found);
+            self.arguments.observe(named, &policy, calls.iter().map(|(call, _)| *call));
+            self.repeats.observe(named, &policy, &policy.retry, found);
+            self.of_class.observe(&policy.retry, self.raised.tools);
             for layer in above {
                 let merged = view.layers.tool_retry(named.name, &[layer]);
                 if !spend_waits(&merged, work, found) {
                     return false;
                 }
                 if let Some(retry) = merged.policy() {
-                    attempts::judge(&attempted, &retry, found);
-                    self.repeats.hear(named, &policy, &retry, found);
-                    self.of_class.hear(&retry, self.raised.tools);
+                    attempts::check(&attempted, &retry, found);
+                    self.repeats.observe(named, &policy, &retry, found);
+                    self.of_class.observe(&retry, self.raised.tools);
                 }
             }
         }
@@ -419,13 +419,13 @@ impl<'p> LintMemory<'p> {
             let work = Attempted { kind: AttemptKind::Report, ..Attempted::default() };
             let attempted =
                 attempts::AttemptSubject { name: "the report", work, timed: false, breaker: None };
-            attempts::judge(&attempted, &policy.retry, found);
+            attempts::check(&attempted, &policy.retry, found);
             self.amplification.output(view, &policy);
-            self.of_class.hear(&policy.retry, self.raised.reports);
+            self.of_class.observe(&policy.retry, self.raised.reports);
         }
     }
 
-    /// Says what only shows when all views have been heard.
+    /// Reports what only shows after all views.
     fn finish(self, owner: &NameOwner<'_>, found: &mut LintFindings<'_>) {
         self.words.finish(found);
         self.selectors.finish(owner, found);

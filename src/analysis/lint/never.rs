@@ -29,8 +29,8 @@ pub(super) struct ClassLists {
 }
 
 impl ClassLists {
-    /// Hears a value, if it is one of the lists.
-    pub(super) fn hear(&mut self, path: &str, trail: &dyn AnyTrail, words: &[LayerWord]) {
+    /// Observes a value, if it is one of the lists.
+    pub(super) fn observe(&mut self, path: &str, trail: &dyn AnyTrail, words: &[LayerWord]) {
         if path.ends_with("retry.retry_on") {
             let of_files = words.iter().filter(|word| word.scope != LayerKind::Builtin);
             self.named = of_files.map(|word| (word.span, named(word))).collect();

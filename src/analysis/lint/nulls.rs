@@ -12,7 +12,7 @@ use crate::policy::{ClassSet, ErrorClass, Selector};
 use crate::text::{Code, Diagnostic, Span};
 
 /// Looks at all files together: what none of them sets, none of them can unset.
-pub(super) fn judge(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
+pub(super) fn check(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
     let files = || parts.iter().filter(|part| part.kind != PartKind::Builtin);
     let mut set = ClassSet::EMPTY;
     let mut nulls: Vec<(Option<ErrorClass>, Span)> = Vec::new();

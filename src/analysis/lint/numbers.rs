@@ -11,7 +11,7 @@ use crate::text::{Code, Diagnostic, Span};
 use crate::time::Nanos;
 
 /// Looks at every retry policy of the files.
-pub(super) fn judge(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
+pub(super) fn check(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
     for part in parts.iter().filter(|part| part.kind != PartKind::Builtin) {
         each(&part.blocks, &mut |layer| retry(layer, found));
     }

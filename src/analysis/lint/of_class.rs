@@ -13,8 +13,8 @@ pub(super) struct OfClass {
 }
 
 impl OfClass {
-    /// Hears the policy of one name, which fails with these classes.
-    pub(super) fn hear(&mut self, retry: &RetryPolicy, raised: ClassSet) {
+    /// Observes the policy of one name, which fails with these classes.
+    pub(super) fn observe(&mut self, retry: &RetryPolicy, raised: ClassSet) {
         let retried =
             |class| retry.retry_on.value.contains(class) && !retry.never_retry.value.contains(class);
         for (class, own) in retry.by_class.iter() {

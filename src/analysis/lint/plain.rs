@@ -17,7 +17,7 @@ use crate::text::{Code, Diagnostic, Span};
 use crate::time::Nanos;
 
 /// Looks at every file.
-pub(super) fn judge(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
+pub(super) fn check(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
     let own = || parts.iter().filter(|part| part.kind != PartKind::Builtin);
     let mut switched_on = false;
     own().for_each(|part| {

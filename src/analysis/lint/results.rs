@@ -12,7 +12,7 @@ use crate::text::{Code, Diagnostic};
 const NOTICE: u64 = 80;
 
 /// Looks at the rules of every tool in the files.
-pub(super) fn judge(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
+pub(super) fn check(parts: &[PolicyPart], found: &mut LintFindings<'_>) {
     for part in parts.iter().filter(|part| part.kind != PartKind::Builtin) {
         for (_, tool) in &part.blocks.tools.0 {
             never_too_large(&tool.result, found);

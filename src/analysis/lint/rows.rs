@@ -11,7 +11,7 @@ const LIMITED: u16 = 429;
 const MOST: usize = 2_000;
 
 /// Looks at the rows of the files: one is dead if each combination it lists is matched by a row before it.
-pub(super) fn judge(policy: &Policy, found: &mut LintFindings<'_>) {
+pub(super) fn check(policy: &Policy, found: &mut LintFindings<'_>) {
     let mut before: Vec<(ErrorFacts, Span)> = Vec::new();
     for row in policy.errors().rows() {
         let Some(span) = found.place(row.origin) else { continue };

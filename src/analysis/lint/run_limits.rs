@@ -14,7 +14,7 @@ const ONE_TURN: u64 = 3 * RunLimits::LEAST_REPLY;
 const LEAST_TIME: Nanos = Nanos::from_secs(2);
 
 /// Looks at the budgets of a run.
-pub(super) fn judge(view: &ProfileView<'_>, found: &mut LintFindings<'_>) {
+pub(super) fn check(view: &ProfileView<'_>, found: &mut LintFindings<'_>) {
     let limits = view.layers.run_limits();
     if let Some(time) = &limits.time
         && time.value < LEAST_TIME

@@ -49,8 +49,8 @@ struct SeenSelector {
 }
 
 impl SelectorMatches {
-    /// Hears the selectors of one view.
-    pub(super) fn hear(&mut self, view: &ProfileView<'_>) {
+    /// Observes the selectors of one view.
+    pub(super) fn observe(&mut self, view: &ProfileView<'_>) {
         let (options, known) = (view.options, view.options.names.as_ref());
         let tools = known.and_then(|known| known.tools.clone()).or_else(|| {
             options.tools.as_ref().map(|tools| tools.iter().map(|tool| tool.name.clone()).collect())
@@ -59,10 +59,10 @@ impl SelectorMatches {
             options.models.as_ref().map(|models| models.iter().map(|model| model.name.clone()).collect())
         });
         if let Some(tools) = tools {
-            self.tools.hear(view.layers.tool_rules(), tools);
+            self.tools.observe(view.layers.tool_rules(), tools);
         }
         if let Some(models) = models {
-            self.models.hear(view.layers.model_rules(), models);
+            self.models.observe(view.layers.model_rules(), models);
         }
     }
 
@@ -74,7 +74,7 @@ impl SelectorMatches {
 }
 
 impl SeenSelector {
-    fn hear<T>(&mut self, rules: &RuleList<T>, names: Vec<String>) {
+    fn observe<T>(&mut self, rules: &RuleList<T>, names: Vec<String>) {
         for rule in rules.all() {
             self.selectors.entry(rule.span).or_insert_with(|| (rule.selector.as_str().to_owned(), false));
         }

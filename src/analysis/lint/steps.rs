@@ -29,8 +29,8 @@ struct WholeCall {
 }
 
 impl StepTimeouts {
-    /// Hears the policy of one name.
-    pub(super) fn hear(&mut self, policy: &ModelPolicy) {
+    /// Observes the policy of one name.
+    pub(super) fn observe(&mut self, policy: &ModelPolicy) {
         let (steps, whole) = (&policy.timeouts, whole(policy));
         let named = [("connect", steps.connect), ("first_token", steps.first_token), ("idle", steps.idle)];
         for (step, said) in named {

@@ -1,11 +1,11 @@
-//! Rules for single tools: retries of what must not act twice, breakers that wait in vain.
+//! Rules for single tools: retries of what must not act twice, breakers without effect.
 
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
 use super::LintFindings;
-use super::view::{JudgedName, subject};
+use super::view::{CheckedName, subject};
 use crate::policy::{
     AfterEffect, AttemptLimit, Effect, ErrorClass, FailureCounting, LayerKind, OnExhausted, Origin,
     RetryPolicy, ToolPolicy,
@@ -31,10 +31,10 @@ pub(super) struct UnsafeRetries {
 }
 
 impl UnsafeRetries {
-    /// Hears how calls of a tool are retried, all or some.
-    pub(super) fn hear(
+    /// Observes how calls of a tool are retried, all or some.
+    pub(super) fn observe(
         &mut self,
-        named: JudgedName<'_>,
+        named: CheckedName<'_>,
         policy: &ToolPolicy,
         retry: &RetryPolicy,
         found: &mut LintFindings<'_>,
@@ -65,7 +65,7 @@ impl UnsafeRetries {
         ));
     }
 
-    /// Says what is asked for in vain.
+    /// Reports what has no effect.
     pub(super) fn finish(self, found: &mut LintFindings<'_>) {
         for (span, problem) in self.in_vain {
             if !self.count.contains(&span) {
@@ -76,14 +76,14 @@ impl UnsafeRetries {
 }
 
 /// What the policy says a run does, what the host says, and what counts.
-fn effects(named: JudgedName<'_>, policy: &ToolPolicy) -> (Effect, Effect, Effect) {
+fn effects(named: CheckedName<'_>, policy: &ToolPolicy) -> (Effect, Effect, Effect) {
     let told = policy.effect.value;
     let known = named.known.map_or(Effect::Unknown, |known| known.effect);
     (told, known, if told == Effect::Unknown { known } else { told })
 }
 
 /// Whether rules about a tool ask for runs that it does not bear.
-pub(super) fn in_vain(named: JudgedName<'_>, policy: &ToolPolicy, found: &LintFindings<'_>) -> bool {
+pub(super) fn in_vain(named: CheckedName<'_>, policy: &ToolPolicy, found: &LintFindings<'_>) -> bool {
     let (.., effect) = effects(named, policy);
     effect == Effect::NonIdempotent
         && policy.on_uncertain_effect.value == AfterEffect::Tell

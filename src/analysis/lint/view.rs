@@ -1,4 +1,4 @@
-//! The layers of one profile, and the names at which they are judged.
+//! The layers of one profile, and the names at which they are checked.
 
 use super::{KnownTool, LintFindings, LintOptions};
 use crate::analysis::explain::WorstCase;
@@ -15,29 +15,29 @@ pub(super) struct ProfileView<'p> {
     pub(super) options: &'p LintOptions,
 }
 
-/// A name at which rules are judged: of a tool or model, or a selector that stands for all it matches.
+/// A name at which rules are checked: of a tool or model, or a selector that stands for all it matches.
 #[derive(Clone, Copy)]
-pub(super) struct JudgedName<'p> {
+pub(super) struct CheckedName<'p> {
     pub(super) name: &'p str,
     pub(super) known: Option<&'p KnownTool>,
 }
 
 impl<'p> ProfileView<'p> {
     /// The tools that are known, or all selectors for tools and `*`.
-    pub(super) fn tools(&self) -> Vec<JudgedName<'p>> {
+    pub(super) fn tools(&self) -> Vec<CheckedName<'p>> {
         match &self.options.tools {
             Some(tools) => {
-                tools.iter().map(|tool| JudgedName { name: &tool.name, known: Some(tool) }).collect()
+                tools.iter().map(|tool| CheckedName { name: &tool.name, known: Some(tool) }).collect()
             }
             None => selectors(self.layers.tool_rules()),
         }
     }
 
     /// The models that are known, or all selectors for models and `*`.
-    pub(super) fn models(&self) -> Vec<JudgedName<'p>> {
+    pub(super) fn models(&self) -> Vec<CheckedName<'p>> {
         match &self.options.models {
             Some(models) => {
-                models.iter().map(|model| JudgedName { name: &model.name, known: None }).collect()
+                models.iter().map(|model| CheckedName { name: &model.name, known: None }).collect()
             }
             None => selectors(self.layers.model_rules()),
         }
@@ -97,12 +97,12 @@ pub(super) fn spend<T>(
     enough
 }
 
-fn selectors<T>(rules: &RuleList<T>) -> Vec<JudgedName<'_>> {
+fn selectors<T>(rules: &RuleList<T>) -> Vec<CheckedName<'_>> {
     let mut names: Vec<&str> = rules.all().iter().map(|rule| rule.selector.as_str()).collect();
     names.push("*");
     names.sort_unstable();
     names.dedup();
-    names.into_iter().map(|name| JudgedName { name, known: None }).collect()
+    names.into_iter().map(|name| CheckedName { name, known: None }).collect()
 }
 
 fn unfinished(span: Span) -> Diagnostic {

@@ -8,7 +8,7 @@ use crate::text::did_you_mean::closest;
 use crate::text::{Code, Diagnostic};
 
 /// Reports a tool that is not there, or does more than read: it is not run, and nothing is found out.
-pub(super) fn judge(
+pub(super) fn check(
     view: &ProfileView<'_>,
     subject: &str,
     policy: &ToolPolicy,

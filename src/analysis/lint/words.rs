@@ -1,6 +1,6 @@
 //! Words that change nothing: shadowed values, repeated values, idle nulls, and defaults that do not reach.
 //!
-//! Every word of every file is heard at all names it speaks of. What never counts at any of them is shadowed; what
+//! Every value of every file is observed at all names that it is for. What never counts at any of them is shadowed; what
 //! never differs from what it inherits is repeated.
 
 use indexmap::IndexMap;
@@ -23,10 +23,10 @@ const PLACES: usize = 3;
 /// Of more rules for one name than this, nobody tells which decides between which; none then counts as repeated.
 const COMPARED: usize = 64;
 
-/// What has been heard of the files' words, by their places.
+/// What has been observed of the values of the files, by their places.
 #[derive(Default)]
 pub(super) struct WrittenValues {
-    heard: IndexMap<Span, WordOutcome>,
+    observed: IndexMap<Span, WordOutcome>,
     blocked: IndexMap<Span, BlockedWord>,
     /// Priorities decide somewhere: what a pattern inherits then depends on the name.
     uneven: bool,
@@ -56,28 +56,28 @@ struct BlockedWord {
 }
 
 impl WrittenValues {
-    /// Hears what is said of turns, of the history, of the context and of the report.
+    /// Observes the values for turns, the history, the context and the report.
     pub(super) fn of_blocks(&mut self, view: &ProfileView<'_>) -> ClassLists {
         self.uneven |= uneven(view.layers);
         let turn = view.layers.turn();
-        self.hear(&mut |visit| turn.each("", visit));
+        self.observe(&mut |visit| turn.each("", visit));
         let history = view.layers.history();
-        self.hear(&mut |visit| history.each("", visit));
+        self.observe(&mut |visit| history.each("", visit));
         let context = view.layers.context();
-        self.hear(&mut |visit| context.each("", visit));
+        self.observe(&mut |visit| context.each("", visit));
         if view.layers.output_wanted().is_none() {
             return ClassLists::default();
         }
         let output = view.layers.output();
-        self.hear(&mut |visit| output.each("", visit))
+        self.observe(&mut |visit| output.each("", visit))
     }
 
-    /// Hears what is said of one name; returns its lists of classes.
-    pub(super) fn hear(&mut self, each: &mut dyn FnMut(KeyVisit<'_>)) -> ClassLists {
+    /// Observes the values for one name; returns its lists of classes.
+    pub(super) fn observe(&mut self, each: &mut dyn FnMut(KeyVisit<'_>)) -> ClassLists {
         let mut lists = ClassLists::default();
         each(&mut |path, _, trail| {
             let words = trail.words();
-            lists.hear(&path, trail, &words);
+            lists.observe(&path, trail, &words);
             self.count(&path, &words);
             self.reach(&path, &words);
         });
@@ -105,17 +105,17 @@ impl WrittenValues {
             };
             let conditional = word.scope == LayerKind::Call;
             let replaced = above.filter(|(part, _)| *part <= word.part && !conditional);
-            let heard = self.entry(path, word);
-            heard.alive |= replaced.is_none();
-            heard.matters |= matters;
+            let observed = self.entry(path, word);
+            observed.alive |= replaced.is_none();
+            observed.matters |= matters;
             if let Some((_, by)) = replaced
-                && heard.replaced_by.len() < PLACES
-                && !heard.replaced_by.contains(&by)
+                && observed.replaced_by.len() < PLACES
+                && !observed.replaced_by.contains(&by)
             {
-                heard.replaced_by.push(by);
+                observed.replaced_by.push(by);
             }
-            if !matters && heard.repeats.is_none() {
-                heard.repeats = inherited.map(|from| (from.span, word.after.clone().unwrap_or_default()));
+            if !matters && observed.repeats.is_none() {
+                observed.repeats = inherited.map(|from| (from.span, word.after.clone().unwrap_or_default()));
             }
             let lowest = above.is_none_or(|(part, _)| word.part < part);
             if word.kind != WordKind::Edit && !conditional && lowest {
@@ -125,8 +125,8 @@ impl WrittenValues {
     }
 
     fn entry(&mut self, path: &str, word: &LayerWord) -> &mut WordOutcome {
-        match self.heard.entry(word.span) {
-            Entry::Occupied(heard) => heard.into_mut(),
+        match self.observed.entry(word.span) {
+            Entry::Occupied(observed) => observed.into_mut(),
             Entry::Vacant(free) => free.insert(WordOutcome {
                 path: spoken(&word.layer, path),
                 kind: word.kind,
@@ -159,12 +159,12 @@ impl WrittenValues {
 
     /// Says what has been found.
     pub(super) fn finish(self, found: &mut LintFindings<'_>) {
-        for (span, heard) in &self.heard {
-            let depends = heard.pattern && self.uneven;
-            if !heard.alive {
-                found.push(heard.shadowed(*span));
-            } else if !heard.matters && !depends {
-                found.push(heard.idle(*span));
+        for (span, observed) in &self.observed {
+            let depends = observed.pattern && self.uneven;
+            if !observed.alive {
+                found.push(observed.shadowed(*span));
+            } else if !observed.matters && !depends {
+                found.push(observed.idle(*span));
             }
         }
         for (span, blocked) in &self.blocked {

@@ -213,7 +213,7 @@ async fn live(args: &RunArgs, settings: &CliSettings) -> Result<ExitStatus, Comm
         }
         result
     };
-    // Signals are heard to the end: servers have their grace, and that may be long.
+    // Signals are handled to the end: servers have their grace, and that may be long.
     let result = tokio::select! {
         biased;
         () = leave.cancelled() => None,

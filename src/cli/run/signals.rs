@@ -40,7 +40,7 @@ impl StopSignals {
 
 #[cfg(unix)]
 impl StopSignals {
-    /// Listens from now on: whoever presses Ctrl-C twice in a hurry is heard twice.
+    /// Listens from now on: two presses of Ctrl-C in quick succession count as two.
     pub(crate) fn listen() -> Self {
         let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
         if !hangups_are_ignored() {
@@ -52,8 +52,8 @@ impl StopSignals {
     async fn next(&mut self) {
         let streams = &mut self.streams;
         std::future::poll_fn(|cx| {
-            let heard = streams.iter_mut().any(|stream| stream.poll_recv(cx).is_ready());
-            if heard { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            let came = streams.iter_mut().any(|stream| stream.poll_recv(cx).is_ready());
+            if came { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })
         .await;
     }

@@ -83,7 +83,7 @@ impl ReducedDraft<'_> {
                 |tokens: &dyn Fn(&CuttableText) -> u64| some.iter().map(tokens).fold(0, u64::saturating_add);
             let fixed = self.tokens().saturating_sub(sum(&|text| text.tokens));
             let room = self.plan.most.saturating_sub(fixed);
-            // Cutting instructions is in vain if the rest must be left out anyway.
+            // Cutting instructions gains nothing if the rest must be left out anyway.
             if with_dear && dear == CutPinned::IfEnough && sum(&|text| text.tokens.min(FLOOR)) > room {
                 return;
             }

@@ -100,7 +100,7 @@ impl JsonCut {
 
     /// The beginning of a text and how long it is.
     fn text(self, text: &str, room: u64) -> Option<String> {
-        // How long it was, so that the model can judge what is missing (both sizes, as in ai-agent and LocalCowork).
+        // How long it was, so that the model can estimate what is missing (both sizes, as in ai-agent and LocalCowork).
         let rest = format!("{REST} ({} chars)\"", text.chars().count());
         let mut left = room.checked_sub(self.unit.measure(&rest).saturating_add(1))?;
         let mut cut = String::from('"');

@@ -20,7 +20,7 @@ impl SplitState<'_> {
             *self.run.usage = self.run.usage.plus(usage);
         }
         let truncated = self.reply_measured(&mut reply);
-        // The host keeps text and calls to itself, so there is nothing to judge or repair.
+        // The host keeps text and calls to itself, so there is nothing to check or repair.
         if reply.opaque {
             let Self { run, model, .. } = self;
             let target = model.series.target(run.targets).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What other hosts have told of breakers and budgets that are shared.
+//! What other hosts report about shared breakers and budgets.
 
 use super::super::because::because;
 use super::super::breaker::CircuitBreaker;

@@ -475,7 +475,7 @@ impl LockedParts {
         }
     }
 
-    /// The session cannot be written: whoever waits, waits in vain.
+    /// The session cannot be written: what is awaited never comes.
     fn lose(&mut self, error: ProposalError) -> ProposalError {
         self.lost = true;
         self.waiting.clear();

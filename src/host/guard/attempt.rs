@@ -45,7 +45,7 @@ pub(super) struct Within<'a, F> {
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
-/// A future apart from the call that it belongs to: neither its room nor its code weighs on a call that does without it.
+/// A future apart from the call that it belongs to: a call that does without it pays for neither its room nor its code.
 pub(super) struct Apart<F>(Pin<Box<F>>);
 
 impl<'a> CallContext<'a> {

@@ -10,8 +10,8 @@ use crate::session::{Message, splice};
 impl Guard {
     /// Whether a conversation is to be reduced before it goes into a request: in the window of the first target there is
     /// less room left than `context.compact_at_free` in the policy says. `tool_tokens` are those of the definitions of the tools
-    /// ([`tool_tokens`](crate::context::tool_tokens)). Of a target whose window is unknown nothing is said; what its
-    /// provider has told of its window and of the tokens it counts holds here, too.
+    /// ([`tool_tokens`](crate::context::tool_tokens)). `None` of a target whose window is unknown; what its
+    /// provider has reported of its window and of the tokens it counts holds here, too.
     pub fn is_short_of_room(
         &self,
         messages: &[Message],

@@ -7,7 +7,7 @@
 //! turn and the loop guard hold as in any run, and it may be [written down](GuardConfig::record) and
 //! [continued](Guard::resume). When the run is over, the next call begins the next run of the session.
 //!
-//! A request to a model is the host's own, and passes through untouched. What the guard is not told of it, it does not check: its
+//! A request to a model is the host's own, and passes through untouched. The guard checks of it what the host gives: its
 //! size ([`TurnGuard::tokens`]), its history ([`TurnGuard::history`]), the tokens of replies
 //! ([`TurnGuard::call_with_usage`]). Nor can it cut a result that it does not see: [`ToolGuard::call_text`] cuts, and
 //! [`ToolGuard::show`] says what the model is shown of one.

@@ -48,7 +48,7 @@ pub(super) struct Proposed {
     _permit: Permit,
 }
 
-/// What was said about a proposal.
+/// What the interpreter has noted about a proposal.
 #[derive(Default)]
 pub(super) struct Said {
     /// The result of the call, as the model reads it.

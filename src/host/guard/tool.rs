@@ -392,7 +392,7 @@ impl Plain<'_> {
         }
     }
 
-    /// A failure of the tool is known, or the run counts the call: it is told of its end.
+    /// A failure of the tool is known, or the run counts the call: the call reports its end.
     #[cold]
     fn end(&self, end: PlainEnd) {
         let ToolGuard { name, cell, .. } = self.guard;

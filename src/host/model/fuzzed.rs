@@ -25,8 +25,8 @@ pub fn provider_bodies(data: &[u8]) {
     let Some((first, body)) = data.split_first() else { return };
     let status = STATUSES[usize::from(*first) % STATUSES.len()];
     let status = StatusCode::from_u16(status).unwrap_or_default();
-    judge(&from_status(status, &HeaderMap::new(), body));
-    judge(&Failure::from_body(body));
+    check(&from_status(status, &HeaderMap::new(), body));
+    check(&Failure::from_body(body));
     let _ = read_as(&chat(), "application/json", &[body]);
     let _ = read_as(&messages(), "application/json", &[body]);
 }
@@ -114,12 +114,12 @@ fn read_as(format: &dyn WireFormat, kind: &'static str, pieces: &[&[u8]]) -> Res
             assert_eq!(ids.len(), reply.calls.len(), "two calls have one id: {reply:?}");
             assert!(!ids.contains(""), "a call has no id: {reply:?}");
         }
-        Err(failure) => judge(failure),
+        Err(failure) => check(failure),
     }
     reply
 }
 
-fn judge(failure: &Failure) {
+fn check(failure: &Failure) {
     let _ = (
         failure.classified(&Policy::builtin()),
         failure.limit(),

@@ -62,7 +62,7 @@ impl Connected<IncomingStream<'_, BreakableListener>> for ConnectionBreaker {
 }
 
 impl BreakableConnection {
-    /// The stream, unless it is broken; whoever waits on it is woken when it breaks.
+    /// The stream, unless it is broken; whoever waits on it continues when it breaks.
     fn whole(self: Pin<&mut Self>, cx: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
         let this = self.get_mut();
         match this.broken.as_mut().poll(cx) {

@@ -23,9 +23,9 @@ pub struct ModelAttempt {
     pub max_attempts: Option<u32>,
     /// The model, by the name the policy's selectors match.
     pub target: String,
-    /// Who serves it; empty: nobody said.
+    /// Who serves it; empty if it is not known.
     pub provider: String,
-    /// Its name on the server; empty: nobody said.
+    /// Its name on the server; empty if it is not known.
     pub model: String,
     /// Whether the call brought a reply the policy takes.
     pub status: AttemptStatus,

@@ -176,7 +176,7 @@ record! {
         /// Example: `5s`
         margin: Option<Spanned<Nanos>>,
         /// Lengthens the wait that is asked for by up to this fraction of it, so that not everybody comes back at once.
-        // A whole fleet that is told 30 s returns at the same instant. Spread only lengthens, so nobody is too
+        // A whole fleet that reads 30 s returns at the same instant. Spread only lengthens, so nobody is too
         // early.
         spread: Option<OpenFraction>,
         /// Hints below this are raised to it.

@@ -37,7 +37,7 @@ record! {
 }
 
 impl RunLimits {
-    /// Hears one more layer: the tighter value holds.
+    /// Adds one more layer: the tighter value holds.
     pub(crate) fn fold(&mut self, rule: &RunLimitsRule) {
         let RunLimitsRule { time, tokens, cost, model_calls, tool_calls } = rule;
         tighter(&mut self.time, *time, |time| time.0);

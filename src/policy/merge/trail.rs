@@ -104,7 +104,7 @@ impl<T: LayerValue> Default for ValueHistory<T> {
 }
 
 impl<T: LayerValue> ValueHistory<T> {
-    /// Hears one more layer.
+    /// Adds one more layer.
     pub(crate) fn fold(&mut self, patch: &Patch<T>, at: &LayerPosition) {
         let (set, span) = match patch {
             Patch::Absent => return,
@@ -149,7 +149,7 @@ impl<T: LayerValue> ValueHistory<T> {
         self.inherited
     }
 
-    /// Hears what a layer says of this subject itself.
+    /// Adds what a layer has for this subject itself.
     pub(crate) fn fold_own(&mut self, patch: &Patch<T>, at: &LayerPosition) {
         self.inherited &= matches!(patch, Patch::Absent);
         self.fold(patch, at);

@@ -27,7 +27,7 @@ pub(super) fn examine(
     afterwords: &mut Vec<ReplyGuidance>,
     run: &mut RunParts<'_>,
 ) -> CallFinding {
-    // The report is no tool: neither loop detection nor its schema as a tool apply, `report_series` judges it.
+    // The report is no tool: neither loop detection nor its schema as a tool apply, `report_series` checks it.
     if run.policy().output().is_some_and(|output| output.tool.value == call.name) {
         return CallFinding::Stays(Value::Null, CallPhase::Report(call.arguments.clone()));
     }

@@ -33,7 +33,7 @@ pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: b
         FinishReason::ContextWindow if !calls => {
             (ErrorClass::ContextOverflow, "the model's window was full before the reply was whole")
         }
-        // Half an answer is none. Where a report is due the text is judged as a text instead, so that the model is
+        // Half an answer is no answer. Where a report is due the text is checked as a text instead, so that the model is
         // asked for the report.
         _ if truncated && !output => (ErrorClass::TruncatedOutput, "the reply was cut at the token limit"),
         // Reasoning alone is no answer, and asking again in the same words brings the same (ai-agent has guidance of

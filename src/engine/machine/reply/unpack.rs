@@ -70,7 +70,7 @@ pub(super) fn unpacked(rules: StepRules<'_>, schema: &Schema, arguments: &Value)
 fn said_by(value: &Value) -> Option<Value> {
     let said = serde_json::from_str(value.as_str()?).ok()?;
     match said {
-        // A text in a text is no progress, and unpacking `"\"5\""` would change what was said.
+        // A text in a text is no progress, and unpacking `"\"5\""` would change the message.
         Value::String(_) => None,
         said => Some(said),
     }

@@ -101,7 +101,7 @@ impl ReportSeries {
         if self.is_accepted() {
             return DeliveredReport::Answered { text: "a report was accepted already".into(), error: true };
         }
-        match judge(output, raw, run) {
+        match check(output, raw, run) {
             Ok(report) => {
                 self.accept(report, ReportSource::ToolCall, run);
                 DeliveredReport::Answered { text: "accepted".into(), error: false }
@@ -123,9 +123,9 @@ impl ReportSeries {
         let Some(output) = run.policy().output() else {
             return NextMachine::finished(Outcome::Answered { text: raw });
         };
-        // Repaired before it is judged, as the arguments of a call are.
+        // Repaired before it is checked, as the arguments of a call are.
         let raw = repair_text(&raw, "", "", &mut run.out).unwrap_or(raw);
-        match judge(output, &raw, run) {
+        match check(output, &raw, run) {
             Ok(report) => {
                 let source = match run.context.drive {
                     DriveMode::Turns => ReportSource::Text,
@@ -349,7 +349,7 @@ pub(in crate::engine) fn parsed_report(
 }
 
 /// Holds a report against the schema, the validators and the reducers.
-fn judge(output: &OutputPolicy, raw: &str, run: &mut RunParts<'_>) -> Result<Value, ReportFault> {
+fn check(output: &OutputPolicy, raw: &str, run: &mut RunParts<'_>) -> Result<Value, ReportFault> {
     // Validated before it is accepted; ai-agent does so, too (`validatePayload` before `commitFinalReport`), since
     // what is committed cannot be refused any more.
     let report = parsed_report(output, raw, run.policy()).map_err(ReportFault::Invalid)?;

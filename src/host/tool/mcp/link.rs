@@ -49,7 +49,7 @@ pub(super) struct ServerLink {
 #[derive(Default)]
 struct CallProgress(Mutex<HashMap<String, (String, ProgressReporter)>>);
 
-/// Hears what the server tells unasked.
+/// Receives the notifications of the server.
 #[derive(Clone)]
 struct ServerListener {
     changes: Arc<AtomicU64>,
