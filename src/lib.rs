@@ -1,6 +1,6 @@
 //! A declarative policy engine that keeps LLM agents going when tool calls and model turns go wrong.
 //!
-//! A policy says what is retried, how long is waited, the message to the model, when a tool is switched off, what the final
+//! A policy says what is retried, how long is waited, the message to the model, when a circuit breaker opens, what the final
 //! report must look like, and what the agent remembers. There are four ways in, each a thin layer over the one before;
 //! `docs/embedding.md` shows them.
 //!

@@ -76,7 +76,7 @@ pub(crate) struct ExplainArgs {
     /// Shows every value, those of the built-in policy too, and the table of waits.
     #[arg(long)]
     all: bool,
-    /// How many attempts a tool makes itself in each run, for the attempt product.
+    /// How many attempts a tool makes itself in each run, for the retry amplification.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     inner: u32,
     /// The profile of the policy that is chosen.

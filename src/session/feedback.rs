@@ -111,7 +111,7 @@ pub enum StopReason {
     AfterPartial,
     /// The class is in `never_retry`.
     NeverRetry,
-    /// The class is not in `retry_on`, or retrying is switched off.
+    /// The class is not in `retry_on`, or there are no retries.
     NotRetryable,
     /// The tool may have had side effects and is not idempotent.
     MayHaveActed,

@@ -17,7 +17,7 @@ use crate::time::{Instant, Nanos};
 
 /// More events than any run needs; beyond, it is taken to have no end, and to have failed. Tests do not wait so long.
 const MOST_EVENTS: u64 = if cfg!(test) { 5_000 } else { 100_000 };
-/// An agent whose run took no time at all rests as long as this.
+/// An agent whose run took no time at all pauses as long as this.
 const LEAST_REST: Nanos = Nanos::from_secs(1);
 
 /// An agent.
@@ -102,7 +102,7 @@ impl SimulatedAgent {
         }))
     }
 
-    /// The run is over, or was given up. How long it rests, if another one follows.
+    /// The run is over, or was given up. How long it pauses, if another one follows.
     fn end(&mut self, shared: &mut SharedServices<'_>) -> Option<Nanos> {
         self.turn_begins(shared, None);
         let outcome = self.run.state.outcome.as_ref();

@@ -39,7 +39,7 @@ record! {
         /// The most runs of each agent. Left out: one after the other until `duration` is over.
         /// Example: `1`
         pub(crate) runs: Option<NonZeroU32>,
-        /// How long an agent rests between two runs.
+        /// How long an agent pauses between two runs.
         /// Example: `5s`
         pub(crate) pause: LatencyModel = LatencyModel::constant(Nanos::ZERO),
         /// The longest one run may take.

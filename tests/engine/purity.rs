@@ -98,9 +98,10 @@ fn every_module_of_the_library_has_its_place_in_the_order() {
 }
 
 #[test]
-fn the_page_of_the_house_shows_the_order() {
+fn the_page_of_the_architecture_shows_the_order() {
     let page = read(&root().join("docs/architecture.md"));
-    let (_, table) = page.split_once("| room | what is in it | may use |\n").expect("the table of the rooms");
+    let (_, table) =
+        page.split_once("| module | what is in it | may use |\n").expect("the table of the modules");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
     let mut shown: Vec<(Vec<String>, Vec<String>)> = rows
         .map(|row| row.trim_matches('|').split(" | ").collect::<Vec<_>>())
@@ -114,7 +115,7 @@ fn the_page_of_the_house_shows_the_order() {
 }
 
 #[test]
-fn the_page_of_the_house_says_what_the_interpreter_is() {
+fn the_page_of_the_architecture_says_what_the_interpreter_is() {
     let page = read(&root().join("docs/architecture.md"));
     let (_, sentence) = page.split_once("**The interpreter** is ").expect("the sentence");
     let (sentence, _) = sentence.split_once('.').expect("its end");

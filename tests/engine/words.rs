@@ -37,6 +37,11 @@ const EVERYWHERE: &[Avoided] = &[
     avoid(&["ear", "ears"], "observer, sink", "as a progress sink"),
     avoid(&["in earnest"], "without shadow", "the key is `shadow`"),
     avoid(&["in vain"], "without effect", "say what does not happen"),
+    avoid(&["lesson", "lessons"], "observation", "as a token observation"),
+    avoid(&["hardly mean"], "likely mistakes", "what a lint reports"),
+    avoid(&["attempt product"], "retry amplification", "the term of SRE"),
+    avoid(&["is no size"], "invalid size", "say what is wrong"),
+    avoid(&["another model is asked"], "fallback to the next target", "the word of LiteLLM and LangChain"),
     avoid(&["wakes", "woken"], "ends its cooldown", "models have a cooldown"),
 ];
 

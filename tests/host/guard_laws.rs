@@ -284,7 +284,7 @@ async fn one(tools: &[ToolGuard; 2], call: &Call, made: &Made, start: tokio::tim
             class: refusal.class,
             text: refusal.message,
             delay: refusal.delay.into(),
-            last_turn: refusal.last_turn,
+            last_turn: refusal.final_turn,
         },
         Err(CallError::Exhausted(end)) => Came::Exhausted {
             reason: end.exhausted.reason,

@@ -46,7 +46,7 @@ async fn a_call_made_again_and_again_is_told_then_refused_then_ends_the_turns() 
             Err(refusal) => {
                 assert_eq!(refusal.class, ErrorClass::RepeatedCall);
                 assert!(refusal.message.contains("fetch"), "{}", refusal.message);
-                if refusal.last_turn { "final turn" } else { "refused" }
+                if refusal.final_turn { "final turn" } else { "refused" }
             }
         };
         said.push(if guard.take_guidance().is_empty() { came } else { "ran, told" });

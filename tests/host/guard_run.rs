@@ -52,7 +52,7 @@ async fn in_the_final_turn_no_tool_runs_and_the_next_turn_is_of_the_next_run() {
     ok(&tool).await.unwrap();
     turn(&guard).await.unwrap();
     let refusal = refused(&tool).await;
-    assert!(refusal.last_turn && refusal.message.contains("turn 2 of 2"), "{refusal:?}");
+    assert!(refusal.final_turn && refusal.message.contains("turn 2 of 2"), "{refusal:?}");
     turn(&guard).await.unwrap();
     ok(&tool).await.unwrap();
     assert_eq!(guard.state(|state| state.turn), 1);
@@ -153,7 +153,7 @@ async fn the_budgets_of_a_run_hold_for_its_calls() {
     ok(&tool).await.unwrap();
     ok(&tool).await.unwrap();
     let refusal = refused(&tool).await;
-    assert!(refusal.last_turn && refusal.class == ErrorClass::ToolUnavailable, "{refusal:?}");
+    assert!(refusal.final_turn && refusal.class == ErrorClass::ToolUnavailable, "{refusal:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -350,7 +350,7 @@ async fn one(guarded: &TurnGuard<()>, turn: &Turn, start: tokio::time::Instant) 
             Came::Exhausted { action: end.action, reason: end.reason, delays }
         }
         Err(CallError::Refused(refusal)) => {
-            Came::Refused { class: refusal.class, delay: refusal.delay.into(), last_turn: refusal.last_turn }
+            Came::Refused { class: refusal.class, delay: refusal.delay.into(), last_turn: refusal.final_turn }
         }
         Err(CallError::Run(error)) => panic!("{error}"),
     };

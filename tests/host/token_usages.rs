@@ -310,9 +310,9 @@ fn the_usages_of_the_documentation_are_met_within_the_goals() {
                     next.reported > usage.reported && next.tool.is_some() == usage.tool.is_some()
                 };
                 for next in provider.iter().filter(follows) {
-                    let mut scales = TokenCalibration::default();
-                    scales.learn("main", count(usage), usage.reported);
-                    warm.push(error(scales.expected("main", count(next)), next.reported, 100));
+                    let mut calibration = TokenCalibration::default();
+                    calibration.learn("main", count(usage), usage.reported);
+                    warm.push(error(calibration.expected("main", count(next)), next.reported, 100));
                 }
             }
         }

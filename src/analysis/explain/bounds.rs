@@ -560,7 +560,7 @@ impl fmt::Display for ToolBounds {
         let (inner, product) = (self.inner, count(self.product));
         writeln!(
             f,
-            "  attempt product: {in_turn} model calls in a turn x {runs} runs x {inner} by the tool itself = {product}"
+            "  retry amplification: {in_turn} model calls in a turn x {runs} runs x {inner} by the tool itself = {product}"
         )
     }
 }

@@ -165,7 +165,7 @@ impl Default for LintOptions {
 }
 
 impl Policy {
-    /// What the files say and hardly mean. With a profile, as it is when that is chosen; without one, in every profile
+    /// The likely mistakes of the files. With a profile, as it is when that is chosen; without one, in every profile
     /// and in none.
     ///
     /// ```

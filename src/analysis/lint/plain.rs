@@ -1,5 +1,5 @@
 //! What a file says by itself that means nothing: breakers without a pause, conditions that are always the same, empty
-//! rules, rules for retries that are switched off, names that are there twice.
+//! rules, rules for retries that never happen, names that are there twice.
 
 use std::collections::BTreeMap;
 

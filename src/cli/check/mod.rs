@@ -1,4 +1,4 @@
-//! `unfazed check`: all problems of policy, agent and script files at once, and what their policies hardly mean.
+//! `unfazed check`: all problems of policy, agent and script files at once, and the likely mistakes of their policies.
 
 mod agents;
 mod fix;

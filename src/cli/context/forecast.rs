@@ -69,8 +69,8 @@ fn steps(subject: &ContextSubject, room: ContextBudget) -> (Vec<ForecastStep>, O
     let (policy, counter) = (&subject.policy, &*subject.counter);
     let rules = policy.context();
     // Messages are weighed as they are counted here, the room as the provider counts.
-    let expected = |tokens| subject.scales.part(&subject.model, tokens);
-    let by_ours = |tokens| subject.scales.counted(&subject.model, tokens);
+    let expected = |tokens| subject.calibration.part(&subject.model, tokens);
+    let by_ours = |tokens| subject.calibration.counted(&subject.model, tokens);
     let mut messages = subject.messages.clone();
     let mut ledger = TokenLedger::of_weights(subject.weights.clone());
     let (mut steps, mut lacking) = (Vec::new(), None);

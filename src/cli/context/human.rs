@@ -38,13 +38,13 @@ pub(super) fn shown(subject: &ContextSubject, forecast: Option<&BudgetForecast>)
     let parts: Vec<(char, u64)> =
         rows.iter().filter(|row| row.sign != ' ').map(|row| (row.sign, row.tokens)).collect();
     let _ = writeln!(text, "\n[{}]", bar(&parts));
-    if let Some(ppm) = subject.scales.of(&subject.model) {
+    if let Some(ppm) = subject.calibration.of(&subject.model) {
         let (whole, part) = (ppm / 1_000_000, ppm / 1000 % 1000);
         let _ = writeln!(
             text,
             "\nits provider counts {whole}.{part:03} tokens for each one counted here, and {} for each request besides: all \
              numbers are by its count",
-            subject.scales.offset(&subject.model).unwrap_or(0)
+            subject.calibration.offset(&subject.model).unwrap_or(0)
         );
     }
     if let Some(usage) = subject.reported {

@@ -5,7 +5,7 @@ mod body;
 mod forecast;
 mod human;
 mod json;
-mod lessons;
+mod observations;
 mod parts;
 mod subject;
 

@@ -17,7 +17,7 @@ use crate::store::read_log;
 use serde_json::Value;
 
 use super::body;
-use super::lessons::SessionLessons;
+use super::observations::SessionObservations;
 use super::parts::TokenParts;
 use crate::cli::exit::CommandFailure;
 use crate::cli::named::{self, FileKind};
@@ -57,7 +57,7 @@ pub(super) struct ContextSubject {
     /// The tokens of each message by the count here.
     pub(super) weights: Vec<u64>,
     /// How many tokens its provider counts, learned in the session. `parts` and `room` are by its count.
-    pub(super) scales: TokenCalibration,
+    pub(super) calibration: TokenCalibration,
     /// What a provider counted for the last request of a session.
     pub(super) reported: Option<Usage>,
     /// Servers that could not be asked for their tools.
@@ -74,7 +74,7 @@ struct FoundConversation {
     /// Its name at its server.
     served: String,
     counter: Arc<dyn TokenCounter>,
-    scales: TokenCalibration,
+    calibration: TokenCalibration,
 }
 
 /// A session as its log has it.
@@ -84,7 +84,7 @@ struct LoggedSession {
     agent: Option<(PathBuf, Option<String>)>,
     started: RunStarted,
     target: Option<String>,
-    lessons: SessionLessons,
+    observations: SessionObservations,
     /// The tokens of all tools before the final turn.
     tools: u64,
     reported: Option<Usage>,
@@ -202,7 +202,7 @@ impl FoundConversation {
         let window = known_window(&rules, None, None, &model);
         let counter = counter_by(&rules.tokens, &model);
         let (form, served) = (ToolForm::Chat, model.clone());
-        Self { title, model, policy, window, form, served, counter, scales: TokenCalibration::default() }
+        Self { title, model, policy, window, form, served, counter, calibration: TokenCalibration::default() }
     }
 
     /// A model of an agent file.
@@ -213,7 +213,7 @@ impl FoundConversation {
         let window = known_window(&rules, None, named.models.as_ref(), &served);
         let counter = counter_by(&rules.tokens, &served);
         let form = entry.map_or(ToolForm::Chat, ModelEntry::tool_form);
-        Self { title, model, policy, window, form, served, counter, scales: TokenCalibration::default() }
+        Self { title, model, policy, window, form, served, counter, calibration: TokenCalibration::default() }
     }
 
     /// What its provider is known to add to a request of these parts.
@@ -229,8 +229,8 @@ impl FoundConversation {
         if let Some(told) = told.filter(|told| !said && told.source != WindowSource::Policy) {
             self.window = Some(told);
         }
-        let (scales, refused) = logged.lessons.learned(&self.policy);
-        self.scales = scales;
+        let (calibration, refused) = logged.observations.learned(&self.policy);
+        self.calibration = calibration;
         let refused = refused.of(&self.model, &self.policy.model(&self.model));
         if let (ContextWindow::Tokens(tokens), Some(WindowSource::Refusal)) = (refused.window, refused.source)
             && self.window.is_none_or(|known| tokens < known.tokens)
@@ -242,12 +242,12 @@ impl FoundConversation {
     }
 
     fn subject(self, parts: TokenParts, messages: Vec<Message>) -> ContextSubject {
-        let Self { title, model, policy, window, counter, scales, .. } = self;
-        let parts = parts.each(&|tokens| scales.part(&model, tokens));
+        let Self { title, model, policy, window, counter, calibration, .. } = self;
+        let parts = parts.each(&|tokens| calibration.part(&model, tokens));
         let fixed = parts.all_tools().saturating_add(parts.fixed);
         let measure = TurnMeasure {
             message_tokens: parts.messages(),
-            tool_tokens: fixed.saturating_add_signed(scales.offset(&model).unwrap_or(0)),
+            tool_tokens: fixed.saturating_add_signed(calibration.offset(&model).unwrap_or(0)),
             ..TurnMeasure::default()
         };
         let room = window.map(|known| {
@@ -268,7 +268,7 @@ impl FoundConversation {
             parts,
             messages,
             weights,
-            scales,
+            calibration,
             reported,
             failed,
         }
@@ -316,12 +316,12 @@ impl LoggedSession {
                     }
                     _ => {}
                 }
-                self.lessons.happened(&envelope);
+                self.observations.happened(&envelope);
                 self.fold.happened(&envelope);
             }
             Record::Directives { list, .. } => {
                 for directive in &list.0 {
-                    self.lessons.decided(&directive.order);
+                    self.observations.decided(&directive.order);
                     if let DirectiveKind::Work(Work::CallModel(call)) = &directive.order {
                         self.target = Some(call.target.clone());
                     }

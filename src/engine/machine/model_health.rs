@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::known_windows::{EffectiveWindow, KnownWindow, KnownWindows};
-use super::super::lesson::TokenObservation;
 use super::super::overhead::{ModelOverheads, RequestOverhead};
-use super::super::scales::TokenCalibration;
 use super::super::targets::TargetCooldowns;
+use super::super::token_calibration::TokenCalibration;
+use super::super::token_observation::TokenObservation;
 use super::out::StepOutput;
 use crate::engine::measure::TurnMeasure;
 use crate::policy::{ContextWindow, ModelPolicy, Policy};
@@ -29,7 +29,8 @@ pub(in crate::engine) struct ModelHealth {
     overheads: ModelOverheads,
     /// What was learned from the tokens that providers report.
     #[serde(default, skip_serializing_if = "TokenCalibration::is_empty")]
-    scales: TokenCalibration,
+    #[serde(rename = "scales")]
+    calibration: TokenCalibration,
 }
 
 impl ModelHealth {
@@ -41,7 +42,7 @@ impl ModelHealth {
             resting: TargetCooldowns::default(),
             known_windows: self.known_windows.next_run(),
             overheads: self.overheads.clone(),
-            scales: self.scales.clone(),
+            calibration: self.calibration.clone(),
         }
     }
 
@@ -51,8 +52,8 @@ impl ModelHealth {
     }
 
     /// What was learned from the tokens that providers report.
-    pub(in crate::engine) const fn scales(&self) -> &TokenCalibration {
-        &self.scales
+    pub(in crate::engine) const fn calibration(&self) -> &TokenCalibration {
+        &self.calibration
     }
 
     /// Takes what the host found out about the windows of the models, and warns of those it had to guess.
@@ -85,13 +86,13 @@ impl ModelHealth {
             // What was learned compares the host's count with the provider's. Tokens that are known by now were part
             // of that difference, and would be counted twice.
             let [before, now] = [&before, &self.overheads].map(|known| known.of(target).of(tools));
-            self.scales.rebase(target, before, now);
+            self.calibration.rebase(target, before, now);
         }
     }
 
     /// Learns what a provider has shown about its tokens.
-    pub(in crate::engine) fn learn(&mut self, target: &str, lesson: TokenObservation, policy: &Policy) {
-        lesson.learn(target, &policy.model(target), &mut self.scales, &mut self.known_windows);
+    pub(in crate::engine) fn learn(&mut self, target: &str, observation: TokenObservation, policy: &Policy) {
+        observation.learn(target, &policy.model(target), &mut self.calibration, &mut self.known_windows);
     }
 
     /// A request of so many tokens, and what the provider of a model is known to add to it.
@@ -106,22 +107,22 @@ impl ModelHealth {
 
     /// So many tokens of ours, as the provider of a model is going to count them.
     pub(in crate::engine) fn expected(&self, target: &str, tokens: u64) -> u64 {
-        self.scales.expected(target, tokens)
+        self.calibration.expected(target, tokens)
     }
 
     /// A measured request, as the provider of a model is going to count it.
     pub(in crate::engine) fn expected_measure(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
-        self.scales.measured(target, measure)
+        self.calibration.measured(target, measure)
     }
 
     /// A part of a request of so many tokens of ours, as the provider of a model is going to count it.
     pub(in crate::engine) fn part(&self, target: &str, tokens: u64) -> u64 {
-        self.scales.part(target, tokens)
+        self.calibration.part(target, tokens)
     }
 
     /// So many tokens of a provider's, as the host counts them.
     pub(in crate::engine) fn counted(&self, target: &str, tokens: u64) -> u64 {
-        self.scales.counted(target, tokens)
+        self.calibration.counted(target, tokens)
     }
 
     /// The window of a model, and who says how large it is.

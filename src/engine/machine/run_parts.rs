@@ -353,7 +353,7 @@ impl RunParts<'_> {
 /// The end of the run.
 impl RunParts<'_> {
     /// The turn that begins is the last: the model has nothing but the report to deliver.
-    pub(in crate::engine) fn begin_last_turn(&mut self, reason: FinalReason, why: Vec<DecisionReason>) {
+    pub(in crate::engine) fn begin_final_turn(&mut self, reason: FinalReason, why: Vec<DecisionReason>) {
         // The first announcement counts: the final turn keeps its share of the time from then on.
         self.spending.ending.get_or_insert(self.out.now);
         let message = self.ending.begin(reason, self.turn, why, &mut self.out);
@@ -368,7 +368,7 @@ impl RunParts<'_> {
     }
 
     /// The next turn is the last. `false`: this one is already.
-    pub(in crate::engine) fn force_last_turn(
+    pub(in crate::engine) fn force_final_turn(
         &mut self,
         reason: FinalReason,
         why: Vec<DecisionReason>,

@@ -16,8 +16,8 @@ use super::machine::{
     TurnLoop, WorkTable,
 };
 use super::repeats::LoopDetector;
-use super::scales::TokenCalibration;
 use super::spending::RunSpending;
+use super::token_calibration::TokenCalibration;
 use super::tracked::{DigestedPart, TrackedPart, digest_of_json, digest_of_parts};
 use crate::engine::ids::ProposalId;
 use crate::engine::memo::Memo;
@@ -237,8 +237,8 @@ impl State {
     }
 
     /// What was learned of how providers count tokens.
-    pub fn scales(&self) -> &TokenCalibration {
-        self.models.scales()
+    pub fn calibration(&self) -> &TokenCalibration {
+        self.models.calibration()
     }
 
     /// The breaker of a tool, if it was ever run.

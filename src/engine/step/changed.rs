@@ -28,6 +28,6 @@ impl RunStep<'_> {
             batch.on_policy_changed(&run);
         }
         self.current = ProposalId::NONE;
-        self.last_turn_by_new_rules();
+        self.final_turn_by_new_rules();
     }
 }

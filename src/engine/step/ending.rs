@@ -51,7 +51,7 @@ impl RunStep<'_> {
         let SplitState { mut run, .. } = self.split();
         // A final turn in flight may end by itself. Only if nothing is in flight but waits is there nothing left to
         // come.
-        if !run.force_last_turn(FinalReason::UserStop, vec![why])
+        if !run.force_final_turn(FinalReason::UserStop, vec![why])
             && !run.work.any(|_, pending| !pending.is_wait())
         {
             // The final turn was waiting for another attempt. The end was asked for, so the wait ends and the run

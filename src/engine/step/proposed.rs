@@ -64,7 +64,7 @@ impl RunStep<'_> {
         if !run.ending.is_near()
             && let Some(why) = run.run_budget().out_of_budget()
         {
-            run.force_last_turn(FinalReason::Budget, vec![why]);
+            run.force_final_turn(FinalReason::Budget, vec![why]);
         }
         batch.begin(calls, &mut run).into()
     }

@@ -89,7 +89,7 @@ impl SplitState<'_> {
                 "the model stopped for a reason that is not known, `{reason}`; its reply is taken"
             ));
         }
-        // Leaked calls first, since they have to be repaired like any others.
+        // Calls in the text first, since they have to be repaired like any others.
         take_leaked_calls(reply, run.event, &mut run.out);
         repair_reply(reply, &mut run.out);
         self.drop_malformed(reply)

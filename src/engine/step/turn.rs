@@ -47,7 +47,7 @@ impl RunStep<'_> {
             why.extend(run.run_budget().out_of_budget());
         }
         if !why.is_empty() || run.ending.is_next() {
-            run.begin_last_turn(reason, why.clone());
+            run.begin_final_turn(reason, why.clone());
         }
         why
     }
@@ -79,7 +79,7 @@ impl RunStep<'_> {
 
     /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
     /// stays it: the model has been informed.
-    pub(super) fn last_turn_by_new_rules(&mut self) {
+    pub(super) fn final_turn_by_new_rules(&mut self) {
         let SplitState { mut run, .. } = self.split();
         let prepared = run.work.any(|_, pending| matches!(pending, WorkPurpose::Prepare));
         // Only before the call: a turn in flight was sent with other tools, and cannot become the last.
@@ -87,7 +87,7 @@ impl RunStep<'_> {
             && !run.ending.is_now()
             && let Some(why) = out_of_turns(run.policy(), run.turn)
         {
-            run.begin_last_turn(FinalReason::MaxTurns, vec![why]);
+            run.begin_final_turn(FinalReason::MaxTurns, vec![why]);
         }
     }
 

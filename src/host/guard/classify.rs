@@ -87,7 +87,7 @@ pub struct CallRefused {
     /// How long to wait before the model is asked again; usually zero.
     pub delay: Duration,
     /// The next turn should be the last: the model has repeated itself too often.
-    pub last_turn: bool,
+    pub final_turn: bool,
 }
 
 impl<E> fmt::Display for CallError<E> {

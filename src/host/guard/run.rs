@@ -275,7 +275,7 @@ impl Proposed {
             class: self.said.refused.unwrap_or(ErrorClass::Cancelled),
             message: core::mem::take(&mut self.said.text),
             delay: settled.delay.unwrap_or(Nanos::ZERO).into(),
-            last_turn: settled.final_turn.is_some(),
+            final_turn: settled.final_turn.is_some(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::answer::HttpAnswer;
 use super::failure::from_status;
 use super::sse::{SseEvent, SseParser};
 use super::wire::anthropic::MessagesFormat;
-use super::wire::chat::{ChatFormat, ChatServer, SamplingOptions, ServerLessons};
+use super::wire::chat::{ChatFormat, ChatServer, LearnedForms, SamplingOptions};
 use super::wire::{StreamProgress, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::policy::Policy;
@@ -47,7 +47,7 @@ fn chat() -> ChatFormat {
         model: "main".into(),
         sampling,
         server: ChatServer::default(),
-        lessons: ServerLessons::default(),
+        learned_forms: LearnedForms::default(),
     }
 }
 

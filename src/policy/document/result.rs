@@ -100,7 +100,7 @@ impl Decode for SizeCap {
             return reader.wrong_type(node, "a size such as `6000 chars`, or `unlimited`");
         };
         Self::parse(text).or_else(|| {
-            let message = format!("`{text}` is no size");
+            let message = format!("invalid size `{text}`");
             let help = "write a whole number and `chars`, `bytes`, `KiB`, `MiB` or `tokens`, or `unlimited`";
             reader.report(Diagnostic::error(Code::WRONG_TYPE, node.span, message).help(help));
             None

@@ -125,7 +125,7 @@ impl<V: ScopeVariables> Decode for TemplateText<V> {
     fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
         let source = string(node, reader, "a template in a string")?;
         reader.spend(TEMPLATE_COST, node.span)?;
-        // Messages are shown to models and written to logs, so a key in one would leave the house.
+        // Messages are shown to models and written to logs, so a key in one would leave the process.
         reader.refuse_secrets(node);
         match Template::parse(&source, &known::<V>()) {
             Ok(template) => {

@@ -2,7 +2,7 @@
 
 mod anthropic;
 mod encoded;
-mod lessons;
+mod learned_forms;
 mod long;
 mod partial;
 mod timeouts;

@@ -570,7 +570,7 @@ fn give_up(
     match decision {
         PlannerDecision::TellModel => {}
         PlannerDecision::FinalTurn => {
-            run.force_last_turn(FinalReason::RetryExhaustion, Vec::new());
+            run.force_final_turn(FinalReason::RetryExhaustion, Vec::new());
         }
         PlannerDecision::Fail => return Err(NextMachine::fail(exhausted, Vec::new())),
     }

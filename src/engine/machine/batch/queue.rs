@@ -158,6 +158,6 @@ fn no_calls_left(slot: &ToolSeries, run: &mut RunParts<'_>) -> Option<CallRefusa
     let text = &run.policy().turn().calls.messages.no_calls_left;
     let text = run.out.say(text, json!({ "tool": slot.tool, "most": most.value }));
     // Announced with the first call that is refused; the model would plan calls that cannot run otherwise.
-    run.force_last_turn(FinalReason::Budget, vec![why.clone().told(run.policy())]);
+    run.force_final_turn(FinalReason::Budget, vec![why.clone().told(run.policy())]);
     Some(CallRefusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
 }

@@ -79,7 +79,7 @@ impl ModelTurn {
         NextMachine::Host
     }
 
-    /// The wait before another model is asked instead, if one may be.
+    /// The wait before the fallback to the next target, if there is one.
     fn next_model(
         &mut self,
         failed: &FailedCall,
@@ -228,7 +228,7 @@ impl ModelTurn {
         // What follows is another turn, and the attempts of this one must not count for it.
         self.series.end();
         let again = match decision {
-            PlannerDecision::FinalTurn => run.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
+            PlannerDecision::FinalTurn => run.force_final_turn(FinalReason::RetryExhaustion, Vec::new()),
             // A host with its own loop learns that there is no reply and decides itself; inside a run the model
             // cannot be told by a model that does not answer.
             PlannerDecision::TellModel if run.context.drive == DriveMode::Calls => {

@@ -158,7 +158,7 @@ impl ModelTurn {
         // A turn that was called already ends here; the next one is final, so that no turn has more attempts than
         // allowed.
         if self.series.was_called_in(run.turn) {
-            run.force_last_turn(FinalReason::Budget, vec![why]);
+            run.force_final_turn(FinalReason::Budget, vec![why]);
             return NextMachine::TurnWhenDue;
         }
         run.end_with_this_turn(FinalReason::Budget, vec![why]);

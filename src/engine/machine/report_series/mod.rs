@@ -208,7 +208,7 @@ impl ReportSeries {
                 &turn.final_turn_after_rejection,
                 facts,
             );
-            run.force_last_turn(FinalReason::ReportAttempt, vec![why]);
+            run.force_final_turn(FinalReason::ReportAttempt, vec![why]);
         }
     }
 
@@ -316,7 +316,7 @@ impl ReportSeries {
         run: &mut RunParts<'_>,
     ) -> Result<(), NextMachine> {
         let continues = match decision {
-            PlannerDecision::FinalTurn => run.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
+            PlannerDecision::FinalTurn => run.force_final_turn(FinalReason::RetryExhaustion, Vec::new()),
             // In the final turn there is nothing to continue with.
             PlannerDecision::TellModel => !run.ending.is_now(),
             PlannerDecision::Fail => false,

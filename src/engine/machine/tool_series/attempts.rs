@@ -222,7 +222,7 @@ impl ToolSeries {
         run: &mut RunParts<'_>,
     ) -> CallStep {
         // First whether it had side effects: a retry that is decided without knowing that could act twice.
-        match self.doubts(failed, effect, at, cx, run) {
+        match self.resolve_effect(failed, effect, at, cx, run) {
             Some(step) => step,
             None => self.failed_for_certain(failed, effect, at, cx, run),
         }

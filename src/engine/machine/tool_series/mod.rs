@@ -5,9 +5,9 @@
 
 mod approval;
 mod attempts;
-mod doubt;
 mod exhausted;
 mod results;
+mod uncertain_effect;
 
 use std::sync::Arc;
 

@@ -17,13 +17,13 @@ use super::work_table::WorkPurpose;
 use crate::engine::because::because;
 use crate::engine::directive::{DecisionReason, Note, Work};
 use crate::engine::failure::Failure;
-use crate::engine::lesson::TokenObservation;
 use crate::engine::measure::TurnMeasure;
 use crate::engine::metric::MetricName;
 use crate::engine::reduce::{ContextReduced, ReduceContext, ReducePlan};
 use crate::engine::reductions::ReductionInFlight;
 use crate::engine::results_room::{RoomForResults, weight};
 use crate::engine::room::ContextBudget;
+use crate::engine::token_observation::TokenObservation;
 use crate::policy::{ContextShare, ContextWindow, ErrorClass, Policy, ReduceStep, Setting};
 use crate::session::{ContextReduction, FinalReason, Message, Usage};
 

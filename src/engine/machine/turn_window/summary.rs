@@ -11,11 +11,11 @@ use crate::engine::call_timeouts::CallTimeouts;
 use crate::engine::directive::Work;
 use crate::engine::event::ModelReply;
 use crate::engine::failure::Failure;
-use crate::engine::lesson::TokenObservation;
 use crate::engine::reduce::SummarizeMessages;
 use crate::engine::reductions::ReductionInFlight;
 use crate::engine::result::head_of;
 use crate::engine::retry;
+use crate::engine::token_observation::TokenObservation;
 use crate::policy::{ErrorClass, ReduceStep, estimated_tokens};
 use crate::session::{ContextReduction, LEFT_OUT, Message};
 
@@ -149,8 +149,8 @@ impl TurnWindow {
         if let Some(SummaryModel { target, tokens }) = asked
             && class == ErrorClass::ContextOverflow
         {
-            let lesson = TokenObservation::of_refusal(alone(&target, tokens, run), failure);
-            run.models.learn(&target, lesson, run.out.rules.policy);
+            let observation = TokenObservation::of_refusal(alone(&target, tokens, run), failure);
+            run.models.learn(&target, observation, run.out.rules.policy);
         }
         let message = &failure.message;
         run.out.warn(format!("no summary was written: {class}: {message}; the next step is made"));

@@ -10,7 +10,7 @@ use crate::host::header_entry::HeaderEntry;
 use crate::host::key_source::KeySource;
 use crate::host::model::config::WindowPlaces;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
-use crate::host::model::wire::chat::{ChatFormat, ChatServer, SamplingOptions, ServerLessons};
+use crate::host::model::wire::chat::{ChatFormat, ChatServer, LearnedForms, SamplingOptions};
 use crate::host::model::{ApiEntry, FinishReasonEntry};
 use crate::policy::PriceEntry;
 use crate::policy::decode::{Spanned, record};
@@ -101,7 +101,7 @@ fn format(config: ModelConfig) -> ChatFormat {
     let server = server(&config);
     let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
     let sampling = SamplingOptions { stream, temperature, max_tokens, extra };
-    ChatFormat { model, sampling, server, lessons: ServerLessons::default() }
+    ChatFormat { model, sampling, server, learned_forms: LearnedForms::default() }
 }
 
 /// What is known of the server, with what the configuration says of it.

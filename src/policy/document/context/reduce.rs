@@ -197,7 +197,7 @@ impl Decode for PieceSize {
             Some(size) if size.count == 0 => reader.out_of_range(node, "must be at least 1"),
             Some(size) => Some(Self(size)),
             None => {
-                let message = format!("`{text}` is no size");
+                let message = format!("invalid size `{text}`");
                 let help = "write a whole number and `chars`, `bytes`, `KiB`, `MiB` or `tokens`";
                 reader.report(Diagnostic::error(Code::WRONG_TYPE, node.span, message).help(help));
                 None

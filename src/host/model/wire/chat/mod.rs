@@ -4,7 +4,7 @@
 //! is lenient about what providers do differently (missing ids, arguments as an object, content in parts) and
 //! strict about what would change the meaning.
 
-mod lesson;
+mod learned;
 mod message;
 mod reply;
 mod request;
@@ -13,7 +13,7 @@ mod stream;
 
 use reqwest::header::HeaderMap;
 
-pub(crate) use lesson::ServerLessons;
+pub(crate) use learned::LearnedForms;
 pub(crate) use message::{ChatContent, ChatMessage, WireCall, chat_messages};
 use reply::read_answer;
 pub(crate) use reply::read_body;
@@ -36,7 +36,7 @@ pub(crate) struct ChatFormat {
     /// What is known of the server.
     pub(crate) server: ChatServer,
     /// What its refusals have taught since.
-    pub(crate) lessons: ServerLessons,
+    pub(crate) learned_forms: LearnedForms,
 }
 
 impl WireFormat for ChatFormat {
@@ -45,7 +45,7 @@ impl WireFormat for ChatFormat {
             &self.model,
             request,
             &self.sampling,
-            &self.lessons.applied_to(self.server),
+            &self.learned_forms.applied_to(self.server),
         ))
     }
 
@@ -63,6 +63,6 @@ impl WireFormat for ChatFormat {
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {
-        self.lessons.learn(failure, &self.model, self.server, |option| self.sampling.sends(option))
+        self.learned_forms.learn(failure, &self.model, self.server, |option| self.sampling.sends(option))
     }
 }

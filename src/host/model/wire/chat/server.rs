@@ -3,7 +3,7 @@
 //!
 //! The facts are those of the providers' own SDKs and of `pydantic-ai` 2.68, `LiteLLM` 1.109 and the AI SDK; an issue is
 //! named where it is the only source. A server that is not known here takes what most take, and its refusals teach the
-//! rest ([`ServerLessons`](super::lesson::ServerLessons)).
+//! rest ([`LearnedForms`](super::learned::LearnedForms)).
 
 use crate::host::model::wire::ids::IdForm;
 

@@ -8,9 +8,9 @@ use crate::engine::{
 };
 use crate::policy::{ErrorClass, Policy, estimated_tokens};
 
-/// The lessons of a session, while its log is read.
+/// The observations of a session, while its log is read.
 #[derive(Default)]
-pub(super) struct SessionLessons {
+pub(super) struct SessionObservations {
     /// The conversation as it was measured last.
     measured: TurnMeasure,
     /// What was known in the run that providers add.
@@ -21,7 +21,7 @@ pub(super) struct SessionLessons {
     hidden: bool,
     /// The first turn in which only the report is allowed.
     last_from: Option<u32>,
-    learned: Vec<(String, FoundLesson)>,
+    learned: Vec<(String, FoundObservation)>,
 }
 
 /// A call of a model with the conversation.
@@ -36,13 +36,13 @@ struct ModelCall {
     sent: u64,
 }
 
-enum FoundLesson {
-    Lesson(TokenObservation),
+enum FoundObservation {
+    Tokens(TokenObservation),
     /// Only if that is a refusal for the size, which the policy tells.
     Failure(u64, Box<Failure>),
 }
 
-impl SessionLessons {
+impl SessionObservations {
     pub(super) fn happened(&mut self, envelope: &Envelope) {
         match &envelope.event {
             Event::RunStarted(started) => {
@@ -56,17 +56,21 @@ impl SessionLessons {
                     let counted = call.counted;
                     self.learned.push((
                         call.target.clone(),
-                        FoundLesson::Lesson(TokenObservation::Counted { counted, reported: usage.input }),
+                        FoundObservation::Tokens(TokenObservation::Counted {
+                            counted,
+                            reported: usage.input,
+                        }),
                     ));
                 }
                 if reply.finish == FinishReason::ContextWindow && reply.calls.is_empty() {
-                    let lesson = TokenObservation::Refused { counted: call.sent, limit: None, size: None };
-                    self.learned.push((call.target, FoundLesson::Lesson(lesson)));
+                    let observation =
+                        TokenObservation::Refused { counted: call.sent, limit: None, size: None };
+                    self.learned.push((call.target, FoundObservation::Tokens(observation)));
                 }
             }
             Event::ModelFailed { work, failure } => {
                 let Some(call) = self.call.take_if(|call| call.work == *work) else { return };
-                let failed = FoundLesson::Failure(call.sent, Box::new(failure.clone()));
+                let failed = FoundObservation::Failure(call.sent, Box::new(failure.clone()));
                 self.learned.push((call.target, failed));
             }
             _ => {}
@@ -108,19 +112,19 @@ impl SessionLessons {
 
     /// What is known after all of them, as the policy learns.
     pub(super) fn learned(self, policy: &Policy) -> (TokenCalibration, KnownWindows) {
-        let (mut scales, mut windows) = (TokenCalibration::default(), KnownWindows::default());
+        let (mut calibration, mut windows) = (TokenCalibration::default(), KnownWindows::default());
         for (target, found) in self.learned {
-            let lesson = match found {
-                FoundLesson::Lesson(lesson) => lesson,
-                FoundLesson::Failure(counted, failure) => {
+            let observation = match found {
+                FoundObservation::Tokens(observation) => observation,
+                FoundObservation::Failure(counted, failure) => {
                     if failure.classified(policy).class != ErrorClass::ContextOverflow {
                         continue;
                     }
                     TokenObservation::of_refusal(counted, &failure)
                 }
             };
-            lesson.learn(&target, &policy.model(&target), &mut scales, &mut windows);
+            observation.learn(&target, &policy.model(&target), &mut calibration, &mut windows);
         }
-        (scales, windows)
+        (calibration, windows)
     }
 }

@@ -195,11 +195,11 @@ mod tests {
     use super::*;
 
     fn learned(reports: &[(u64, u64)]) -> TokenCalibration {
-        let mut scales = TokenCalibration::default();
+        let mut calibration = TokenCalibration::default();
         for (counted, reported) in reports {
-            scales.learn("main", *counted, *reported);
+            calibration.learn("main", *counted, *reported);
         }
-        scales
+        calibration
     }
 
     #[test]
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn reports_of_different_sizes_tell_the_offset_from_the_ratio() {
-        let scales = learned(&[(500, 1050), (2000, 2850), (8000, 10_050)]);
-        assert!(scales.of("main").unwrap().abs_diff(1_200_000) < 5000, "{:?}", scales.of("main"));
-        assert!(scales.offset("main").unwrap().abs_diff(450) < 50, "{:?}", scales.offset("main"));
+        let calibration = learned(&[(500, 1050), (2000, 2850), (8000, 10_050)]);
+        assert!(calibration.of("main").unwrap().abs_diff(1_200_000) < 5000, "{:?}", calibration.of("main"));
+        assert!(calibration.offset("main").unwrap().abs_diff(450) < 50, "{:?}", calibration.offset("main"));
     }
 
     #[test]
@@ -245,36 +245,37 @@ mod tests {
 
     #[test]
     fn what_was_learned_before_an_overhead_was_known_is_moved_along() {
-        let mut scales = learned(&[(100, 610), (200, 715)]);
-        scales.rebase("main", 0, 499);
-        assert_eq!(scales.expected("main", 200 + 499), 715);
-        assert!(scales.offset("main").unwrap().abs() < 60, "{:?}", scales.offset("main"));
-        scales.rebase("main", 499, 0);
-        assert_eq!(scales, learned(&[(100, 610), (200, 715)]));
+        let mut calibration = learned(&[(100, 610), (200, 715)]);
+        calibration.rebase("main", 0, 499);
+        assert_eq!(calibration.expected("main", 200 + 499), 715);
+        assert!(calibration.offset("main").unwrap().abs() < 60, "{:?}", calibration.offset("main"));
+        calibration.rebase("main", 499, 0);
+        assert_eq!(calibration, learned(&[(100, 610), (200, 715)]));
     }
 
     #[test]
     fn a_ratio_that_was_kept_without_an_offset_is_read() {
-        let scales: TokenCalibration = serde_json::from_value(json!({"main": 1_500_000})).unwrap();
-        assert_eq!((scales.of("main"), scales.expected("main", 1000)), (Some(1_499_999), 1501));
-        let again: TokenCalibration = serde_json::from_value(serde_json::to_value(&scales).unwrap()).unwrap();
-        assert_eq!(again, scales);
+        let calibration: TokenCalibration = serde_json::from_value(json!({"main": 1_500_000})).unwrap();
+        assert_eq!((calibration.of("main"), calibration.expected("main", 1000)), (Some(1_499_999), 1501));
+        let again: TokenCalibration =
+            serde_json::from_value(serde_json::to_value(&calibration).unwrap()).unwrap();
+        assert_eq!(again, calibration);
     }
 
     proptest! {
         #[test]
         fn what_is_counted_back_is_never_more(expected in 0u64..1_000_000_000, reported in 1u64..10_000) {
-            let scales = learned(&[(1000, reported)]);
-            let counted = scales.counted("main", expected);
-            prop_assert!(scales.part("main", counted) <= expected);
-            prop_assert!(scales.part("main", counted + 1) >= expected);
+            let calibration = learned(&[(1000, reported)]);
+            let counted = calibration.counted("main", expected);
+            prop_assert!(calibration.part("main", counted) <= expected);
+            prop_assert!(calibration.part("main", counted + 1) >= expected);
         }
 
         #[test]
         fn the_last_report_is_met(reports in prop::collection::vec((1u64..1_000_000, 1u64..1_000_000), 1..20)) {
-            let scales = learned(&reports);
+            let calibration = learned(&reports);
             let (counted, reported) = reports[reports.len() - 1];
-            prop_assert_eq!(scales.expected("main", counted), plausible(counted, reported).1);
+            prop_assert_eq!(calibration.expected("main", counted), plausible(counted, reported).1);
         }
 
         #[test]

@@ -21,7 +21,7 @@ impl ToolSeries {
     /// Verifies first whether a run had side effects, if the policy asks for that; `None`: nothing is verified.
     ///
     /// Only where another attempt would follow if running twice did no harm: else nothing depends on the answer.
-    pub(super) fn doubts(
+    pub(super) fn resolve_effect(
         &mut self,
         (failure, classified): (&Failure, ClassifiedFailure),
         effect: EffectState,

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::known_windows::KnownWindows;
-use super::scales::TokenCalibration;
+use super::token_calibration::TokenCalibration;
 use crate::policy::ModelPolicy;
 
 /// What a provider said of a request that was counted here as so many tokens.
@@ -37,23 +37,23 @@ impl TokenObservation {
     /// ```
     /// use unfazed::engine::{KnownWindows, TokenObservation, TokenCalibration};
     /// use unfazed::policy::Policy;
-    /// let (mut scales, mut windows) = (TokenCalibration::default(), KnownWindows::default());
-    /// let lesson = TokenObservation::Counted { counted: 1000, reported: 1500 };
-    /// lesson.learn("main", &Policy::builtin().model("main"), &mut scales, &mut windows);
-    /// assert_eq!((scales.expected("main", 1000), scales.expected("main", 2000)), (1500, 2704));
+    /// let (mut calibration, mut windows) = (TokenCalibration::default(), KnownWindows::default());
+    /// let observation = TokenObservation::Counted { counted: 1000, reported: 1500 };
+    /// observation.learn("main", &Policy::builtin().model("main"), &mut calibration, &mut windows);
+    /// assert_eq!((calibration.expected("main", 1000), calibration.expected("main", 2000)), (1500, 2704));
     /// ```
     pub fn learn(
         self,
         target: &str,
         policy: &ModelPolicy,
-        scales: &mut TokenCalibration,
+        calibration: &mut TokenCalibration,
         windows: &mut KnownWindows,
     ) {
         let learns = policy.tokens.learn.value;
         match self {
             Self::Counted { counted, reported } => {
                 if learns {
-                    scales.learn(target, counted, reported);
+                    calibration.learn(target, counted, reported);
                 }
             }
             Self::Refused { counted: 0, limit, .. } => {
@@ -62,9 +62,9 @@ impl TokenObservation {
             }
             Self::Refused { counted, limit, size } => {
                 if let Some(size) = size.filter(|_| learns) {
-                    scales.learn(target, counted, size);
+                    calibration.learn(target, counted, size);
                 }
-                let sent = scales.expected(target, counted);
+                let sent = calibration.expected(target, counted);
                 let told = match (limit, size) {
                     // The provider counts more than was expected of it, so its limit is converted to the count used
                     // here.

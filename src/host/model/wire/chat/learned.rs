@@ -9,7 +9,7 @@ use crate::host::model::wire::ids::IdForm;
 
 /// One thing that a refusal teaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ServerLesson {
+enum LearnedForm {
     /// The most tokens of a reply are said by this field.
     MaxTokens(MaxTokens),
     /// Ids of calls have this form.
@@ -30,16 +30,12 @@ enum ServerLesson {
 
 /// What was learned of one model's server. All clones learn together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ServerLessons(Arc<Mutex<Vec<ServerLesson>>>);
+pub(crate) struct LearnedForms(Arc<Mutex<Vec<LearnedForm>>>);
 
-impl ServerLessons {
+impl LearnedForms {
     /// What is known of the server now.
     pub(super) fn applied_to(&self, mut server: ChatServer) -> ChatServer {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .for_each(|lesson| lesson.apply(&mut server));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|form| form.apply(&mut server));
         server
     }
 
@@ -51,26 +47,26 @@ impl ServerLessons {
         known: ChatServer,
         sends: impl Fn(&str) -> bool,
     ) -> Option<String> {
-        let lesson = ServerLesson::of(failure)?;
+        let form = LearnedForm::of(failure)?;
         // A refusal that names an option which was not sent is about something else.
-        if lesson.option().is_some_and(|option| !sends(option)) {
+        if form.option().is_some_and(|option| !sends(option)) {
             return None;
         }
         let (before, mut after) = (self.applied_to(known), self.applied_to(known));
-        lesson.apply(&mut after);
+        form.apply(&mut after);
         let mut learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // One lesson of each kind: a server that refuses both forms would otherwise have the request sent again for
+        // One form of each kind: a server that refuses both forms would otherwise have the request sent again for
         // ever.
-        let again = |known: &ServerLesson| core::mem::discriminant(known) == core::mem::discriminant(&lesson);
+        let again = |known: &LearnedForm| core::mem::discriminant(known) == core::mem::discriminant(&form);
         if before == after || learned.iter().any(again) {
             return None;
         }
-        learned.push(lesson);
-        Some(format!("`{model}` refused the request, which is sent again {}", lesson.told()))
+        learned.push(form);
+        Some(format!("`{model}` refused the request, which is sent again {}", form.told()))
     }
 }
 
-impl ServerLesson {
+impl LearnedForm {
     fn apply(self, server: &mut ChatServer) {
         match self {
             Self::MaxTokens(field) => server.max_tokens = field,
@@ -156,7 +152,7 @@ impl RefusalWords {
 
     /// "Tool call id was `turn1_0` but must be a-z, A-Z, 0-9, with a length of 9."; "Invalid 'messages[2].`tool_calls`[0].id':
     /// string too long."
-    fn of_ids(&self) -> Option<ServerLesson> {
+    fn of_ids(&self) -> Option<LearnedForm> {
         if !self.says(&[
             "tool call id",
             "tool_call_id",
@@ -168,22 +164,22 @@ impl RefusalWords {
             return None;
         }
         if self.says(&["length of 9", "length 9", "9 characters", "9 alphanumeric"]) {
-            return Some(ServerLesson::CallIds(IdForm::Nine));
+            return Some(LearnedForm::CallIds(IdForm::Nine));
         }
         let is_id = self.says(&["tool call id", "tool_call_id", "call_id", "].id", ".id'", ".id:", ".id "]);
         let form = self.says(&["too long", "above_max_length", "at most", "pattern"]);
-        (is_id && form).then_some(ServerLesson::CallIds(IdForm::Word { also: "_-", most: 40 }))
+        (is_id && form).then_some(LearnedForm::CallIds(IdForm::Word { also: "_-", most: 40 }))
     }
 
     /// "`reasoning_content` is missing in assistant tool call message at index 2"; "Unexpected role 'user' after role 'tool'";
     /// "'messages.2': property '`reasoning_content`' is unsupported".
-    fn of_messages(&self) -> Option<ServerLesson> {
+    fn of_messages(&self) -> Option<LearnedForm> {
         if self.says(&["reasoning_content"]) && self.says(&["missing", "must be passed back", "is required"])
         {
-            return Some(ServerLesson::ReasoningOnCalls);
+            return Some(LearnedForm::ReasoningOnCalls);
         }
         if self.says(&["role 'user' after role 'tool'"]) {
-            return Some(ServerLesson::GuidanceInResults);
+            return Some(LearnedForm::GuidanceInResults);
         }
         let field = self.says(&[
             "reasoning",
@@ -193,12 +189,11 @@ impl RefusalWords {
             "thought_signature",
             "citations",
         ]);
-        (field && self.refuses() && self.says(&["messages", "assistant"]))
-            .then_some(ServerLesson::NothingBack)
+        (field && self.refuses() && self.says(&["messages", "assistant"])).then_some(LearnedForm::NothingBack)
     }
 
     /// "Unsupported parameter: '`max_tokens`' is not supported with this model. Use '`max_completion_tokens`' instead."
-    fn of_option(&self) -> Option<ServerLesson> {
+    fn of_option(&self) -> Option<LearnedForm> {
         // A size teaches nothing about the form: "`max_tokens` (10000) cannot exceed 8192" (Databricks).
         if !self.refuses() {
             return None;
@@ -206,17 +201,17 @@ impl RefusalWords {
         let (old, new) = (self.names("max_tokens"), self.names("max_completion_tokens"));
         // Providers name the refused field first and then the one to use instead, so the order tells which is which.
         match (old, new) {
-            (Some(old), Some(new)) if old < new => return Some(ServerLesson::MaxTokens(MaxTokens::New)),
-            (Some(_), None) => return Some(ServerLesson::MaxTokens(MaxTokens::New)),
-            (_, Some(_)) => return Some(ServerLesson::MaxTokens(MaxTokens::Old)),
+            (Some(old), Some(new)) if old < new => return Some(LearnedForm::MaxTokens(MaxTokens::New)),
+            (Some(_), None) => return Some(LearnedForm::MaxTokens(MaxTokens::New)),
+            (_, Some(_)) => return Some(LearnedForm::MaxTokens(MaxTokens::Old)),
             (None, None) => {}
         }
         let options = [
-            ("temperature", ServerLesson::NoTemperature),
-            ("stream_options", ServerLesson::NoStreamOptions),
-            ("tool_choice", ServerLesson::NoToolChoice),
+            ("temperature", LearnedForm::NoTemperature),
+            ("stream_options", LearnedForm::NoStreamOptions),
+            ("tool_choice", LearnedForm::NoToolChoice),
         ];
-        options.into_iter().find_map(|(field, lesson)| self.names(field).map(|_| lesson))
+        options.into_iter().find_map(|(field, form)| self.names(field).map(|_| form))
     }
 
     /// Whether something is refused for what it is, and not for its size.
@@ -248,45 +243,45 @@ fn normal(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn of(status: u16, message: &str) -> Option<ServerLesson> {
-        ServerLesson::of(&Failure { status: Some(status), message: message.to_owned(), ..Failure::default() })
+    fn of(status: u16, message: &str) -> Option<LearnedForm> {
+        LearnedForm::of(&Failure { status: Some(status), message: message.to_owned(), ..Failure::default() })
     }
 
     #[test]
     fn a_refusal_teaches_what_the_server_takes() {
-        let word = ServerLesson::CallIds(IdForm::Word { also: "_-", most: 40 });
-        for (status, message, lesson) in [
+        let word = LearnedForm::CallIds(IdForm::Word { also: "_-", most: 40 });
+        for (status, message, form) in [
             (
                 400,
                 "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-                ServerLesson::MaxTokens(MaxTokens::New),
+                LearnedForm::MaxTokens(MaxTokens::New),
             ),
             (
                 422,
                 "Extra inputs are not permitted: body.max_completion_tokens",
-                ServerLesson::MaxTokens(MaxTokens::Old),
+                LearnedForm::MaxTokens(MaxTokens::Old),
             ),
             (
                 400,
                 "`max_completion_tokens` is not supported here, use `max_tokens`",
-                ServerLesson::MaxTokens(MaxTokens::Old),
+                LearnedForm::MaxTokens(MaxTokens::Old),
             ),
             (
                 400,
                 "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
-                ServerLesson::NoTemperature,
+                LearnedForm::NoTemperature,
             ),
-            (400, "Unrecognized request argument supplied: stream_options", ServerLesson::NoStreamOptions),
-            (400, "Thinking mode does not support this tool_choice", ServerLesson::NoToolChoice),
+            (400, "Unrecognized request argument supplied: stream_options", LearnedForm::NoStreamOptions),
+            (400, "Thinking mode does not support this tool_choice", LearnedForm::NoToolChoice),
             (
                 400,
                 "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9.",
-                ServerLesson::CallIds(IdForm::Nine),
+                LearnedForm::CallIds(IdForm::Nine),
             ),
             (
                 500,
                 "Tool call IDs should be alphanumeric strings with length 9!",
-                ServerLesson::CallIds(IdForm::Nine),
+                LearnedForm::CallIds(IdForm::Nine),
             ),
             (
                 400,
@@ -296,16 +291,16 @@ mod tests {
             (
                 400,
                 "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning_content' is unsupported)]",
-                ServerLesson::NothingBack,
+                LearnedForm::NothingBack,
             ),
             (
                 400,
                 "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
-                ServerLesson::ReasoningOnCalls,
+                LearnedForm::ReasoningOnCalls,
             ),
-            (400, "Unexpected role 'user' after role 'tool'", ServerLesson::GuidanceInResults),
+            (400, "Unexpected role 'user' after role 'tool'", LearnedForm::GuidanceInResults),
         ] {
-            assert_eq!(of(status, message), Some(lesson), "{message}");
+            assert_eq!(of(status, message), Some(form), "{message}");
         }
     }
 
@@ -332,19 +327,24 @@ mod tests {
 
     #[test]
     fn nothing_is_learned_twice() {
-        let lessons = ServerLessons::default();
+        let learned_forms = LearnedForms::default();
         let failure =
             |message: &str| Failure { status: Some(400), message: message.to_owned(), ..Failure::default() };
         let old = failure("Unsupported parameter: 'max_tokens'");
-        assert!(lessons.learn(&old, "m", ChatServer::default(), |_| true).is_some());
-        assert_eq!(lessons.learn(&old, "m", ChatServer::default(), |_| true), None);
+        assert!(learned_forms.learn(&old, "m", ChatServer::default(), |_| true).is_some());
+        assert_eq!(learned_forms.learn(&old, "m", ChatServer::default(), |_| true), None);
         assert_eq!(
-            lessons.learn(&failure("unknown: 'max_completion_tokens'"), "m", ChatServer::default(), |_| true),
+            learned_forms.learn(
+                &failure("unknown: 'max_completion_tokens'"),
+                "m",
+                ChatServer::default(),
+                |_| true
+            ),
             None
         );
-        assert_eq!(lessons.applied_to(ChatServer::default()).max_tokens, MaxTokens::New);
+        assert_eq!(learned_forms.applied_to(ChatServer::default()).max_tokens, MaxTokens::New);
         // What was not sent was not refused.
         let temperature = failure("Unsupported value: 'temperature'");
-        assert_eq!(ServerLessons::default().learn(&temperature, "m", ChatServer::default(), |_| false), None);
+        assert_eq!(LearnedForms::default().learn(&temperature, "m", ChatServer::default(), |_| false), None);
     }
 }
