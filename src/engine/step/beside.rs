@@ -46,16 +46,17 @@ impl Interpreter {
         let context = self.policy.context();
         let rule = context.reduce.value.get(step)?;
         let number = u32::try_from(step).ok()?.checked_add(1)?;
-        let (room, scales) = (self.room(state, target, tools)?, state.scales());
-        let plan = room.plan(context, number, rule, scales.part(target, message_tokens), false)?;
-        let [aim, most] = [plan.aim, plan.most].map(|tokens| scales.counted(target, tokens));
+        let (room, calibration) = (self.room(state, target, tools)?, state.calibration());
+        let plan = room.plan(context, number, rule, calibration.part(target, message_tokens), false)?;
+        let [aim, most] = [plan.aim, plan.most].map(|tokens| calibration.counted(target, tokens));
         Some(ReducePlan { aim, most, ..plan })
     }
 
     /// The room in the window of a model.
     fn room(&self, state: &State, target: &str, measure: TurnMeasure) -> Option<ContextBudget> {
         let model = self.policy.model(target);
-        let (known, measure) = (state.windows().of(target, &model), state.scales().measured(target, measure));
+        let (known, measure) =
+            (state.windows().of(target, &model), state.calibration().measured(target, measure));
         let ContextWindow::Tokens(window) = known.window else { return None };
         let room = ContextBudget::of(self.policy.context(), &model, window.get(), measure);
         let fitted = known.source == Some(WindowSource::Policy);
