@@ -198,9 +198,9 @@ fn prose() -> Vec<Text> {
 /// What the code says to people: its messages and helps, its docs and its comments, but not those of its tests.
 fn texts_of_code() -> Vec<Text> {
     let folders = ["src", "macros/src"].map(|folder| files(&root().join(folder), "rs"));
-    let tests = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
+    let of_tests = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
     let mut texts = Vec::new();
-    for path in folders.concat().iter().filter(|path| !tests(path) && !path.ends_with("tests.rs")) {
+    for path in folders.concat().iter().filter(|path| !of_tests(path) && !path.ends_with("tests.rs")) {
         let text = fs::read_to_string(path).unwrap();
         let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(&*text, |(code, _)| code);
         let (mut rest, mut line) = (code, 1);
