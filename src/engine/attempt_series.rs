@@ -19,6 +19,7 @@ pub(crate) struct AttemptSeries {
 }
 
 impl AttemptSeries {
+    #[inline]
     pub(crate) fn begin(now: Instant) -> Self {
         Self { started: now, ..Self::default() }
     }
@@ -64,6 +65,7 @@ impl AttemptSeries {
     }
 
     /// Writes down that the attempt in flight failed, and what is waited for the next.
+    #[inline]
     pub(crate) fn record(
         &mut self,
         error_type: ErrorClass,

@@ -215,15 +215,7 @@ impl CircuitBreaker {
             }
             return probe;
         };
-        // The rules are kept with the count: under others, the same number of failures would mean something else.
-        self.rules = Some(BreakerRules::of(policy));
-        self.tells(BreakerAct::Failed { at: now, probe });
-        match policy.count.value {
-            FailureCounting::Consecutive | FailureCounting::Cumulative => {
-                self.failures = self.failures.saturating_add(1);
-            }
-            FailureCounting::Window(window) => self.record(window, now, true),
-        }
+        self.count(policy, now);
         let trips = policy.failures.value.is_some_and(|threshold| match policy.count.value {
             FailureCounting::Consecutive | FailureCounting::Cumulative => self.failures >= threshold.get(),
             FailureCounting::Window(window) => window.trips(threshold, self.failures, self.held()),
@@ -234,10 +226,30 @@ impl CircuitBreaker {
         trips
     }
 
-    /// Whether it is closed, and stays so after one more failure. Not for those that look at the last results.
-    pub(super) fn bears(&self, policy: &BreakerPolicy) -> bool {
+    /// A run failed; counted only if the breaker is closed and stays so. Returns whether it was. Not for those that look at the
+    /// last results.
+    #[inline]
+    pub(super) fn bears(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
         let bears = |most: NonZeroU32| self.failures.saturating_add(1) < most.get();
-        self.phase == PhaseState::Closed && policy.failures.value.is_none_or(bears)
+        let may = self.phase == PhaseState::Closed && policy.failures.value.is_none_or(bears);
+        if may {
+            self.count(policy, now);
+        }
+        may
+    }
+
+    /// Counts a failure of a closed breaker.
+    #[inline]
+    fn count(&mut self, policy: &BreakerPolicy, now: Instant) {
+        // The rules are kept with the count: under others, the same number of failures would mean something else.
+        self.rules = Some(BreakerRules::of(policy));
+        self.tells(BreakerAct::Failed { at: now, probe: false });
+        match policy.count.value {
+            FailureCounting::Consecutive | FailureCounting::Cumulative => {
+                self.failures = self.failures.saturating_add(1);
+            }
+            FailureCounting::Window(window) => self.record(window, now, true),
+        }
     }
 
     /// A probe ended without a result: its lease is returned and the next one may try. Others are not told: it was a lease of

@@ -73,6 +73,7 @@ impl PlainRules {
 
 impl PlainCall {
     /// The first attempt has begun then. `number` is that of the batch that the call is for itself.
+    #[inline]
     pub fn begun(number: u64, started: Instant) -> Self {
         // A call that goes well at once has no series; this one has failed, and few fail often.
         let history = Vec::with_capacity(FEW_ATTEMPTS);

@@ -118,7 +118,7 @@ pub fn decide(
     now: Instant,
     seed: impl FnOnce() -> Seed,
 ) -> RetryVerdict {
-    decide_by(policy, progress, case, now, policy.shadow.value, seed)
+    decide_by(policy, progress, &case, now, policy.shadow.value, seed)
 }
 
 /// What [`decide`] would say if the policy were not in shadow.
@@ -130,14 +130,15 @@ pub(crate) fn decide_unshadowed(
     now: Instant,
     seed: impl FnOnce() -> Seed,
 ) -> RetryVerdict {
-    decide_by(policy, progress, case, now, false, seed)
+    decide_by(policy, progress, &case, now, false, seed)
 }
 
+/// Decides about another attempt, in shadow or not.
 #[inline]
-fn decide_by(
+pub(crate) fn decide_by(
     policy: &RetryPolicy,
     progress: AttemptProgress,
-    case: FailureContext,
+    case: &FailureContext,
     now: Instant,
     shadow: bool,
     seed: impl FnOnce() -> Seed,
@@ -160,7 +161,7 @@ fn decide_by(
     // Most failures have nothing to hold a delay against. They take this short path, so that a decision costs some
     // dozen instructions; `decide_in_full` would come to the same.
     if shadow || !policy.by_class.is_empty() || !case.is_plain() || policy.is_limited() {
-        return decide_in_full(policy, progress, case, now, shadow, seed);
+        return decide_in_full(policy, progress, *case, now, shadow, seed);
     }
     if !policy.max_attempts.value.allow_after(progress.attempt) {
         return RetryVerdict::Stop(StopReason::Attempts);

@@ -11,7 +11,7 @@ use crate::time::{Instant, Nanos};
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     base: Instant,
-    since: tokio::time::Instant,
+    since: std::time::Instant,
 }
 
 impl Clock {
@@ -23,12 +23,13 @@ impl Clock {
 
     /// A clock that starts at `base`, for runs that must be the same each time.
     pub fn starting_at(base: Instant) -> Self {
-        Self { base, since: tokio::time::Instant::now() }
+        Self { base, since: tokio::time::Instant::now().into_std() }
     }
 
     /// Now.
     pub fn now(&self) -> Instant {
-        self.base.saturating_add(Nanos::from_std(self.since.elapsed()))
+        let now = tokio::time::Instant::now().into_std();
+        self.base.saturating_add(Nanos::from_std(now.saturating_duration_since(self.since)))
     }
 }
 

@@ -26,9 +26,15 @@ macro_rules! with_fields {
     };
 }
 
+/// Whether anybody reads log lines.
+#[inline]
+pub(super) fn is_read() -> bool {
+    LevelFilter::current() != LevelFilter::OFF
+}
+
 /// Logs a directive. What goes wrong is a warning, the rest is for those who look closely.
 pub(super) fn directive(directive: &Directive) {
-    if LevelFilter::current() == LevelFilter::OFF {
+    if !is_read() {
         return;
     }
     let because: Vec<String> =
@@ -40,7 +46,7 @@ pub(super) fn directive(directive: &Directive) {
 /// Logs a note that no interpreter gave.
 #[expect(clippy::needless_pass_by_value, reason = "callers make the reasons for the line alone")]
 pub(super) fn note(note: Note, because: Option<String>) {
-    if LevelFilter::current() != LevelFilter::OFF {
+    if is_read() {
         let directive = Directive { order: DirectiveKind::Note(note), because: Vec::new(), of: None };
         log(&Narrator::default().directive(&directive), because.as_deref());
     }

@@ -86,6 +86,10 @@ impl Backoff {
     /// As [`delay`](Self::delay); `seed` is asked for only if there is jitter.
     #[inline]
     pub fn delay_with(&self, attempt: u32, seed: impl FnOnce() -> Seed) -> Nanos {
+        // The usual wait of a tool at hand. Nothing grows or spreads it.
+        if matches!(self.shape, BackoffShape::Constant { delay: Nanos::ZERO }) {
+            return Nanos::ZERO;
+        }
         self.jittered(attempt, || {
             let seed = seed();
             move |attempt| u128::from(seed.draw(attempt))

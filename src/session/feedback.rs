@@ -41,6 +41,38 @@ pub struct RetryFeedback {
     pub next_delay: Nanos,
 }
 
+/// The same with its fields in the order of their names, as expressions give a map back.
+#[derive(Serialize)]
+struct FeedbackInOrder<'f> {
+    attempt: u32,
+    error_type: ErrorClass,
+    max_attempts: Option<u32>,
+    message: &'f str,
+    #[serde(rename = "next_delay_seconds", with = "seconds")]
+    next_delay: Nanos,
+    #[serde(with = "rfc3339")]
+    retry_scheduled_at: Instant,
+    source: FeedbackSource,
+    tool_name: Option<&'f str>,
+}
+
+impl RetryFeedback {
+    /// As an expression that names it gives it back.
+    pub(super) fn in_order(&self) -> impl Serialize {
+        let Self { source, tool_name, attempt, max_attempts, error_type, message, .. } = self;
+        FeedbackInOrder {
+            attempt: *attempt,
+            error_type: *error_type,
+            max_attempts: *max_attempts,
+            message,
+            next_delay: self.next_delay,
+            retry_scheduled_at: self.retry_scheduled_at,
+            source: *source,
+            tool_name: tool_name.as_deref(),
+        }
+    }
+}
+
 /// What a [`RetryFeedback`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -49,6 +81,16 @@ pub enum FeedbackSource {
     Tool,
     /// The final report.
     StructuredOutput,
+}
+
+impl FeedbackSource {
+    /// As it stands in records.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::StructuredOutput => "structured_output",
+        }
+    }
 }
 
 /// A reducer that refused its update.

@@ -16,6 +16,7 @@ mod final_report;
 mod history;
 mod message;
 mod reduction;
+mod slice;
 mod slices;
 
 pub(crate) use arguments::is_object;

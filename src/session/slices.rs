@@ -1,10 +1,14 @@
 //! The slices: named parts of the session's state that reducers change and prompts can read.
 
-use std::collections::BTreeMap;
+use core::cell::OnceCell;
+use std::borrow::Cow;
+use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::slice::{Element, Slice, fits, surplus};
 use super::{ReducerError, RetryFeedback};
 use crate::policy::{ReducerChange, ReducerRule, SessionPolicy, Trigger};
 use crate::text::{Expr, kind};
@@ -14,41 +18,55 @@ pub(super) const FEEDBACK: &str = "feedback";
 /// The slice the built-in policy keeps [`ReducerError`]s in.
 pub(super) const REDUCER_ERRORS: &str = "reducer_errors";
 
-/// The largest value of a slice: 8 bytes for each value in it, and its texts and keys.
-const MOST_BYTES: usize = 16 << 20;
+const FEW_SLICES: usize = 8;
 
 /// The values of all slices.
-#[derive(Clone, Debug, Default)]
-pub struct SessionSlices {
-    values: Map<String, Value>,
-    /// The bytes of each list that has grown, so that an append costs what it adds and not what is there.
-    bytes: BTreeMap<String, usize>,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionSlices(IndexMap<String, Slice>);
+
+/// An event that reducers take.
+enum ReducerEvent<'e> {
+    Json(&'e Value),
+    /// Feedback, and the event about it once a reducer reads that.
+    Feedback(Arc<RetryFeedback>, OnceCell<Value>),
+}
+
+impl ReducerEvent<'_> {
+    fn json(&self) -> &Value {
+        match self {
+            Self::Json(event) => event,
+            Self::Feedback(feedback, event) => {
+                event.get_or_init(|| json!({ "tool": feedback.tool_name, "feedback": &**feedback }))
+            }
+        }
+    }
 }
 
 impl SessionSlices {
     /// Every slice at its starting value.
     pub fn new(policy: &SessionPolicy) -> Self {
-        let values = policy.slices.iter().map(|(name, rule)| (name.clone(), rule.initial.clone()));
-        Self { values: values.collect(), bytes: BTreeMap::new() }
+        let mut slices = Self::default();
+        slices.complete(policy);
+        slices
     }
 
     /// Adds the slices that are not there yet, each at its starting value.
     pub fn complete(&mut self, policy: &SessionPolicy) {
         for (name, rule) in &policy.slices {
-            if !self.values.contains_key(name) {
-                self.values.insert(name.clone(), rule.initial.clone());
+            if !self.0.contains_key(name) {
+                self.0.insert(name.clone(), Slice::new(rule.initial.clone()));
             }
         }
     }
 
     /// The value of a slice.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.values.get(name)
+        self.0.get(name).map(Slice::json)
     }
 
     /// All slices by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.values.iter().map(|(name, value)| (name.as_str(), value))
+        self.0.iter().map(|(name, slice)| (name.as_str(), slice.json()))
     }
 
     /// The feedback records, oldest first.
@@ -97,9 +115,9 @@ impl SessionSlices {
     }
 
     fn records<T: for<'de> Deserialize<'de>>(&self, slice: &str) -> impl DoubleEndedIterator<Item = T> {
-        let list = self.values.get(slice).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let elements = self.0.get(slice).into_iter().flat_map(Slice::elements);
         // A reducer of the user may have put anything into the slice.
-        list.iter().filter_map(|record| T::deserialize(record).ok())
+        elements.filter_map(|record: Cow<'_, Value>| T::deserialize(&*record).ok())
     }
 
     /// Runs every reducer that listens to `trigger`, in the order of the policy.
@@ -111,114 +129,145 @@ impl SessionSlices {
         trigger: Trigger,
         event: &Value,
     ) -> Vec<(ReducerError, usize)> {
+        self.take(policy, trigger, &ReducerEvent::Json(event))
+    }
+
+    /// As [`reduce`](Self::reduce), of [`Trigger::RetryFeedback`].
+    pub(crate) fn reduce_feedback(
+        &mut self,
+        policy: &SessionPolicy,
+        feedback: RetryFeedback,
+    ) -> Vec<(ReducerError, usize)> {
+        let event = ReducerEvent::Feedback(Arc::new(feedback), OnceCell::new());
+        self.take(policy, Trigger::RetryFeedback, &event)
+    }
+
+    fn take(
+        &mut self,
+        policy: &SessionPolicy,
+        trigger: Trigger,
+        event: &ReducerEvent<'_>,
+    ) -> Vec<(ReducerError, usize)> {
         let listening = policy.reducers.iter().enumerate().filter(|(_, rule)| rule.on.contains(&trigger));
         let mut failed = Vec::new();
         for (index, rule) in listening {
             // weakincentives, "Reducer Error Propagation": no error is swallowed, and it must not keep other
             // reducers from running.
             if let Err(message) = self.apply(rule, event) {
-                let error = ReducerError { reducer: rule.name.clone(), payload: event.clone(), message };
-                failed.push((error, index));
+                let (reducer, payload) = (rule.name.clone(), event.json().clone());
+                failed.push((ReducerError { reducer, payload, message }, index));
             }
         }
         failed
     }
 
-    fn apply(&mut self, rule: &ReducerRule, event: &Value) -> Result<(), String> {
-        let Some(current) = self.values.get(&rule.slice) else {
+    fn apply(&mut self, rule: &ReducerRule, event: &ReducerEvent<'_>) -> Result<(), String> {
+        let Some(slice) = self.slice_mut(&rule.slice) else {
             return Err(format!("there is no slice `{}`", rule.slice));
         };
-        let mut vars = Map::new();
-        // Slices may be long, so only those that an expression reads are copied.
-        if reads(rule, "event") {
-            vars.insert("event".into(), event.clone());
+        if change_at_once(slice, rule, event)? {
+            return Ok(());
         }
-        if reads(rule, "slice") {
-            vars.insert("slice".into(), current.clone());
-        }
-        if reads(rule, "state") {
-            vars.insert("state".into(), Value::Object(self.values.clone()));
-        }
+        let vars = self.variables(rule, event);
         if let Some(when) = &rule.when
             && !when.holds(&vars).map_err(|e| format!("`when`: {e}"))?
         {
             return Ok(());
         }
-        // Without a check nothing can fail after the change, so a list may be changed in place.
-        if rule.check.is_none() && self.change_list(rule, &vars)? {
-            return Ok(());
-        }
-        let Some(current) = self.values.get(&rule.slice) else { return Ok(()) };
-        let next = changed(&rule.change, current, &mut vars)?;
-        // The size is checked before the value is stored: a slice grows with every event of a long session.
-        within(&rule.slice, bytes(&next))?;
-        if let Some(check) = &rule.check {
-            vars.insert("slice".into(), next.clone());
-            if !check.holds(&vars).map_err(|e| format!("`check`: {e}"))? {
-                return Err(format!("the check `{}` does not hold", check.as_str()));
-            }
-        }
-        // Nothing can fail any more: a reducer changes its slice wholly or not at all.
-        if let Some(slot) = self.values.get_mut(&rule.slice) {
-            *slot = next;
-            self.bytes.remove(&rule.slice);
-        }
-        Ok(())
+        let Some(slice) = self.slice_mut(&rule.slice) else { return Ok(()) };
+        change(slice, rule, vars)
     }
 
-    /// Changes a list where it is, if the change is one that a list takes so. Without a check nothing can fail after the
-    /// value is known: no copy to fall back on is needed.
-    fn change_list(&mut self, rule: &ReducerRule, vars: &Map<String, Value>) -> Result<bool, String> {
-        let Some(Value::Array(list)) = self.values.get_mut(&rule.slice) else { return Ok(false) };
-        let known = self.bytes.get(&rule.slice).copied();
-        // Counted once and then kept up, so that an append costs what it adds.
-        let held = || known.unwrap_or_else(|| list.iter().map(bytes).fold(0, usize::saturating_add));
-        let left = match &rule.change {
-            ReducerChange::Append(value) => {
-                let value = eval(value, vars)?;
-                let left = held().saturating_add(bytes(&value));
-                within(&rule.slice, left)?;
-                list.push(value);
-                left
-            }
-            ReducerChange::KeepLast(count) => {
-                let surplus = surplus(list.len(), *count);
-                if surplus == 0 {
-                    return Ok(true);
-                }
-                let held = held();
-                list.drain(..surplus).fold(held, |held, value| held.saturating_sub(bytes(&value)))
-            }
-            ReducerChange::Set(_)
-            | ReducerChange::Merge(_)
-            | ReducerChange::Increment(_)
-            | ReducerChange::Remove(_) => return Ok(false),
-        };
-        match self.bytes.get_mut(&rule.slice) {
-            Some(bytes) => *bytes = left,
-            None => drop(self.bytes.insert(rule.slice.clone(), left)),
+    fn slice_mut(&mut self, name: &str) -> Option<&mut Slice> {
+        // Few are looked through sooner than the name is hashed.
+        if self.0.len() > FEW_SLICES {
+            return self.0.get_mut(name);
         }
-        Ok(true)
+        self.0.iter_mut().find(|(known, _)| *known == name).map(|(_, slice)| slice)
     }
-}
 
-/// What is known of their sizes makes no difference.
-impl PartialEq for SessionSlices {
-    fn eq(&self, other: &Self) -> bool {
-        self.values == other.values
+    /// What the expressions of a reducer read.
+    fn variables(&self, rule: &ReducerRule, event: &ReducerEvent<'_>) -> Map<String, Value> {
+        let mut vars = Map::new();
+        // Slices may be long, so only those that an expression reads are copied.
+        if reads(rule, "event") {
+            vars.insert("event".into(), event.json().clone());
+        }
+        if reads(rule, "slice")
+            && let Some(slice) = self.get(&rule.slice)
+        {
+            vars.insert("slice".into(), slice.clone());
+        }
+        if reads(rule, "state") {
+            let state = self.iter().map(|(name, value)| (name.to_owned(), value.clone()));
+            vars.insert("state".into(), Value::Object(state.collect()));
+        }
+        vars
     }
 }
 
 impl Serialize for SessionSlices {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.values.serialize(serializer)
+        self.0.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for SessionSlices {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self { values: Map::deserialize(deserializer)?, bytes: BTreeMap::new() })
+        let values = Map::deserialize(deserializer)?;
+        Ok(Self(values.into_iter().map(|(name, value)| (name, Slice::new(value))).collect()))
     }
+}
+
+/// Changes a list where it is, if neither a condition nor a check has to be asked and the change needs no value to be worked out:
+/// what the built-in reducers do. `false`: nothing has changed.
+fn change_at_once(slice: &mut Slice, rule: &ReducerRule, event: &ReducerEvent<'_>) -> Result<bool, String> {
+    if rule.when.is_some() || rule.check.is_some() {
+        return Ok(false);
+    }
+    match (&rule.change, event) {
+        (ReducerChange::KeepLast(count), _) => Ok(slice.keep_last(*count)),
+        (ReducerChange::Append(value), ReducerEvent::Feedback(feedback, _))
+            if value.names("event", "feedback") =>
+        {
+            slice.append(&rule.slice, Element::Feedback(Arc::clone(feedback)))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Changes a slice by what the expressions of the reducer make of these variables.
+fn change(slice: &mut Slice, rule: &ReducerRule, mut vars: Map<String, Value>) -> Result<(), String> {
+    // Without a check nothing can fail after the value is known: a list may be changed where it is, and no copy to fall
+    // back on is needed.
+    if rule.check.is_none() && slice.is_list() {
+        match &rule.change {
+            ReducerChange::Append(value) => {
+                let value = eval(value, &vars)?;
+                return slice.append(&rule.slice, Element::Json(value)).map(|_| ());
+            }
+            ReducerChange::KeepLast(count) => {
+                slice.keep_last(*count);
+                return Ok(());
+            }
+            ReducerChange::Set(_)
+            | ReducerChange::Merge(_)
+            | ReducerChange::Increment(_)
+            | ReducerChange::Remove(_) => {}
+        }
+    }
+    let next = changed(&rule.change, slice.json(), &mut vars)?;
+    // The size is checked before the value is stored: a slice grows with every event of a long session.
+    fits(&rule.slice, &next)?;
+    if let Some(check) = &rule.check {
+        vars.insert("slice".into(), next.clone());
+        if !check.holds(&vars).map_err(|e| format!("`check`: {e}"))? {
+            return Err(format!("the check `{}` does not hold", check.as_str()));
+        }
+    }
+    // Nothing can fail any more: a reducer changes its slice wholly or not at all.
+    *slice = Slice::new(next);
+    Ok(())
 }
 
 /// Whether an expression of the reducer reads this variable.
@@ -233,43 +282,6 @@ fn reads(rule: &ReducerRule, variable: &str) -> bool {
     };
     let exprs = [rule.when.as_ref(), change, rule.check.as_ref()];
     exprs.into_iter().flatten().any(|expr| expr.reads(variable))
-}
-
-/// Refuses a value that a slice cannot hold.
-fn within(slice: &str, bytes: usize) -> Result<(), String> {
-    if bytes <= MOST_BYTES {
-        return Ok(());
-    }
-    Err(format!(
-        "the value of the slice `{slice}` would be larger than {} MiB; keep less of it",
-        MOST_BYTES >> 20
-    ))
-}
-
-/// What a value takes; does not recurse.
-fn bytes(value: &Value) -> usize {
-    let mut bytes: usize = 0;
-    let mut stack = vec![value];
-    while let Some(part) = stack.pop() {
-        bytes = bytes.saturating_add(8);
-        match part {
-            Value::String(text) => bytes = bytes.saturating_add(text.len()),
-            Value::Array(list) => stack.extend(list),
-            Value::Object(entries) => {
-                for (key, value) in entries {
-                    bytes = bytes.saturating_add(key.len());
-                    stack.push(value);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-    bytes
-}
-
-/// How many of `length` elements are more than `count`.
-fn surplus(length: usize, count: u32) -> usize {
-    length.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// The slice after the change.
@@ -336,10 +348,12 @@ fn increment(current: &Value, by: &Value) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FeedbackSource;
+    use super::super::slice::bytes;
     use super::*;
-    use crate::policy::Policy;
+    use crate::policy::{ErrorClass, Policy};
+    use crate::time::{Instant, Nanos};
     use proptest::prelude::*;
-    use serde_json::json;
 
     const POLICY: &str = "
 version: 1
@@ -362,12 +376,73 @@ session:
                 slices.reduce(policy.session(), trigger, &json!({"data": {"text": "x".repeat(length)}}));
                 let list = slices.get("seen").and_then(Value::as_array).unwrap();
                 let held = list.iter().map(bytes).sum::<usize>();
-                if let Some(kept) = slices.bytes.get("seen") {
-                    prop_assert_eq!(*kept, held);
+                if let Some(kept) = slices.0["seen"].bytes {
+                    prop_assert_eq!(kept, held);
                 }
                 let back: SessionSlices = serde_json::from_str(&serde_json::to_string(&slices).unwrap()).unwrap();
                 prop_assert_eq!(&back, &slices);
             }
         }
+
+        /// Feedback that is kept as a record is the same as the event about it, whoever reads it and whatever else is done to
+        /// the slice.
+        #[test]
+        fn feedback_is_the_same_as_the_event_about_it(
+            changes in prop::collection::vec((any::<u8>(), any::<Option<u32>>(), "[a-zü ]{0,20}", any::<u64>()), 0..12),
+        ) {
+            let policy = Policy::from_yaml("p.yaml", FEEDBACK_POLICY).unwrap();
+            let (mut records, mut events) = (SessionSlices::new(policy.session()), SessionSlices::new(policy.session()));
+            for (what, max_attempts, message, time) in changes {
+                if what % 5 == 0 {
+                    let event = json!({"data": message});
+                    records.reduce(policy.session(), Trigger::ToolFailed, &event);
+                    events.reduce(policy.session(), Trigger::ToolFailed, &event);
+                    continue;
+                }
+                let (tool_name, source) = if what % 2 == 0 {
+                    (Some("search".to_owned()), FeedbackSource::Tool)
+                } else {
+                    (None, FeedbackSource::StructuredOutput)
+                };
+                let feedback = RetryFeedback {
+                    source,
+                    tool_name,
+                    attempt: what.into(),
+                    max_attempts,
+                    error_type: ErrorClass::RateLimit,
+                    message,
+                    retry_scheduled_at: Instant(time),
+                    next_delay: Nanos(time >> 20),
+                };
+                let event = json!({ "tool": feedback.tool_name, "feedback": feedback });
+                let failed = events.reduce(policy.session(), Trigger::RetryFeedback, &event);
+                prop_assert_eq!(records.reduce_feedback(policy.session(), feedback), failed);
+                let held = |slices: &SessionSlices| slices.0["seen"].bytes;
+                if let (Some(records), Some(events)) = (held(&records), held(&events)) {
+                    prop_assert_eq!(records, events);
+                }
+                let json = serde_json::to_string(&records).unwrap();
+                prop_assert_eq!(&json, &serde_json::to_string(&events).unwrap());
+                // Now somebody has asked for it.
+                prop_assert_eq!(&records, &events);
+                prop_assert_eq!(json, serde_json::to_string(&records).unwrap());
+                let read = |slices: &SessionSlices| slices.records::<RetryFeedback>("seen").collect::<Vec<_>>();
+                prop_assert_eq!(read(&records), read(&events));
+            }
+        }
     }
+
+    const FEEDBACK_POLICY: &str = "
+version: 1
+session:
+  slices: {seen: {initial: []}, some: {initial: [1]}, last: {initial: []}}
+  reducers:
+    grown: {on: retry_feedback, slice: seen, do: {kind: append, value: event.feedback}}
+    few: {on: retry_feedback, slice: seen, do: {kind: keep_last, count: 3}}
+    others: {on: retry_feedback, slice: some, when: 'event.feedback.attempt > 99', do: {kind: append, value: event.feedback}}
+    last: {on: retry_feedback, slice: last, do: {kind: set, value: event}}
+    wrong: {on: retry_feedback, slice: last, do: {kind: append, value: event.feedback}}
+    wronger: {on: retry_feedback, slice: last, do: {kind: keep_last, count: 3}}
+    besides: {on: tool_failed, slice: seen, do: {kind: append, value: event.data}}
+";
 }

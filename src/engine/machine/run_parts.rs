@@ -105,30 +105,25 @@ pub(in crate::engine) fn case_of(
     retry: &RetryPolicy,
     obstacle: RetryBlocker,
 ) -> FailureContext {
-    let case = FailureContext {
-        class: classified.class,
-        hint: None,
-        assumed: false,
-        obstacle: obstacle.or_fault_of(classified),
-        run_deadline: None,
-        correction: false,
-    };
+    let obstacle = obstacle.or_fault_of(classified);
     // Most failures bring no advice with them, and there is nothing to hold against the rules.
-    if !failure.advises() && classified.wait.is_none() {
-        case
+    let (hint, assumed, obstacle) = if failure.advises() || classified.wait.is_some() {
+        advice_of(failure, classified, retry, obstacle)
     } else {
-        advised(failure, classified, retry, case)
-    }
+        (None, false, obstacle)
+    };
+    FailureContext { class: classified.class, hint, assumed, obstacle, run_deadline: None, correction: false }
 }
 
-/// The same case, with what the server and the row of the error table advise.
+/// What the server and the row of the error table advise: the wait, whether only the row says so, and what forbids another
+/// attempt.
 #[inline(never)]
-fn advised(
+fn advice_of(
     failure: &Failure,
     classified: ClassifiedFailure,
     retry: &RetryPolicy,
-    case: FailureContext,
-) -> FailureContext {
+    obstacle: RetryBlocker,
+) -> (Option<Nanos>, bool, RetryBlocker) {
     let rule = &retry.for_class(classified.class).server_delay.value;
     let waits = failure.waits();
     let hint = retry::hint(&waits, classified, rule);
@@ -137,7 +132,7 @@ fn advised(
     let advice = retry::advice(failure.should_retry, rule);
     // What the tool knows of its effects, then what the table knows of the request, then the server's advice: the
     // earlier one cannot be outweighed by the later.
-    FailureContext { hint, assumed, obstacle: case.obstacle.or_advice(advice), ..case }
+    (hint, assumed, obstacle.or_advice(advice))
 }
 
 /// Work and messages.

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::super::because::because;
-use super::super::directive::{DecisionReason, Note};
+use super::super::directive::Note;
 use super::super::metric::MetricName;
 use super::out::StepOutput;
-use crate::policy::{ErrorClass, Policy, RetryPolicy, Setting, Trigger};
+use crate::policy::{ErrorClass, RetryPolicy, Setting, Trigger};
 use crate::session::{FeedbackSource, ReducerError, RetryFeedback};
 use crate::time::Nanos;
 
@@ -28,25 +28,33 @@ impl StepOutput<'_> {
         retry: &RetryPolicy,
         failed: &FailedAttempt<'_>,
     ) -> Option<ReducerError> {
-        let why = |policy: &Policy| vec![because(policy, "retry.emit_feedback", &retry.emit_feedback, [])];
-        self.feedback_because(why, retry, failed)
+        let feedback = self.feedback_about(retry, failed)?;
+        let why = because(self.rules.policy, "retry.emit_feedback", &retry.emit_feedback, []);
+        self.note(Note::Feedback { feedback: feedback.clone() }, vec![why]);
+        self.remember(feedback)
     }
 
-    /// The same, for that reason.
-    pub(in crate::engine) fn feedback_because(
+    /// The same of a failure that is written down nowhere, so that nobody asks why. `told`: somebody reads the note.
+    pub(in crate::engine) fn feedback_unwritten(
         &mut self,
-        why: impl FnOnce(&Policy) -> Vec<DecisionReason>,
         retry: &RetryPolicy,
         failed: &FailedAttempt<'_>,
+        told: bool,
     ) -> Option<ReducerError> {
+        let feedback = self.feedback_about(retry, failed)?;
+        if told {
+            self.note(Note::Feedback { feedback: feedback.clone() }, Vec::new());
+        }
+        self.remember(feedback)
+    }
+
+    /// What is to be remembered of a failure, if anything is.
+    fn feedback_about(&mut self, retry: &RetryPolicy, failed: &FailedAttempt<'_>) -> Option<RetryFeedback> {
         // Counted even where no feedback is wanted: the metric is about the model, the feedback for it.
         if is_validation(failed.class) {
             self.count(MetricName::ValidationRetryTotal, subject(failed), 1);
         }
-        if !retry.emit_feedback.value {
-            return None;
-        }
-        let feedback = RetryFeedback {
+        retry.emit_feedback.value.then(|| RetryFeedback {
             source: failed.source,
             tool_name: failed.tool.map(str::to_owned),
             attempt: failed.attempt,
@@ -55,13 +63,16 @@ impl StepOutput<'_> {
             message: failed.message.to_owned(),
             retry_scheduled_at: self.now.saturating_add(failed.next_delay),
             next_delay: failed.next_delay,
-        };
-        // The event is put together only if a reducer listens, as the message may be long.
-        let listens = self.rules.policy.session().listens(Trigger::RetryFeedback);
-        let event = listens.then(|| json!({ "tool": failed.tool, "feedback": feedback }));
-        let why = why(self.rules.policy);
-        self.note(Note::Feedback { feedback }, why);
-        event.and_then(|event| self.reduce(Trigger::RetryFeedback, || event))
+        })
+    }
+
+    fn remember(&mut self, feedback: RetryFeedback) -> Option<ReducerError> {
+        let session = self.rules.policy.session();
+        if !session.listens(Trigger::RetryFeedback) {
+            return None;
+        }
+        let failed = self.slices.reduce_feedback(session, feedback);
+        if failed.is_empty() { None } else { self.objection(failed) }
     }
 
     /// Runs the reducers that listen to `trigger`. Returns the first that failed; all that failed are reported. The event is
@@ -76,6 +87,12 @@ impl StepOutput<'_> {
             return None;
         }
         let failed = self.slices.reduce(session, trigger, &event());
+        self.objection(failed)
+    }
+
+    /// Reports the reducers that failed, and returns what the first of them has against the event.
+    fn objection(&mut self, failed: Vec<(ReducerError, usize)>) -> Option<ReducerError> {
+        let session = self.rules.policy.session();
         let mut first = None;
         // All reducers run, whatever one of them says: each keeps a part of the session's state, and a part that
         // misses an event is wrong from then on.

@@ -102,19 +102,16 @@ impl ToolHealth {
         policy: &BreakerPolicy,
         now: Instant,
     ) -> bool {
-        // The name is only copied for the first failure.
-        let breaker = match self.breakers.get_mut(tool) {
-            Some(breaker) => breaker,
-            None if CircuitBreaker::default().bears(policy) => {
-                self.breakers.entry(tool.to_owned()).or_default()
-            }
-            None => return false,
-        };
-        if !breaker.bears(policy) {
-            return false;
+        if let Some(breaker) = self.breakers.get_mut(tool) {
+            return breaker.bears(policy, now);
         }
-        breaker.failed(policy, now);
-        true
+        // The name is only copied for the first failure.
+        let mut breaker = CircuitBreaker::default();
+        let bears = breaker.bears(policy, now);
+        if bears {
+            self.breakers.insert(tool.to_owned(), breaker);
+        }
+        bears
     }
 
     /// Counts a success, if it takes no time to: the breaker is closed, is this host's own, and looks at no last results.

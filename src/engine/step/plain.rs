@@ -5,7 +5,8 @@ use super::super::directive::Directives;
 use super::super::event::ToolOutcome;
 use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::machine::{
-    CallPermit, FailedAttempt, NextMachine, OpenProposal, ProposalKind, case_of, is_validation,
+    CallPermit, FailedAttempt, NextMachine, OpenProposal, ProposalKind, StepOutput, StepRules, case_of,
+    is_validation,
 };
 use super::super::plain_call::{PlainCall, PlainEnd, PlainNext};
 use super::super::retry::{self, FailureContext, RetryBlocker, RetryVerdict};
@@ -17,17 +18,18 @@ use crate::session::{FeedbackSource, ReducerError};
 use crate::time::{Instant, Nanos};
 
 impl Interpreter {
-    /// A run of a tool failed that the host began by itself: whether the rules leave it to the host that another one follows. Unless
-    /// the answer is [`PlainNext::Adopt`], the message of the failure is moved into the record of the attempt.
+    /// A run of a tool failed that the host began by itself: whether the rules leave it to the host that another one follows, and
+    /// what is to be told, if anything is. Unless the answer is [`PlainNext::Adopt`], the message of the failure is moved into the
+    /// record of the attempt. `told` says whether anybody reads the note that feedback was written.
     pub fn plain_failed(
         &self,
         state: &mut State,
         (tool, policy): (&str, &ToolPolicy),
         call: &mut PlainCall,
         (failure, effect): (&mut Failure, EffectState),
-        now: Instant,
-    ) -> (PlainNext, Directives) {
-        let adopt = || (PlainNext::Adopt, Directives::default());
+        (now, told): (Instant, fn() -> bool),
+    ) -> (PlainNext, Option<Directives>) {
+        let adopt = || (PlainNext::Adopt, None);
         let (classified, now) = (failure.classified(&self.policy), state.now.max(now));
         let class = classified.class;
         // Refused arguments are for the model to correct, a tool that may have had side effects is verified or asked about, and
@@ -43,7 +45,9 @@ impl Interpreter {
         let (seed, number) = (state.context.seed, call.number);
         // The scope and the name are those of a proposal, so the delay is the same whichever path decides.
         let key = || Seed::new(seed, "tool", &PlainCall::idempotency_key(&state.run, number));
-        let RetryVerdict::Retry { delay, .. } = retry::decide(&policy.retry, progress, case, now, key) else {
+        let (rules, shadow) = (&policy.retry, policy.retry.shadow.value);
+        let RetryVerdict::Retry { delay, .. } = retry::decide_by(rules, progress, &case, now, shadow, key)
+        else {
             return adopt();
         };
         // A breaker that opens is reported and may hide the tool, which is not done here. It is asked last, as nothing
@@ -58,9 +62,9 @@ impl Interpreter {
         let message = core::mem::take(&mut failure.message);
         if !policy.retry.emit_feedback.value && !is_validation(class) {
             call.series.record(class, message, now, delay);
-            return (PlainNext::Retry(delay), Directives::default());
+            return (PlainNext::Retry(delay), None);
         }
-        self.plain_feedback(state, (tool, policy), call, (message, &case, delay), now)
+        self.plain_feedback(state, (tool, policy), call, (message, &case, delay), (now, told))
     }
 
     /// Writes such a failure into the session. If a reducer objects, there is no further attempt.
@@ -71,24 +75,25 @@ impl Interpreter {
         (tool, policy): (&str, &ToolPolicy),
         call: &mut PlainCall,
         (message, case, next_delay): (String, &FailureContext, Nanos),
-        now: Instant,
-    ) -> (PlainNext, Directives) {
+        (now, told): (Instant, fn() -> bool),
+    ) -> (PlainNext, Option<Directives>) {
         let (progress, class) = (call.series.progress(), case.class);
-        let mut step = self.plain_step(state, now);
-        let SplitState { mut run, .. } = step.split();
+        let (rules, mut directives) = (StepRules { policy: &self.policy, tools: &self.tools }, Vec::new());
+        let slices = &mut state.slices;
+        let mut out = StepOutput { rules, now, slices, directives: &mut directives, of: None };
         let (source, attempt) = (FeedbackSource::Tool, progress.attempt);
         let failed =
             FailedAttempt { source, tool: Some(tool), attempt, class, message: &message, next_delay };
-        // Nobody asks why of what is written down nowhere.
-        let objection = run.out.feedback_because(|_| Vec::new(), &policy.retry, &failed);
-        let Some(objection) = objection else {
+        let Some(objection) = out.feedback_unwritten(&policy.retry, &failed, told()) else {
             call.series.record(class, message, now, next_delay);
-            return (PlainNext::Retry(next_delay), Directives(step.directives));
+            let directives = (!directives.is_empty()).then_some(Directives(directives));
+            return (PlainNext::Retry(next_delay), directives);
         };
         call.series.record(class, message, now, Nanos::ZERO);
         let call = PlainCall { number: call.number, series: core::mem::take(&mut call.series) };
+        let mut step = RunStep { directives, ..self.plain_step(state, now) };
         let proposal = step.adopt_objected(tool, call, (case, &objection));
-        (PlainNext::Adopted(proposal), Directives(step.directives))
+        (PlainNext::Adopted(proposal), Some(Directives(step.directives)))
     }
 
     /// A call has ended that the host began by itself, and that [has a place](State::occupy). What others wait for may happen now.
@@ -101,9 +106,10 @@ impl Interpreter {
     ) -> Directives {
         let directives = match end {
             PlainEnd::Succeeded => self.plain_succeeded(state, (tool, policy), || now),
-            PlainEnd::Dropped => Directives::default(),
+            PlainEnd::Dropped => None,
         };
-        let mut step = RunStep { directives: directives.0, ..self.plain_step(state, now) };
+        let directives = directives.unwrap_or_default().0;
+        let mut step = RunStep { directives, ..self.plain_step(state, now) };
         // The permit goes back whatever the end was, or a dropped call would hold its tool's concurrency until the
         // run ends.
         step.split().run.queue.leave(tool);
@@ -111,24 +117,24 @@ impl Interpreter {
         Directives(step.directives)
     }
 
-    /// The same of one that went well and has no place.
+    /// The same of one that went well and has no place. `None`: nothing is to be told.
     pub fn plain_succeeded(
         &self,
         state: &mut State,
         (tool, policy): (&str, &ToolPolicy),
         now: impl FnOnce() -> Instant,
-    ) -> Directives {
+    ) -> Option<Directives> {
         state.tools.end_corrections(tool);
         if state.loops.has_failed(tool) {
             state.loops.tool_recovered(tool);
         }
         if state.tools.succeeded_within_bounds(tool, &policy.breaker) {
-            return Directives::default();
+            return None;
         }
         let mut step = self.plain_step(state, now());
         let SplitState { mut run, .. } = step.split();
         run.tools.succeeded(tool, Some(CallPermit::Run), policy, &mut run.out);
-        Directives(step.directives)
+        Some(Directives(step.directives))
     }
 
     /// The interpreter takes a call that the host has begun by itself, and that has a place: its attempt has ended so. From now on

@@ -143,8 +143,8 @@ impl LockedRun {
     pub(in crate::host) fn plain_failed(
         run: &Arc<Self>,
         setup: &RunSetup<'_>,
-        act: impl FnOnce(&Interpreter, &mut State, Instant) -> (PlainNext, Directives),
-    ) -> Result<AfterFailure<OpenTicket>, ProposalError> {
+        act: impl FnOnce(&Interpreter, &mut State, Instant) -> (PlainNext, Option<Directives>),
+    ) -> Result<AfterFailure<Box<OpenTicket>>, ProposalError> {
         let mut inner = run.lock();
         if inner.interpreter.policy() != setup.policy {
             inner.ready(setup, run.clock)?;
@@ -152,14 +152,15 @@ impl LockedRun {
         let now = run.clock.now();
         let known = &mut *inner;
         let (next, directives) = act(&known.interpreter, &mut known.state, now);
-        let next = match next {
-            PlainNext::Retry(delay) => AfterFailure::Retry(delay),
-            PlainNext::Adopt => AfterFailure::Adopt,
-            PlainNext::Adopted(proposal) => AfterFailure::Adopted(inner.open(proposal, run)),
+        let (next, cause) = match next {
+            PlainNext::Retry(delay) => (AfterFailure::Retry(delay), None),
+            PlainNext::Adopt => (AfterFailure::Adopt, None),
+            PlainNext::Adopted(proposal) => {
+                (AfterFailure::Adopted(Box::new(inner.open(proposal, run))), Some(proposal))
+            }
         };
-        if !directives.0.is_empty() {
+        if let Some(directives) = directives.filter(|directives| !directives.0.is_empty()) {
             inner.noted(&directives, now);
-            let cause = if let AfterFailure::Adopted(open) = &next { Some(open.proposal) } else { None };
             inner.deliver(directives, cause);
         }
         run.leave(inner);
@@ -169,12 +170,12 @@ impl LockedRun {
     /// Such a call has ended; `act` may be quick about it.
     pub(in crate::host) fn plain_ended(
         &self,
-        act: impl FnOnce(&Interpreter, &mut State, &Clock) -> Directives,
+        act: impl FnOnce(&Interpreter, &mut State, &Clock) -> Option<Directives>,
     ) {
         let mut inner = self.lock();
         let known = &mut *inner;
         let directives = act(&known.interpreter, &mut known.state, &self.clock);
-        if !directives.0.is_empty() {
+        if let Some(directives) = directives.filter(|directives| !directives.0.is_empty()) {
             inner.noted(&directives, self.clock.now());
             inner.deliver(directives, None);
         }

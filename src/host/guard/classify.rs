@@ -151,6 +151,7 @@ impl ClassifyError for ErrorClass {
         *self
     }
 
+    #[inline]
     fn message(&self) -> String {
         self.name().to_owned()
     }

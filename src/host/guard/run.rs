@@ -143,7 +143,7 @@ impl GuardRun {
         &self,
         (tool, cell): (&str, &ToolCell),
         policy: &Policy,
-        act: impl FnOnce(&Interpreter, &mut State, Instant) -> (PlainNext, Directives),
+        act: impl FnOnce(&Interpreter, &mut State, Instant) -> (PlainNext, Option<Directives>),
     ) -> Result<AfterFailure<Box<Proposed>>, ProposalError> {
         let failed =
             LockedRun::plain_failed(&self.locked, &self.setup(policy, Some(tool)), |all, state, now| {
@@ -156,7 +156,7 @@ impl GuardRun {
             AfterFailure::Adopted(open) => {
                 // Its place was given back when it was settled, if the run counts it.
                 cell.leave();
-                AfterFailure::Adopted(Box::new(Proposed::of(open, Permit { _permit: None })))
+                AfterFailure::Adopted(Box::new(Proposed::of(*open, Permit { _permit: None })))
             }
         })
     }
@@ -165,11 +165,11 @@ impl GuardRun {
     pub(super) fn plain_ended(&self, (tool, cell): (&str, &ToolCell), policy: &ToolPolicy, end: PlainEnd) {
         self.locked.plain_ended(|interpreter, state, clock| {
             let directives = match (cell.leave(), end) {
-                (false, _) => interpreter.plain_ended(state, (tool, policy), end, clock.now()),
+                (false, _) => Some(interpreter.plain_ended(state, (tool, policy), end, clock.now())),
                 (true, PlainEnd::Succeeded) => {
                     interpreter.plain_succeeded(state, (tool, policy), || clock.now())
                 }
-                (true, PlainEnd::Dropped) => Directives::default(),
+                (true, PlainEnd::Dropped) => None,
             };
             cell.open(tool, state);
             directives

@@ -13,6 +13,7 @@ use super::{CallArguments, CallError, ClassifyError, GuardParts};
 use crate::engine::{EffectState, Failure, Interpreter, PlainCall, PlainEnd, PlainRules, ToolOutcome};
 use crate::host::ProposalError;
 use crate::host::driven::locked::AfterFailure;
+use crate::host::trace;
 use crate::policy::{CallOverride, Policy, ToolPolicy};
 use crate::time::{Instant, Nanos};
 
@@ -278,6 +279,7 @@ impl ToolGuard {
         }
         let tool = (&*self.name, &*self.cell);
         self.run().plain_failed(tool, &terms.whole, |interpreter, state, now| {
+            let now = (now, trace::is_read as fn() -> bool);
             interpreter.plain_failed(state, (tool.0, &terms.policy), call, (failure, effect), now)
         })
     }
@@ -323,15 +325,21 @@ impl ToolGuard {
     }
 
     /// The terms under the policy that holds now.
+    #[inline]
     fn terms(&self) -> Result<&ToolTerms, ToolTerms> {
         if self.terms.generation == self.inner.live.generation() {
             return Ok(&self.terms);
         }
+        Err(self.newer_terms())
+    }
+
+    #[cold]
+    fn newer_terms(&self) -> ToolTerms {
         let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
         if newer.generation != self.inner.live.generation() {
             *newer = ToolTerms::new(&self.inner, &self.name, self.planner.is_some());
         }
-        Err(newer.clone())
+        newer.clone()
     }
 
     pub(super) fn run(&self) -> &GuardRun {

@@ -156,6 +156,11 @@ impl Expr {
         self.0.variables.iter().any(|name| name == variable)
     }
 
+    /// Whether it does no more than name this field of a variable.
+    pub(crate) fn names(&self, variable: &str, field: &str) -> bool {
+        self.0.path.as_ref().is_some_and(|path| path.is(variable, field))
+    }
+
     /// The fields of a variable it speaks of: `path` of `args` in `args.path`.
     pub fn fields_of(&self, variable: &str) -> impl Iterator<Item = &str> {
         self.0.fields.iter().filter(move |(of, _)| of == variable).map(|(_, field)| field.as_str())

@@ -24,6 +24,11 @@ impl FieldPath {
         }
     }
 
+    /// Whether it leads to this field of a variable.
+    pub(super) fn is(&self, variable: &str, field: &str) -> bool {
+        self.variable == variable && matches!(&*self.fields, [only] if only == field)
+    }
+
     /// The value of the variable, and the one the path leads to. `None`: it leads nowhere, and why is not said here.
     pub(super) fn find<'v>(&self, vars: &'v Map<String, Value>) -> Option<(&'v Value, &'v Value)> {
         let variable = vars.get(&self.variable)?;
