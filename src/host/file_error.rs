@@ -3,13 +3,7 @@
 use std::io;
 
 /// Why a file cannot be read or written, without the numbers of the system.
-///
-/// ```
-/// use unfazed::host::file_error;
-/// let error = std::fs::read("no/such/file").unwrap_err();
-/// assert_eq!(file_error(&error), "there is no such file");
-/// ```
-pub fn file_error(error: &io::Error) -> String {
+pub(crate) fn file_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
@@ -26,4 +20,15 @@ pub fn file_error(error: &io::Error) -> String {
 /// What a system says, without the number that it gives to it.
 pub(crate) fn without_number(said: &str) -> &str {
     said.split(" (os error").next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_has_no_number_of_the_system() {
+        let error = std::fs::read("no/such/file").unwrap_err();
+        assert_eq!(file_error(&error), "there is no such file");
+    }
 }

@@ -51,7 +51,7 @@ pub(crate) use checkpoint::same_tools;
 pub use clock::Clock;
 pub(crate) use clock::new_uuid;
 pub use driven::{DrivenRun, InterruptedCall, ProposalError, RunHost};
-pub use file_error::file_error;
+pub(crate) use file_error::file_error;
 use file_error::without_number;
 pub use guard::{Guard, GuardConfig};
 pub use live::{LivePolicy, ReloadStatus};

@@ -31,25 +31,18 @@ const UNITS: [&str; 18] = [
 /// Why a text is not a duration, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct DurationError {
+pub(crate) struct DurationError {
     /// What is wrong.
-    pub message: String,
+    pub(crate) message: String,
     /// What to write instead.
-    pub help: Option<String>,
+    pub(crate) help: Option<String>,
 }
 
 /// The duration `text` means. A number needs a unit, and 366 days are the most.
 ///
 /// # Errors
 /// If `text` is not a duration in that range; the error says what to write.
-///
-/// ```
-/// use unfazed::time::Nanos;
-/// use unfazed::text::parse_duration;
-/// assert_eq!(parse_duration("1m30s").unwrap(), Nanos::from_secs(90));
-/// assert_eq!(parse_duration("5").unwrap_err().help.unwrap(), "write a unit: `5s` or `5ms`");
-/// ```
-pub fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
+pub(crate) fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
     let whole = text;
     let text = text.trim_matches(BLANKS);
     if text.is_empty() {

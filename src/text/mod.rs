@@ -31,12 +31,12 @@ pub(crate) mod template;
 mod visible;
 pub mod yaml;
 
-pub use columns::{columns, padded};
+pub(crate) use columns::{columns, padded};
 pub(crate) use diagnostic::Fix;
 pub use diagnostic::{Code, Diagnostic, Severity};
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest as did_you_mean;
-pub use duration::{DurationError, parse_duration};
+pub(crate) use duration::parse_duration;
 pub(crate) use excerpt::excerpt;
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};
@@ -52,4 +52,4 @@ pub(crate) use secret::{formed, written as written_secret};
 pub use source::{Place, SourceId, Sources, Span};
 pub(crate) use source::{Source, Spot};
 pub use template::{Template, TemplateError};
-pub use visible::visible;
+pub(crate) use visible::visible;

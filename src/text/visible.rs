@@ -4,13 +4,7 @@ use core::fmt::Write as _;
 use std::borrow::Cow;
 
 /// The text with every character that is not seen, but does something, as an escape such as `\\u001b`.
-///
-/// ```
-/// use unfazed::text::visible;
-/// assert_eq!(visible("a\u{1b}[31m\nb"), "a\\u001b[31m\\nb");
-/// assert_eq!(visible("price in CHF"), "price in CHF");
-/// ```
-pub fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }
@@ -35,4 +29,15 @@ fn acts(c: char) -> bool {
     c.is_control()
         // Marks of direction can make a line read otherwise than it is ("Trojan Source", CVE-2021-42574).
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_is_written_as_an_escape() {
+        assert_eq!(visible("a\u{1b}[31m\nb"), "a\\u001b[31m\\nb");
+        assert_eq!(visible("price in CHF"), "price in CHF");
+    }
 }
