@@ -1,8 +1,8 @@
 //! Conversations that are too large for a window, for a host that keeps them itself.
 
-use super::{Guard, in_span};
+use super::{Guard, in_span, without_tools};
 use crate::context::{TokenCounter, message_tokens, reduce};
-use crate::engine::{ContextReduced, Interpreter, Note, ToolCatalogue, TurnMeasure};
+use crate::engine::{ContextReduced, Note, TurnMeasure};
 use crate::host::trace;
 use crate::policy::ReduceStep;
 use crate::session::{Message, splice};
@@ -10,7 +10,7 @@ use crate::session::{Message, splice};
 impl Guard {
     /// Whether a conversation is to be reduced before it goes into a request: in the window of the first target there is
     /// less room left than `context.compact_at_free` in the policy says. `tool_tokens` are those of the definitions of the tools
-    /// ([`tool_tokens`](crate::context::tool_tokens)). `None` of a target whose window is unknown; what its
+    /// ([`tool_tokens`](crate::context::tool_tokens)). `false` for a target whose window is unknown; what its
     /// provider has reported of its window and of the tokens it counts holds here, too.
     pub fn is_short_of_room(
         &self,
@@ -21,7 +21,7 @@ impl Guard {
         let rules = self.inner.live.current();
         let message_tokens = messages.iter().map(|message| message_tokens(counter, message)).sum();
         let measure = TurnMeasure { message_tokens, tool_tokens, ..TurnMeasure::default() };
-        let interpreter = Interpreter::new(rules, ToolCatalogue::default());
+        let interpreter = without_tools(rules);
         self.inner.targets.first().is_some_and(|target| {
             let measure = self.inner.overhead(target).on(measure);
             self.inner.run.read(|state| interpreter.is_short_of_room(state, target, measure))
@@ -61,7 +61,7 @@ impl Guard {
         if !self.is_short_of_room(messages, tool_tokens, counter) {
             return done;
         }
-        let interpreter = Interpreter::new(rules.clone(), ToolCatalogue::default());
+        let interpreter = without_tools(rules.clone());
         let target = self.inner.targets.first().map_or("", String::as_str);
         let tools = TurnMeasure { tool_tokens, ..TurnMeasure::default() };
         let tools = self.inner.overhead(target).on(tools);

@@ -1,8 +1,8 @@
 //! Histories that providers refuse, for a host that repairs its own conversation.
 
-use super::{Guard, GuardParts, in_span};
+use super::{Guard, GuardParts, in_span, without_tools};
 use crate::context::repair;
-use crate::engine::{DirectiveKind, Interpreter, Note, OrphanToolCallsPruned, ToolCatalogue};
+use crate::engine::{DirectiveKind, Note, OrphanToolCallsPruned};
 use crate::host::trace;
 use crate::policy::{HistoryCheck, Policy};
 use crate::session::{Message, splice};
@@ -25,7 +25,7 @@ impl GuardParts {
     fn repair_history(&self, rules: &Policy, messages: &mut Vec<Message>) -> Option<OrphanToolCallsPruned> {
         let history = rules.history();
         let found = repair(messages, history.orphan_calls.value, rules.turn().malformed_calls.value);
-        let interpreter = Interpreter::new(rules.clone(), ToolCatalogue::default());
+        let interpreter = without_tools(rules.clone());
         let mut told = None;
         for directive in self.run.read(|state| interpreter.repair(state, found)).0 {
             match directive.order {

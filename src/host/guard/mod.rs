@@ -370,3 +370,8 @@ impl GuardConfig {
         }
     }
 }
+
+/// The interpreter of a policy, for what needs no tools.
+fn without_tools(policy: Policy) -> Interpreter {
+    Interpreter::new(policy, ToolCatalogue::default())
+}

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::ToolGuard;
-use crate::engine::{Interpreter, ToolCatalogue, ToolResult};
+use super::{ToolGuard, without_tools};
+use crate::engine::ToolResult;
 
 impl ToolGuard {
     /// What a model is shown of the answer of a call with these arguments, if they are known: as much as `result` of the policy
@@ -19,7 +19,7 @@ impl ToolGuard {
         };
         let rules = &rules.result;
         let unit = rules.max.value.size().map_or("", |size| size.unit.name());
-        let interpreter = Interpreter::new(policy, ToolCatalogue::default());
+        let interpreter = without_tools(policy);
         ToolResult::shown(self.name(), answer, rules, &mut |shown, total| {
             let vars = json!({ "tool": self.name(), "shown": shown, "total": total, "unit": unit });
             self.inner().run.read(|state| interpreter.say(state, &rules.notice.value, vars))

@@ -154,7 +154,7 @@ impl ToolGuard {
     }
 
     /// What a person says who is asked about the call. With nobody to ask, nothing is approved, whatever the policy makes of
-    /// silence; and who has agreed to the call has not agreed to a second run of what may have acted.
+    /// silence; and who has agreed to the call has not agreed to a second run of what may have had side effects.
     fn answer(&self, ask: &AskPerson) -> ApprovalAnswer {
         match (ask.question, self.policy().turn().approval.unanswered.value) {
             (ApprovalQuestion::Run, _) if self.is_approved() => ApprovalAnswer::Approve,
