@@ -18,6 +18,7 @@ pub(super) const FEEDBACK: &str = "feedback";
 /// The slice the built-in policy keeps [`ReducerError`]s in.
 pub(super) const REDUCER_ERRORS: &str = "reducer_errors";
 
+/// So many slices are looked through sooner than a name is hashed.
 const FEW_SLICES: usize = 8;
 
 /// The values of all slices.
@@ -179,7 +180,6 @@ impl SessionSlices {
     }
 
     fn slice_mut(&mut self, name: &str) -> Option<&mut Slice> {
-        // Few are looked through sooner than the name is hashed.
         if self.0.len() > FEW_SLICES {
             return self.0.get_mut(name);
         }

@@ -27,7 +27,7 @@ impl Interpreter {
     }
 
     /// Whether a conversation is to be reduced before it goes to that model: there is less room left in its window than
-    /// `context.compact_at_free` says. Of a model whose window is unknown nothing is said.
+    /// `context.compact_at_free` says. `false` for a model whose window is unknown.
     pub fn is_short_of_room(&self, state: &State, target: &str, measure: TurnMeasure) -> bool {
         let room = self.room(state, target, measure);
         room.is_some_and(|room| room.is_short(self.policy.context()))
