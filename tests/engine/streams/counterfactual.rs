@@ -9,6 +9,7 @@
 //!   together. A reason that is idle both ways fails the law.
 //! - Of one value in two places (a limit and the value it holds back) one place is named. Changing it leaves the decision to the
 //!   other place, which is named then.
+//! - A server can ask for a longer wait than anybody can write as a limit ([`LONGEST`]): no other limit would allow it.
 //! - What decides without standing in the policy has no key, so it is no reason, and a decision that rests on it alone names
 //!   none: the deadline of a host, the window that a provider named when it refused a request, the value of a planner (which
 //!   names its own layer), a call that no tool takes.
@@ -35,6 +36,8 @@ use super::{CHOICES, STEPS, count};
 const BUILTIN: &str = include_str!("../../../policies/default.yaml");
 /// The most reasons of a decision.
 const MOST: usize = 3;
+/// The longest length that a policy can have: 366 days, in nanoseconds.
+const LONGEST: u64 = 366 * 24 * 60 * 60 * 1_000_000_000;
 /// In how many streams a rule is tried once as the reason of one kind of decision: one in so many of all.
 const ONE_IN: u32 = 32;
 
@@ -425,6 +428,17 @@ fn planted(files: &Files) -> DecisionReason {
     }
 }
 
+/// A server asks for 584 years, and the limit of a layer ends the wait.
+#[test]
+fn a_wait_beyond_every_limit_needs_no_other_limit() {
+    let choices = [
+        56980, 1380, 26838, 20440, 1859, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64859, 48405, 0, 0, 0, 0, 0,
+        15383, 55269, 32600, 948, 34632, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 27531, 23052, 23780, 1, 0, 0, 0, 0,
+        0, 0, 17515, 113, 12160, 6600, 37547,
+    ];
+    held(choices.into(), &Tried::default());
+}
+
 fn played(policy: &Policy, drive: DriveMode, t: &mut Tape) -> Host {
     let mut host = Host::start(policy, drive, t);
     for _ in 0..STEPS {
@@ -437,6 +451,13 @@ fn played(policy: &Policy, drive: DriveMode, t: &mut Tape) -> Host {
 
 /// How often each rule was tried as the reason of each kind of decision.
 type Tried = RefCell<BTreeMap<(String, String), u32>>;
+
+/// Whether the limit of a layer ended a wait that is longer than any limit can be. Other layers can write `unlimited`.
+fn is_beyond_limits(envelope: &str, because: &DecisionReason) -> bool {
+    let event: Value = serde_json::from_str(envelope).unwrap();
+    let wait = event["failure"]["retry_after"]["wait"].as_u64();
+    because.layer == LayerKind::Limit && wait.is_some_and(|wait| wait > LONGEST)
+}
 
 /// Plays a stream of random events under a policy of the grammar, and holds its decisions against the law. Returns how many
 /// events it had, and how many decisions were compared.
@@ -453,8 +474,10 @@ fn held(choices: Vec<u16>, tried: &Tried) -> (usize, usize) {
             let named = directive.get("because").cloned().unwrap_or_else(|| Value::Array(Vec::new()));
             let named: Vec<DecisionReason> = serde_json::from_value(named).unwrap();
             assert!(named.len() <= MOST, "more than {MOST} reasons: {directive}");
-            let reasons: Vec<&DecisionReason> =
-                named.iter().filter(|because| because.layer != LayerKind::Planner).collect();
+            let decides = |because: &&DecisionReason| {
+                because.layer != LayerKind::Planner && !is_beyond_limits(&moment.envelope, because)
+            };
+            let reasons: Vec<&DecisionReason> = named.iter().filter(decides).collect();
             let mut is_new = |because: &&DecisionReason| {
                 let key = (kind(directive).to_owned(), because.rule.clone());
                 let times = tried.borrow().get(&key).copied().unwrap_or_default();

@@ -9,7 +9,7 @@ use unfazed::policy::json_schema;
 /// The numbers and lengths that are tried, and the units of sizes: the extremes first, as they differ most.
 const NUMBERS: [u32; 7] = [1_000_000, 1, 0, 2, 3, 5, 9];
 const SHARES: [f64; 3] = [0.99, 0.01, 0.5];
-const LENGTHS: [&str; 5] = ["50h", "0s", "1ms", "1s", "9s"];
+const LENGTHS: [&str; 5] = ["366d", "0s", "1ms", "1s", "9s"];
 const SIZES: [&str; 4] = ["1000000", "0", "1", "50"];
 const UNITS: [&str; 3] = ["tokens", "chars", "bytes"];
 
