@@ -21,14 +21,21 @@ pub struct Sources {
 pub(crate) struct Source {
     name: String,
     text: String,
-    /// Byte offsets at which lines start; the first is 0.
-    lines: Vec<u32>,
-    /// Whether each character is one byte; nobody has to count them then.
-    narrow: bool,
+    /// Where its lines are, once somebody asked for a place in it.
+    lines: OnceLock<LineStarts>,
     /// The lines before it in the file it is a part of.
     before: u32,
     /// The bytes that hold secrets, once somebody asked for them.
     hidden: OnceLock<Vec<Range<usize>>>,
+}
+
+/// Where the lines of a text are.
+#[derive(Clone)]
+struct LineStarts {
+    /// Byte offsets at which lines start; the first is 0.
+    starts: Vec<u32>,
+    /// Whether each character is one byte; nobody has to count them then.
+    narrow: bool,
 }
 
 /// One text, by the order of loading. The built-in default is number zero.
@@ -122,8 +129,7 @@ impl Sources {
             Arc::new(Source {
                 name: source.name.clone(),
                 text: secret::masked(&source.text, source.hidden()),
-                lines: source.lines.clone(),
-                narrow: source.narrow,
+                lines: OnceLock::from(source.line_starts().clone()),
                 before: source.before,
                 // Masked already, and not to be searched again.
                 hidden: OnceLock::from(Vec::new()),
@@ -190,12 +196,11 @@ impl Sources {
 
 impl Source {
     fn new(name: String, text: String) -> Self {
-        let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let lines = std::iter::once(0)
-            .chain(starts.filter_map(|(at, _)| u32::try_from(at).ok().and_then(|at| at.checked_add(1))))
-            .collect();
-        let narrow = text.is_ascii();
-        Self { name, text, lines, narrow, before: 0, hidden: OnceLock::new() }
+        Self { name, text, lines: OnceLock::new(), before: 0, hidden: OnceLock::new() }
+    }
+
+    fn line_starts(&self) -> &LineStarts {
+        self.lines.get_or_init(|| LineStarts::of(&self.text))
     }
 
     /// The name it was loaded under, usually a path.
@@ -215,10 +220,11 @@ impl Source {
 
     /// 1-based line and 1-based column in Unicode scalar values.
     pub(crate) fn line_column(&self, at: u32) -> (u32, u32) {
-        let line = self.lines.partition_point(|start| *start <= at);
-        let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or(0);
+        let LineStarts { starts, narrow } = self.line_starts();
+        let line = starts.partition_point(|start| *start <= at);
+        let start = line.checked_sub(1).and_then(|line| starts.get(line)).copied().unwrap_or(0);
         // Policies are ASCII almost always, and then the column needs no counting of characters.
-        if self.narrow {
+        if *narrow {
             let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
             let column = if at <= end { at.saturating_sub(start) } else { 0 };
             return (self.line(at), column.saturating_add(1));
@@ -230,7 +236,7 @@ impl Source {
 
     /// The 1-based line of a byte.
     pub(crate) fn line(&self, at: u32) -> u32 {
-        let line = self.lines.partition_point(|start| *start <= at);
+        let line = self.line_starts().starts.partition_point(|start| *start <= at);
         u32::try_from(line).unwrap_or(u32::MAX).saturating_add(self.before)
     }
 
@@ -238,9 +244,17 @@ impl Source {
     pub(crate) fn lines(&self, first: u32, last: u32) -> Range<usize> {
         let start = |line: u32| {
             let index = (line.saturating_sub(self.before) as usize).saturating_sub(1);
-            self.lines.get(index).map_or(self.text.len(), |at| *at as usize)
+            self.line_starts().starts.get(index).map_or(self.text.len(), |at| *at as usize)
         };
         start(first)..start(last.saturating_add(1))
+    }
+}
+
+impl LineStarts {
+    fn of(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let after = ends.filter_map(|(at, _)| u32::try_from(at).ok().and_then(|at| at.checked_add(1)));
+        Self { starts: core::iter::once(0).chain(after).collect(), narrow: text.is_ascii() }
     }
 }
 

@@ -16,7 +16,7 @@ use core::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use self::json::kind;
-use cel::common::ast::IdedExpr;
+use cel::common::ast::{IdedExpr, SourceInfo};
 use cel::{Context, Env};
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -78,9 +78,13 @@ impl Expr {
     fn compile(text: &str, variables: &[&str], gate: bool) -> Result<Self, ExprError> {
         // The parser recurses, so its stack is protected before it sees the text.
         scan::scan(text)?;
-        let parser = env().parser().max_recursion_depth(PARSER_DEPTH);
-        let (mut ast, positions) =
-            parser.parse_with_source_info(text).map_err(|errors| explain::parse_error(text, &errors))?;
+        let (mut ast, positions) = match path::read(text, variables) {
+            Some(ast) => (ast, SourceInfo::default()),
+            None => {
+                let parser = env().parser().max_recursion_depth(PARSER_DEPTH);
+                parser.parse_with_source_info(text).map_err(|errors| explain::parse_error(text, &errors))?
+            }
+        };
         let checked = check::check(&mut ast, &positions, text, variables)?;
         if gate {
             strict::make_strict(&mut ast);

@@ -10,7 +10,7 @@ mod unique;
 use core::fmt;
 use std::sync::{Arc, OnceLock};
 
-use jsonschema::{PatternOptions, ValidationOptions, Validator};
+use jsonschema::{JsonType, PatternOptions, ValidationOptions, Validator};
 use serde_json::Value;
 
 use bounds::SchemaShape;
@@ -34,9 +34,18 @@ pub struct Schema(Arc<CompiledSchema>);
 struct CompiledSchema {
     json: Value,
     shape: SchemaShape,
-    validator: Validator,
+    rule: SchemaRule,
     /// Made when it is first needed: most schemas and values cannot cost much.
     plan: OnceLock<SchemaPlan>,
+}
+
+/// What a value is validated with.
+enum SchemaRule {
+    /// Values of one type, whatever is in them: tools without arguments have such a schema, and so has the built-in report. A
+    /// validator costs millions of instructions, as the first one compiles the schema of schemas.
+    OnlyType(JsonType),
+    /// All others.
+    Full(Validator),
 }
 
 /// What came of a validation.
@@ -74,8 +83,8 @@ impl Schema {
     /// ```
     pub fn compile(json: &Value) -> Result<Self, SchemaError> {
         let shape = bounds::measure(json)?;
-        let validator = options().build(json).map_err(|error| problem::of_schema(json, &error))?;
-        Ok(Self(Arc::new(CompiledSchema { json: json.clone(), shape, validator, plan: OnceLock::new() })))
+        let rule = SchemaRule::compile(json)?;
+        Ok(Self(Arc::new(CompiledSchema { json: json.clone(), shape, rule, plan: OnceLock::new() })))
     }
 
     /// As [`compile`](Self::compile), with all that is wrong; at most ten errors.
@@ -153,7 +162,7 @@ impl Schema {
                 return ValidationVerdict::TooCostly;
             }
         }
-        if compiled.validator.is_valid(value) { ValidationVerdict::Holds } else { ValidationVerdict::Fails }
+        if compiled.rule.is_valid(value) { ValidationVerdict::Holds } else { ValidationVerdict::Fails }
     }
 
     /// As it was written.
@@ -181,10 +190,14 @@ impl CompiledSchema {
 
     /// What is wrong with a value that does not hold.
     fn report(&self, value: &Value) -> Vec<SchemaProblem> {
+        let validator = match &self.rule {
+            SchemaRule::OnlyType(only) => return vec![problem::of_type(*only, value)],
+            SchemaRule::Full(validator) => validator,
+        };
         let cheap = self.most(size(value)).is_some_and(|steps| steps <= REPORT_STEPS);
         let problems = if cheap || to_report(self.plan(), 0, value, REPORT_STEPS).is_some() {
             // A list of a million wrong elements would give a million errors.
-            let errors = self.validator.iter_errors(value).take(MAX_COUNTED);
+            let errors = validator.iter_errors(value).take(MAX_COUNTED);
             let mut problems: Vec<SchemaProblem> = Vec::new();
             for problem in errors.flat_map(|error| problem::of_value(&self.json, &error)) {
                 if !problems.contains(&problem) {
@@ -193,7 +206,7 @@ impl CompiledSchema {
             }
             problems
         } else {
-            report::part_by_part(&self.json, self.validator.draft(), self.plan(), value)
+            report::part_by_part(&self.json, validator.draft(), self.plan(), value)
         };
         at_most_ten(problems)
     }
@@ -207,6 +220,35 @@ fn at_most_ten(mut problems: Vec<SchemaProblem>) -> Vec<SchemaProblem> {
         problems.push(SchemaProblem { pointer: String::new(), message: format!("and {more} more {noun}") });
     }
     problems
+}
+
+impl SchemaRule {
+    fn compile(json: &Value) -> Result<Self, SchemaError> {
+        if let Some(only) = only_type(json) {
+            return Ok(Self::OnlyType(only));
+        }
+        options().build(json).map(Self::Full).map_err(|error| problem::of_schema(json, &error))
+    }
+
+    fn is_valid(&self, value: &Value) -> bool {
+        match self {
+            Self::OnlyType(only) => JsonType::from(value) == *only,
+            Self::Full(validator) => validator.is_valid(value),
+        }
+    }
+}
+
+/// The type, if the schema says nothing else. Numbers are left out: whether 1.0 is an integer depends on the draft.
+fn only_type(json: &Value) -> Option<JsonType> {
+    let fields = json.as_object().filter(|fields| fields.len() == 1)?;
+    match fields.get("type")?.as_str()? {
+        "object" => Some(JsonType::Object),
+        "array" => Some(JsonType::Array),
+        "string" => Some(JsonType::String),
+        "boolean" => Some(JsonType::Boolean),
+        "null" => Some(JsonType::Null),
+        _ => None,
+    }
 }
 
 /// Nothing is fetched, patterns run in linear time, and elements are compared in a time they cannot choose.

@@ -35,6 +35,15 @@ pub(super) fn of_value(schema: &Value, error: &ValidationError<'_>) -> Vec<Schem
     messages.into_iter().map(|message| SchemaProblem { pointer: pointer.clone(), message }).collect()
 }
 
+/// The whole value is of another type.
+pub(super) fn of_type(wanted: JsonType, value: &Value) -> SchemaProblem {
+    SchemaProblem { pointer: String::new(), message: other_type(&TypeKind::Single(wanted), value) }
+}
+
+fn other_type(wanted: &TypeKind, value: &Value) -> String {
+    format!("expected {}, found {}", expected(wanted), with_kind(value))
+}
+
 /// Why something is not a schema.
 pub(super) fn of_schema(schema: &Value, error: &ValidationError<'_>) -> SchemaError {
     let pointer = error.instance_path().as_str();
@@ -91,7 +100,7 @@ fn message(schema: &Value, error: &ValidationError<'_>) -> String {
         Kind::Required { property } => {
             format!("`{}` is missing", excerpt(property.as_str().unwrap_or("?"), MAX_QUOTED))
         }
-        Kind::Type { kind } => format!("expected {}, found {}", expected(kind), with_kind(error.instance())),
+        Kind::Type { kind } => other_type(kind, error.instance()),
         Kind::Enum { options } => {
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
             let list = listed(options.iter().map(quoted));

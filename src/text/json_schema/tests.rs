@@ -226,3 +226,30 @@ fn all_that_is_wrong_with_a_schema_is_told() {
     assert!(Schema::compile_or_all(&json!({"pattern": "("})).unwrap_err()[0].message.contains("pattern"));
     assert!(Schema::compile_or_all(&json!({"$schema": "https://no.such/draft"})).is_err());
 }
+
+#[test]
+fn a_type_alone_is_validated_as_the_validator_does() {
+    let values = [
+        json!(null),
+        json!(true),
+        json!(1),
+        json!(1.5),
+        json!("text"),
+        json!([1]),
+        json!({"answer": 1}),
+        json!({}),
+    ];
+    let mut alone = 0;
+    for name in ["null", "boolean", "object", "array", "number", "string", "integer"] {
+        let json = json!({"type": name});
+        let schema = Schema::compile(&json).unwrap();
+        alone += usize::from(matches!(schema.0.rule, SchemaRule::OnlyType(_)));
+        let validator = options().build(&json).unwrap();
+        for value in &values {
+            let errors = validator.iter_errors(value).flat_map(|error| problem::of_value(&json, &error));
+            assert_eq!(schema.problems(value), errors.collect::<Vec<_>>(), "{json} {value}");
+            assert_eq!(schema.is_valid(value), validator.is_valid(value), "{json} {value}");
+        }
+    }
+    assert_eq!(alone, 5);
+}

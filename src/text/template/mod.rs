@@ -61,10 +61,10 @@ impl Template {
         // The compiler recurses, so its stack is protected before it sees the text.
         scan::scan(text)?;
         let template = base().template_from_named_str(NAME, text).map_err(|error| syntax(text, &error))?;
-        let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-        // In the order of the text, so the first mistake is the one that is reported.
-        used.sort_by_key(|name| (place(text, name).map(|at| at.start), name.clone()));
-        if let Some(name) = used.iter().find(|name| !variables.contains(&name.as_str())) {
+        let used = template.undeclared_variables(false);
+        // The first mistake in the text is the one that is reported.
+        let mistakes = used.iter().filter(|name| !variables.contains(&name.as_str()));
+        if let Some(name) = mistakes.min_by_key(|name| (place(text, name).map(|at| at.start), *name)) {
             return Err(unknown(text, name, variables));
         }
         let reads = used.iter().any(|name| SESSION.contains(&name.as_str()));

@@ -235,8 +235,8 @@ proptest! {
         let holds = compiled.is_valid(&value);
         prop_assert_eq!(holds, compiled.problems(&value).is_empty());
         if !holds {
-            let draft = compiled.0.validator.draft();
-            let told = super::super::report::part_by_part(&schema, draft, compiled.0.plan(), &value);
+            let super::super::SchemaRule::Full(validator) = &compiled.0.rule else { return Ok(()) };
+            let told = super::super::report::part_by_part(&schema, validator.draft(), compiled.0.plan(), &value);
             prop_assert!(!told.is_empty());
             for problem in told {
                 prop_assert!(value.pointer(&problem.pointer).is_some(), "{}", problem.pointer);
