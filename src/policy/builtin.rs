@@ -1,6 +1,13 @@
 //! The policy that ships with the product: the values, and the tables that tell failures apart.
 
-use crate::text::SourceId;
+use std::sync::LazyLock;
+
+use super::classify::ErrorTable;
+use super::decode;
+use super::document::PolicyFile;
+use super::findings::Findings;
+use super::origin::LayerKind;
+use crate::text::{SourceId, Sources};
 
 /// The lowest layer of every policy. It sets every value.
 pub(crate) const DEFAULT: &str = include_str!("../../policies/default.yaml");
@@ -66,10 +73,44 @@ pub(crate) const PRESETS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The rows of the tables. They are two thirds of what is built in, and a policy needs them at the first failure only.
+pub(crate) static BUILTIN_ROWS: LazyLock<ErrorTable> = LazyLock::new(|| read_rows(&mut Findings::default()));
+
+/// Reads the tables. Their texts have the numbers that they have in every policy: after that of the default.
+fn read_rows(findings: &mut Findings) -> ErrorTable {
+    let mut sources = Sources::new();
+    sources.add(DEFAULT_NAME, DEFAULT);
+    let mut rows = Vec::new();
+    for (name, text) in TABLES {
+        let read = decode::read_into::<PolicyFile>(&mut sources, findings, name, text.as_bytes());
+        let errors = read.map(|(_, file)| file.split().1.errors).unwrap_or_default();
+        rows.extend(errors.iter().map(|rule| rule.row(LayerKind::Builtin)));
+    }
+    // A test keeps the tables free of mistakes, and far from being too large.
+    ErrorTable::new(rows).unwrap_or_default()
+}
+
 /// How many texts come before the first file of a policy.
 pub(crate) const BUILTIN_TEXTS: usize = TABLES.len() + 1;
 
 /// Whether a text of a policy ships with the product.
 pub(crate) fn is_builtin(source: SourceId) -> bool {
     usize::from(source.0) < BUILTIN_TEXTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_have_no_mistakes_and_the_places_that_policies_give_them() {
+        let mut findings = Findings::default();
+        let rows = read_rows(&mut findings);
+        assert!(!findings.has_errors() && rows.rows().count() > 300, "{}", rows.rows().count());
+        let policy = crate::policy::Policy::builtin();
+        for row in rows.rows() {
+            let file = policy.place(row.origin).file;
+            assert!(TABLES.iter().any(|(name, _)| *name == file), "{file}");
+        }
+    }
 }

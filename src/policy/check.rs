@@ -15,9 +15,10 @@ use crate::policy::layer_value::LayerValue as _;
 use crate::policy::part::PolicyPart;
 use crate::text::did_you_mean::closest;
 use crate::text::{Code, Diagnostic, Sources, Span};
-/// The most texts in error rows, those of the built-in tables counted in, and their bytes: all are searched for at once.
-const MOST_ERROR_TEXTS: usize = 5_000;
-const MOST_ERROR_BYTES: usize = 96 << 10;
+
+/// The most texts in the error rows of files, and their bytes: all are searched for at once.
+const MOST_ERROR_TEXTS: usize = 2_500;
+const MOST_ERROR_BYTES: usize = 64 << 10;
 /// What may set a bound, where it cannot be read.
 const BOUNDING: [&str; 13] = [
     "deadline",

@@ -1,21 +1,21 @@
 //! The policy: files in, effective values out.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, OnceLock, RwLock};
+use std::sync::{Arc, LazyLock, RwLock};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use super::builtin::BUILTIN_TEXTS;
+use super::builtin::{BUILTIN_ROWS, BUILTIN_TEXTS};
 use super::conflict::{SearchBudget, conflicts};
 use super::decode::{self, Patch};
-use super::document::{ComparableText, ErrorRule, NonEmptyText, PolicyFile, SoughtText};
+use super::document::PolicyFile;
 use super::layers::{CallOverrides, PolicyLayers, unbounded};
 use super::part::{PartKind, PolicyPart, ReadPolicy, chosen};
 use super::{
-    CallOverride, ClassifiedFailure, ContextPolicy, ErrorClass, ErrorRow, ErrorTable, ErrorTableError,
-    FailureEvidence, Findings, HistoryPolicy, LayerKind, ModelPolicy, Origin, OutputPolicy, ReducerRule,
-    RunLimits, SessionPolicy, SliceRule, ToolPolicy, TurnPolicy, check,
+    CallOverride, ClassifiedFailure, ContextPolicy, ErrorClass, ErrorTable, FailureEvidence, Findings,
+    HistoryPolicy, LayerKind, ModelPolicy, Origin, OutputPolicy, ReducerRule, RunLimits, SessionPolicy,
+    SliceRule, ToolPolicy, TurnPolicy, check,
 };
 use crate::policy::form::MergedBlock as _;
 use crate::text::{Code, Diagnostic, Place, Report, SourceId, Sources, Span};
@@ -453,44 +453,14 @@ fn session(parts: &[&PolicyPart]) -> SessionPolicy {
     SessionPolicy { slices, reducers: reducers.into_values().flatten().collect() }
 }
 
-/// What a row looks for; nothing if it does not say.
-fn sought<T, V>(sought: Option<&SoughtText<T>>, value: impl Fn(&T) -> V) -> Vec<V> {
-    sought.into_iter().flat_map(|sought| &sought.0).map(value).collect()
-}
-
 /// The rows of all files: those of later files first, the built-in ones last.
 fn errors(parts: &[&PolicyPart], findings: &mut Findings) -> Option<ErrorTable> {
-    let row = |rule: &ErrorRule, scope: LayerKind| ErrorRow {
-        status: sought(rule.status.as_ref(), Clone::clone),
-        code: sought(rule.code.as_ref(), |NonEmptyText(text)| text.clone()),
-        kind: sought(rule.r#type.as_ref(), |NonEmptyText(text)| text.clone()),
-        message: sought(rule.message.as_ref(), |ComparableText(text)| text.clone()),
-        words: sought(rule.words.as_ref(), |concept| concept.0.clone()),
-        detail: sought(rule.detail.as_ref(), |ComparableText(text)| text.clone()),
-        provider: sought(rule.provider.as_ref(), |NonEmptyText(text)| text.clone()),
-        request_at_fault: rule.request_at_fault,
-        wait: rule.wait.map(|wait| wait.value),
-        class: rule.class.value,
-        origin: rule.class.span.origin(scope),
-    };
-    let rows = |parts: &[&PolicyPart]| {
-        // The first row that matches decides, so rows of later files come first.
-        let each = parts.iter().rev().flat_map(|part| {
-            let scope = scope(part);
-            part.blocks.errors.iter().map(move |rule| row(rule, scope))
-        });
-        each.collect::<Vec<_>>()
-    };
-    let table = match parts.split_first().filter(|(first, _)| first.kind == PartKind::Builtin) {
-        // The built-in rows are the same for all policies, and what finds their texts is made once.
-        Some((builtin, above)) => {
-            static BELOW: OnceLock<Result<Arc<ErrorTable>, ErrorTableError>> = OnceLock::new();
-            let below = BELOW.get_or_init(|| ErrorTable::new(rows(&[*builtin])).map(Arc::new));
-            below.clone().and_then(|below| ErrorTable::above(rows(above), below))
-        }
-        None => ErrorTable::new(rows(parts)),
-    };
-    match table {
+    // The first row that matches decides, so rows of later files come first.
+    let rows = parts.iter().rev().flat_map(|part| {
+        let scope = scope(part);
+        part.blocks.errors.iter().map(move |rule| rule.row(scope))
+    });
+    match ErrorTable::above(rows.collect(), &BUILTIN_ROWS) {
         Ok(table) => Some(table),
         Err(error) => {
             let last = parts.iter().rev().find_map(|part| part.blocks.errors.last());

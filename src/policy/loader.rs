@@ -246,21 +246,14 @@ impl<'r> ReadingFiles<'r> {
     }
 
     fn builtin(&mut self) {
-        let Some((source, mut blocks)) = self.ours(DEFAULT_NAME, DEFAULT) else { return };
+        hash(&mut self.digest, DEFAULT.as_bytes());
+        let read = self.decoded(DEFAULT_NAME, DEFAULT.as_bytes(), 0);
         for (name, text) in TABLES {
-            if let Some((_, table)) = self.ours(name, text) {
-                blocks.errors.extend(table.errors);
-            }
+            hash(&mut self.digest, text.as_bytes());
+            self.sources.add(*name, *text);
         }
-        self.parts.push(PolicyPart { kind: PartKind::Builtin, source, blocks: Arc::new(blocks) });
-    }
-
-    /// A text that ships with the product.
-    fn ours(&mut self, name: &str, text: &str) -> Option<(SourceId, PolicyBlocks)> {
-        hash(&mut self.digest, text.as_bytes());
-        let (source, file) =
-            decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, text.as_bytes())?;
-        Some((source, file.split().1))
+        let Some((source, _, blocks)) = read else { return };
+        self.parts.push(PolicyPart { kind: PartKind::Builtin, source, blocks });
     }
 
     fn file(&mut self, name: &str, bytes: &[u8], before: u32) {

@@ -57,7 +57,7 @@ pub(super) struct RaisedClasses {
 }
 
 impl RaisedClasses {
-    /// By these files.
+    /// By the rows of these files. The built-in rows say nothing that the lists do not say, and are not read.
     pub(super) fn of(parts: &[PolicyPart]) -> Self {
         let rows = parts.iter().flat_map(|part| &part.blocks.errors).map(|row| row.class.value);
         Self::new(rows.collect())
@@ -105,5 +105,19 @@ fn retry(layer: &RetryPolicy<Document>, raised: ClassSet, nobody: &str, found: &
         let message = format!("`retry_on` names {}, which never occurs: {nobody} fails with it", list(&idle));
         let problem = Diagnostic::warning(Code::UNRAISED_CLASS, *span, message);
         found.push(problem.help("remove it, or name the class that is meant"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    #[test]
+    fn no_built_in_row_raises_what_the_lists_leave_out() {
+        for row in Policy::builtin().errors().rows() {
+            let is_left_out = [NOT_OF_TOOLS, NOT_OF_MODELS].iter().any(|list| list.contains(&row.class));
+            assert!(!is_left_out, "{}", row.class);
+        }
     }
 }

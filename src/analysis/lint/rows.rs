@@ -13,7 +13,7 @@ const MOST: usize = 2_000;
 /// Looks at the rows of the files: one is dead if each combination it lists is matched by a row before it.
 pub(super) fn check(policy: &Policy, found: &mut LintFindings<'_>) {
     let mut before: Vec<(ErrorFacts, Span)> = Vec::new();
-    for row in policy.errors().rows() {
+    for row in policy.errors().own_rows() {
         let Some(span) = found.place(row.origin) else { continue };
         if hides_quotas(row) {
             found.push(hidden_quotas(row, span));

@@ -1,7 +1,7 @@
 //! The table: rows in their order.
 
 use core::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::index::RowIndex;
 use super::{ErrorRow, ErrorTableError, FailureEvidence};
@@ -10,13 +10,13 @@ use super::{ErrorRow, ErrorTableError, FailureEvidence};
 const MOST_BYTES: usize = 4 << 20;
 
 /// An ordered table of error rows; the first that matches decides.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ErrorTable {
     rows: Vec<ErrorRow>,
     /// Made when the first failure is reported: most policies are loaded by those that never ask.
     index: Arc<OnceLock<RowIndex>>,
-    /// The rows after these, which several tables may share.
-    below: Option<Arc<ErrorTable>>,
+    /// The rows after these, which all policies share. Made when somebody reads them.
+    below: Option<&'static LazyLock<ErrorTable>>,
 }
 
 impl ErrorTable {
@@ -42,7 +42,10 @@ impl ErrorTable {
     ///
     /// # Errors
     /// If the texts are too many to be searched for at once.
-    pub(crate) fn above(rows: Vec<ErrorRow>, below: Arc<Self>) -> Result<Self, ErrorTableError> {
+    pub(crate) fn above(
+        rows: Vec<ErrorRow>,
+        below: &'static LazyLock<Self>,
+    ) -> Result<Self, ErrorTableError> {
         Self::new(rows).map(|table| Self { below: Some(below), ..table })
     }
 
@@ -64,7 +67,12 @@ impl ErrorTable {
 
     /// The rows, in their order.
     pub fn rows(&self) -> impl Iterator<Item = &ErrorRow> {
-        self.rows.iter().chain(self.below.iter().flat_map(|below| &below.rows))
+        self.own_rows().chain(self.below.iter().flat_map(|below| &below.rows))
+    }
+
+    /// The rows of files: those without the built-in ones, in their order.
+    pub(crate) fn own_rows(&self) -> impl Iterator<Item = &ErrorRow> {
+        self.rows.iter()
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::policy::decode::{Decode, NodeReader, OneOrMany, SchemaOf, Spanned, record};
-use crate::policy::{ErrorClass, StatusPattern};
+use crate::policy::{ErrorClass, ErrorRow, LayerKind, StatusPattern};
 use crate::text::yaml::{YamlData, YamlNode};
 use crate::time::Nanos;
 
@@ -46,6 +46,30 @@ record! {
         /// Example: `1m`
         pub(crate) wait: Option<Spanned<Nanos>>,
     }
+}
+
+impl ErrorRule {
+    /// The row of the table that it is in a file of that kind.
+    pub(crate) fn row(&self, scope: LayerKind) -> ErrorRow {
+        ErrorRow {
+            status: sought(self.status.as_ref(), Clone::clone),
+            code: sought(self.code.as_ref(), |NonEmptyText(text)| text.clone()),
+            kind: sought(self.r#type.as_ref(), |NonEmptyText(text)| text.clone()),
+            message: sought(self.message.as_ref(), |ComparableText(text)| text.clone()),
+            words: sought(self.words.as_ref(), |concept| concept.0.clone()),
+            detail: sought(self.detail.as_ref(), |ComparableText(text)| text.clone()),
+            provider: sought(self.provider.as_ref(), |NonEmptyText(text)| text.clone()),
+            request_at_fault: self.request_at_fault,
+            wait: self.wait.map(|wait| wait.value),
+            class: self.class.value,
+            origin: self.class.span.origin(scope),
+        }
+    }
+}
+
+/// What a row looks for; nothing if it does not say.
+fn sought<T, V>(sought: Option<&SoughtText<T>>, value: impl Fn(&T) -> V) -> Vec<V> {
+    sought.into_iter().flat_map(|sought| &sought.0).map(value).collect()
 }
 
 /// What a row looks for: one of these. An empty list would match everything.

@@ -37,7 +37,7 @@ pub(crate) use by_class::for_all;
 pub use by_class::{ByClass, ClassRetry};
 pub use calls::{CallsMessages, CallsPolicy};
 pub use context::{BytesPerToken, ContextMessages, ContextPolicy, CountBy, ResultsRoom, TokensPolicy};
-pub(crate) use errors::{ComparableText, ErrorRule, NonEmptyText, SoughtText};
+pub(crate) use errors::ErrorRule;
 #[cfg(feature = "host")]
 pub(crate) use fraction::OpenFraction;
 pub use history::{HistoryCheck, HistoryMessages, HistoryPolicy, OrphanCalls};
