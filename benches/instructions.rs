@@ -1,6 +1,6 @@
 //! The same calls for callgrind, which counts instructions: repeatable on a busy machine. Besides calls of tools: a retry
-//! decision, an estimate of tokens, the repair of JSON and the class of an error, which with them are what
-//! `benches/instructions.baseline` holds.
+//! decision, an estimate of tokens, the repair of JSON, the class of an error and the load of a policy, which with them are
+//! what `benches/instructions.baseline` holds.
 //!
 //! `benches/instructions.sh` builds this, runs each case under callgrind and prints the tables.
 
@@ -19,6 +19,9 @@ use unfazed::engine::{Failure, ReplyHeaders};
 use unfazed::policy::{ErrorClass, Policy, Seed};
 use unfazed::time::Instant;
 
+/// What most policies begin as.
+const FIVE_LINES: &str = "version: 1\nretry: {max_attempts: 4}\ntools:\n  search:\n    effect: read_only\n";
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let (Some(case), Some(number), Some(times)) = (args.next(), args.next(), args.next()) else { return };
@@ -29,8 +32,25 @@ fn main() {
         "estimate" => estimate(times),
         "repair" => repair(times),
         "classify" => classify(number, times),
+        "load" => load(number, times),
         _ => call(&case, number, times),
     }
+}
+
+/// Loads a policy of five lines: `number` of them before what is counted, as the first one builds what all share.
+fn load(number: u32, times: u32) {
+    let load = || Policy::from_yaml("bench.yaml", black_box(FIVE_LINES)).expect("it is valid");
+    for _ in 0..number {
+        drop(black_box(load()));
+    }
+    for _ in 0..times {
+        drop(black_box(load_once(load)));
+    }
+}
+
+#[inline(never)]
+fn load_once(load: impl Fn() -> Policy) -> Policy {
+    load()
 }
 
 /// Leaves blocks of each small size to the allocator. Whether it had one at hand depended on what was allocated before, which

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Instructions of one tool call, one retry decision, one estimate, one repair and one classification, by callgrind,
-# counted inside them alone.
+# Instructions of one tool call, one retry decision, one estimate, one repair, one classification and one load of a policy, by
+# callgrind, counted inside them alone.
 # However busy a machine is, the same compiler gives the same numbers.
 #
 #     benches/instructions.sh            prints them, in lines of CASE NUMBER INSTRUCTIONS, those of the peers too
@@ -8,8 +8,8 @@
 #                                        another compiler than that file was written with: NOT COMPARED
 #     benches/instructions.sh --write    writes that file
 #
-# NUMBER is how often the call fails before it succeeds, which attempt is decided about, or which error body of
-# benches/bodies.rs is classified.
+# NUMBER is how often the call fails before it succeeds, which attempt is decided about, which error body of benches/bodies.rs is
+# classified, or how many policies the process has loaded before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-}
@@ -60,6 +60,7 @@ ours() {
     count estimate_once estimate 0 20
     count repair_once repair 0 5
     for number in 0 1 2 3 4 5 6; do count classify_once classify "$number" 20; done
+    for number in 0 1; do count load_once load "$number" 1; done
 }
 
 peers() {
