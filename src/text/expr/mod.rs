@@ -78,12 +78,11 @@ impl Expr {
     fn compile(text: &str, variables: &[&str], gate: bool) -> Result<Self, ExprError> {
         // The parser recurses, so its stack is protected before it sees the text.
         scan::scan(text)?;
-        let (mut ast, positions) = match path::read(text, variables) {
-            Some(ast) => (ast, SourceInfo::default()),
-            None => {
-                let parser = env().parser().max_recursion_depth(PARSER_DEPTH);
-                parser.parse_with_source_info(text).map_err(|errors| explain::parse_error(text, &errors))?
-            }
+        let (mut ast, positions) = if let Some(ast) = path::read(text, variables) {
+            (ast, SourceInfo::default())
+        } else {
+            let parser = env().parser().max_recursion_depth(PARSER_DEPTH);
+            parser.parse_with_source_info(text).map_err(|errors| explain::parse_error(text, &errors))?
         };
         let checked = check::check(&mut ast, &positions, text, variables)?;
         if gate {
