@@ -28,7 +28,7 @@ const MOST_TRIES: usize = 5_000_000;
 /// Texts for `*` that read well.
 const WORDS: &[&str] = &["any", "other", "some"];
 
-/// Names that are compared besides those the policies speak of.
+/// Names that are compared in addition to those the policies speak of.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedNames {
     /// Tools.
@@ -89,7 +89,7 @@ struct PatternMeeting {
 /// The rules of both policies.
 struct NameSearch<'r, T> {
     both: [&'r RuleList<T>; 2],
-    /// What a layer speaks of besides its entries.
+    /// What a layer speaks of in addition to its entries.
     more: &'r dyn Fn(&T) -> Vec<String>,
 }
 

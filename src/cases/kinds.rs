@@ -42,7 +42,7 @@ pub(crate) struct RecordKind {
     fields: RecordShape,
 }
 
-/// The kinds of these sorts, each told by the key that names its kinds.
+/// The kinds of these sorts, each with the key that names its kinds.
 pub(crate) fn kinds(tags: &'static [&'static str]) -> impl Iterator<Item = &'static RecordKind> {
     tags.iter().flat_map(|tag| KINDS.iter().filter(move |kind| kind.tag == *tag))
 }

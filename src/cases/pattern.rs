@@ -245,7 +245,7 @@ fn within(shape: &RecordShape, node: &YamlNode, reader: &mut NodeReader<'_>) -> 
     }
 }
 
-/// Whether what stands for texts can be met, and can be missed.
+/// Whether a placeholder for texts can match, and can fail to match.
 fn sound(node: &YamlNode, reader: &mut NodeReader<'_>) -> bool {
     match &node.data {
         YamlData::List(items) => items.iter().fold(true, |fine, item| fine & sound(item, reader)),

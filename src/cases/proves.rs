@@ -43,7 +43,7 @@ pub(crate) struct ProofSource {
     pub document: String,
     /// What it is.
     pub about: String,
-    /// Where that is said.
+    /// Where that is written.
     pub place: Place,
 }
 

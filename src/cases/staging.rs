@@ -98,7 +98,7 @@ impl<'a, 'b> StagedFile<'a, 'b> {
         // There is nothing else it could be.
         let decode::VersionOne = file.version;
         let files = self.files(file);
-        // Also for a file without cases: what is wrong with its policy is said in any event.
+        // Also for a file without cases: mistakes in its policy are reported in any event.
         let policy = files.as_ref().and_then(|files| self.policy(files.clone(), file.profile.as_ref()));
         let tools = file.tools.0.as_ref();
         let catalogue = tools.and_then(gather);

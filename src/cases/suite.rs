@@ -130,7 +130,7 @@ impl CaseVerdict {
 }
 
 impl ExpectationMismatch {
-    /// The bytes of the test file that would have to be written anew for it to hold, and their new text; only of
+    /// The bytes of the test file that would have to change for it to hold, and their new text; only of
     /// numbers and lists that are exact.
     pub fn update(&self) -> Option<(core::ops::Range<usize>, &str)> {
         let (span, text) = self.fix.as_ref()?;

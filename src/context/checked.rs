@@ -40,7 +40,7 @@ impl CheckedHistory {
         found
     }
 
-    /// Pieces of the conversation were replaced. What stands behind the first of them is looked at again, and all that
+    /// Pieces of the conversation were replaced. What comes after the first of them is looked at again, and all that
     /// stands before it, for a call and its results may stand on both sides.
     pub fn spliced(&mut self, splices: &[HistorySplice]) {
         if splices.iter().any(|splice| splice.at < self.sound) {

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::images::{decoded, little};
 
-/// What stands before base64 in an address.
+/// What comes before base64 in an address.
 pub(super) const DATA: &str = "base64,";
-/// A page of a document: Anthropic counts 1500 to 3000 tokens for its text, and servers may show it as an image besides.
+/// A page of a document: Anthropic counts 1500 to 3000 tokens for its text, and servers may also show it as an image.
 const PAGE: u64 = 3000;
 /// So many bytes of a file whose pages cannot be counted are taken for one.
 const BYTES_OF_PAGE: usize = 64 << 10;
@@ -18,7 +18,7 @@ const BYTES_OF_SECOND: usize = 16_000;
 const SECOND_OF_FILM: u64 = 263;
 /// The bytes of a second of film, at 1 Mbit/s.
 const BYTES_OF_SECOND_OF_FILM: usize = 125_000;
-/// So many characters of a recording are looked at: its rate stands at the beginning.
+/// So many characters of a recording are looked at: its rate is at the beginning.
 const LOOKED_AT: usize = 64;
 
 /// What there is to count of a file.

@@ -1,4 +1,4 @@
-//! What providers add to each request besides what is sent: as far as it is documented.
+//! What providers add to each request in addition to what is sent: as far as it is documented.
 
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ const CLAUDE: [(&str, u64, u64); 19] = [
 
 /// What Claude learns where `thinking` is on: measured, as no page says it.
 const CLAUDE_THINKING: u64 = 28;
-/// The system prompt that explains the format of a reply with a schema, besides the schema: measured. That there is one says
+/// The system prompt that explains the format of a reply with a schema, in addition to the schema: measured. That there is one says
 /// "Structured outputs", platform.claude.com.
 const CLAUDE_SCHEMA: u64 = 110;
 /// The models of Claude that are shown what was thought in the final turn alone; later ones see all of it. Source: "Extended
@@ -172,7 +172,7 @@ pub(super) struct SignatureRules {
     end: u64,
 }
 
-/// How a reply that has to call one function begins, besides its name: measured.
+/// How a reply that has to call one function begins, without its name: measured.
 pub(super) const FORCED: u64 = 7;
 
 /// `prop_init`, `prop_key` and `enum_item`; `enum_init` is as much less.

@@ -196,7 +196,7 @@ pub(super) fn scan_without<'a>(
 /// to their number.
 ///
 /// A result is in its place if only results stand between it and the message that made its call. Providers that count
-/// calls anew in every reply use ids again: a result answers the last message before it that made a call of its id.
+/// calls from the start in every reply use ids again: a result answers the last message before it that made a call of its id.
 pub fn findings(messages: &[Message]) -> Vec<HistoryFinding> {
     let scan = scan(messages);
     let calls = scan.calls.iter().filter_map(|call| {

@@ -9,7 +9,7 @@ pub(super) enum ImageRule {
     Pixels,
 }
 
-/// So many characters of an image in base64 are looked at: its size stands at the beginning.
+/// So many characters of an image in base64 are looked at: its size is at the beginning.
 const LOOKED_AT: usize = 64 << 10;
 
 impl ImageRule {

@@ -238,7 +238,7 @@ impl BodyCounting<'_> {
         self.form.image_rule().tokens(data.and_then(image_size), low)
     }
 
-    /// What a model learns about a document besides what is in it.
+    /// What a model learns about a document in addition to what is in it.
     fn besides(&self, document: &Value) -> u64 {
         let told = ["title", "context"].into_iter().filter_map(|field| text(document, field));
         told.map(|text| self.count(text)).fold(0, u64::saturating_add)

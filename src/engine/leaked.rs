@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::session::ToolCall;
 use crate::text::repair::{RepairedJson, repair};
 
-/// What stands around a call, or a list of calls, in JSON. Without an end it goes to the end of the text.
+/// What surrounds a call, or a list of calls, in JSON. Without an end it goes to the end of the text.
 // Formats of open models: Hermes and Qwen (`<tool_call>`), Llama 3 (`<|python_tag|>`), Mistral (`[TOOL_CALLS]`).
 const TAGS: [(&str, &str); 6] = [
     ("<tool_call>", "</tool_call>"),

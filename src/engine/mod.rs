@@ -105,7 +105,7 @@ pub use wait_hint::ReplyHeaders;
 pub use log::{AgentFacts, LogHeader, Record, RecordError, RecordRef};
 pub use record_line::{RecordLine, RecordLineError};
 
-/// What hosts and stores of this crate need besides.
+/// What hosts and stores of this crate need in addition.
 #[cfg(feature = "host")]
 pub(crate) use self::{
     log::{LineChecksum, verify},

@@ -16,7 +16,7 @@ use crate::time::{Instant, Nanos};
 pub enum AwaitedStep<'s> {
     /// The next attempt of a tool call.
     Call(OpenCall<'s>),
-    /// The next call of a model; `None`: the turn begins anew with it.
+    /// The next call of a model; `None`: the turn begins again with it.
     Model(Option<OpenAttempts<'s>>),
     /// The next turn.
     Turn,

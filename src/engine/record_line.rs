@@ -103,7 +103,7 @@ impl RecordLine {
         self.0.trim_end()
     }
 
-    /// The line with its end, as it stands in a file.
+    /// The line with its end, as it is in a file.
     pub fn with_end(&self) -> &str {
         &self.0
     }

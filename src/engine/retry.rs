@@ -20,7 +20,7 @@ pub struct AttemptProgress {
     pub slept: Nanos,
 }
 
-/// What speaks for and against another attempt, besides the policy.
+/// What speaks for and against another attempt, in addition to the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureContext {
     /// The class of the failure.

@@ -13,7 +13,7 @@ pub(crate) struct ContextBudget {
     pub window: u64,
     /// What is kept for the reply.
     pub reply: u64,
-    /// What is kept free besides.
+    /// What is kept free in addition.
     pub reserve: u64,
     /// What is not used, in case there are more tokens than were counted.
     pub safety: u64,

@@ -154,7 +154,7 @@ impl TargetRotation {
         self.waited
     }
 
-    /// How many models besides the one in flight can still be asked.
+    /// How many models in addition to the one in flight can still be asked.
     pub(crate) fn remaining(&self, count: usize) -> usize {
         (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()
     }

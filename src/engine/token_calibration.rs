@@ -100,7 +100,7 @@ impl TokenReports {
         u64::try_from(ratio).unwrap_or(ONE)
     }
 
-    /// What the provider counts besides.
+    /// What the provider counts in addition.
     fn offset(&self) -> i64 {
         // The line goes through the last report: the next request is mostly the same one with a little more.
         let Some((counted, reported)) = self.0.last() else { return 0 };
@@ -176,7 +176,7 @@ impl TokenCalibration {
         self.0.get(target).map(TokenReports::ratio)
     }
 
-    /// The offset that was learned of a model: what its provider counts for each request besides.
+    /// The offset that was learned of a model: what its provider counts for each request in addition.
     pub fn offset(&self, target: &str) -> Option<i64> {
         self.0.get(target).map(TokenReports::offset)
     }

@@ -27,7 +27,7 @@ pub fn session_logs(data: &[u8]) {
     }
     let again: Vec<Record> = read_log(lines.as_slice()).filter_map(Result::ok).collect();
     assert!(again == records, "what was read and written is read as something else");
-    // A tail that was cut off changes nothing of what stands before it.
+    // A tail that was cut off changes nothing before it.
     lines.extend_from_slice(br#"{"v":1,"kind":"state","seq":"#);
     let torn = read_log(lines.as_slice()).filter_map(Result::ok).count();
     assert!(torn == records.len(), "a torn tail takes {} of {} records", records.len() - torn, records.len());

@@ -1,4 +1,4 @@
-//! What a run of a tool tells its host besides its outcome: how far it is, and what it made that is no text.
+//! What a run of a tool tells its host in addition to its outcome: how far it is, and what it made that is no text.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};

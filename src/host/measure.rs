@@ -74,7 +74,7 @@ impl ConversationMeasure {
         reduce(policy, plan, messages, self.ledger.weights(), &*self.counter)
     }
 
-    /// The conversation as it stands before a turn. `drops`: calls that cannot be read are to be taken out of it.
+    /// The conversation as it is before a turn. `drops`: calls that cannot be read are to be taken out of it.
     pub(super) fn of(&mut self, messages: &[Message], drops: bool) -> TurnMeasure {
         let faults = self.checked.faults(messages, drops);
         self.ledger.measure(faults)

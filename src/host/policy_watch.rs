@@ -57,7 +57,7 @@ impl PolicyWatch {
         &self.live
     }
 
-    /// Looks at the files, and loads them anew if one has changed: one that is named, one that is extended, one that
+    /// Looks at the files, and loads them again if one has changed: one that is named, one that is extended, one that
     /// was missing, or a link that leads elsewhere now. Returns whether another policy is in effect now.
     ///
     /// # Errors

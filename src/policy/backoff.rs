@@ -332,7 +332,7 @@ impl PowerSeries {
 /// `base · factor^times`, rounded down, at most `cap`.
 fn power(base: u64, factor: GrowthFactor, times: u32, cap: u64) -> u64 {
     let mut power = PowerSeries::new(base, factor, cap);
-    // With `max_attempts: unlimited` the attempt may be in the billions; the loop ends once the value stands still.
+    // With `max_attempts: unlimited` the attempt may be in the billions; the loop ends once the value no longer changes.
     for _ in 0..times {
         if power.stands {
             break;

@@ -97,7 +97,7 @@ pub(crate) fn endless(layers: &PolicyLayers, work: &mut SearchBudget, findings: 
     }
 }
 
-/// Reports pools of budgets that are not the same wherever they are drawn on: each use would begin anew.
+/// Reports pools of budgets that are not the same wherever they are drawn on: each use would begin again.
 pub(crate) fn pools(
     layers: &PolicyLayers,
     sources: &Sources,

@@ -59,7 +59,7 @@ struct PatternCandidate<'r, T> {
     rule: &'r SelectorRule<T>,
     span: Span,
     value: Value,
-    /// Whether it is said of this value itself, not of all classes.
+    /// Whether it is set for this class itself, not for all classes.
     own: bool,
 }
 

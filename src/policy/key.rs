@@ -2,12 +2,12 @@
 
 use super::layer_value::LayerValue;
 
-/// What a key says about itself besides its type and its docs.
+/// What a key declares in addition to its type and its docs.
 #[derive(Debug)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// Which of its values are looser; said of every key whose values have an order.
+    /// Which of its values are looser; declared for every key whose values have an order.
     pub looser: Option<Looser>,
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct MergeOptions {
     pub(crate) every_profile: bool,
     /// Mistakes do not keep a policy from being made.
     pub(crate) lenient: bool,
-    /// What is looked for besides mistakes.
+    /// What is looked for in addition to mistakes.
     pub(crate) review: Option<Review>,
 }
 

@@ -131,7 +131,7 @@ impl Loader {
         resolve: &mut FileResolver<'_>,
         files: Vec<(String, T)>,
     ) -> Result<Policy, Report> {
-        // The lifetime in the trait object is invariant, so a closure of our own stands in for it.
+        // The lifetime in the trait object is invariant, so a closure of our own replaces it.
         let mut resolve = |from: &str, path: &str| resolve(from, path);
         let files = files.into_iter().map(|(name, bytes)| (name, bytes, 0));
         self.read(Some(&mut resolve), files)
@@ -169,7 +169,7 @@ impl Loader {
             }
         }
         let ReadingFiles { sources, mut findings, mut digest, parts, profiles, .. } = reading;
-        // Rules are checked together, and beside a missing file a rule may only seem to be wrong.
+        // Rules are checked together, and where a file is missing a rule may only seem to be wrong.
         if findings.lost().has_file() || findings.problems().is_crowded() {
             return Err(findings.into_report(sources));
         }

@@ -43,7 +43,7 @@ pub enum ModelPrice {
 pub struct Cost(pub u64);
 
 impl ModelPrice {
-    /// The price, if it is said.
+    /// The price, if it is known.
     pub const fn known(self) -> Option<Price> {
         match self {
             Self::Known(price) => Some(price),

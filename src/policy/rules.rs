@@ -30,7 +30,7 @@ pub(crate) struct RuleList<T> {
 impl<T: PrioritizedRule> RuleList<T> {
     /// Puts rules, given in the order of the files, in their order.
     pub(crate) fn new(mut all: Vec<SelectorRule<T>>) -> Self {
-        // Stable: within one selector the order of the files stands.
+        // The sort is stable: within one selector the order of the files is kept.
         all.sort_by(|a, b| a.selector.cmp(&b.selector));
         let mut ordered = true;
         for rules in all.chunk_by_mut(|a, b| a.selector == b.selector) {

@@ -56,7 +56,7 @@ pub(super) enum NextReply {
 }
 
 impl ScriptedWorkload {
-    /// Begins anew.
+    /// Begins again.
     pub(super) fn begin(&mut self, scenario: &Scenario) {
         let calls = if scenario.tools.is_empty() { 0 } else { scenario.file.work.calls.0 };
         self.needs.clear();

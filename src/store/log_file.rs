@@ -120,7 +120,7 @@ impl LogFile {
         }
     }
 
-    /// Drops what stands behind the last whole record.
+    /// Drops what comes after the last whole record.
     pub(super) fn cut_off(&mut self) -> Result<(), StoreError> {
         self.file.set_len(self.length).map_err(|source| self.write_error(source))?;
         self.torn = false;

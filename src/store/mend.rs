@@ -5,7 +5,7 @@ use crate::engine::{Record, RecordError};
 /// The record of a line. What can be understood in one way only is: zero bytes before the record, a half of a surrogate
 /// pair, and bytes that are no UTF-8, which both become the replacement character.
 pub(super) fn parse(line: &[u8]) -> Result<Record, RecordError> {
-    // Only what could not be read as it stands is mended, so a sound line costs nothing.
+    // Only a line that could not be read is mended, so a sound line costs nothing.
     Record::parse(line).or_else(|error| match (&error, mended(line)) {
         (RecordError::Malformed(_), Some(mended)) => Record::parse(&mended).map_err(|_| error),
         _ => Err(error),

@@ -308,7 +308,7 @@ fn event(line: &[u8]) -> Result<Envelope, RecordError> {
     }
 }
 
-/// The digest of the policy that decided, where it stands in lines of this version.
+/// The digest of the policy that decided, where lines of this version have it.
 fn policy_of(line: &[u8]) -> Option<String> {
     let rest = line.strip_prefix(br#"{"v":2,"kind":"directives","seq":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -17,7 +17,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// What is wrong, in one line.
     pub message: String,
-    /// What is said beside the place.
+    /// The words next to the place.
     pub label: Option<String>,
     /// Other places that belong to it, each with what it is.
     pub also: Vec<(Span, String)>,
@@ -167,7 +167,7 @@ codes! {
     CONSTANT = "W0221",
     /// A rule for single calls that says nothing.
     EMPTY_RULE = "W0222",
-    /// Rules for retries beside the one that switches them off.
+    /// Rules for retries next to the one that disables them.
     SWITCHED_OFF = "W0223",
     /// A class that a list names twice.
     NAMED_TWICE = "W0224",
@@ -292,7 +292,7 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, span, message) }
     }
 
-    /// With words beside the place.
+    /// With words next to the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());

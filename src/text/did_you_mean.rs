@@ -46,7 +46,7 @@ pub(crate) fn is_certain<'a>(name: &str, meant: &str, candidates: impl IntoItera
     near <= most && others.all(|other| distance(name, other) > near)
 }
 
-/// What a name has besides the words it begins or ends with as the other does.
+/// The rest of a name, without the words that it begins or ends with as the other name does.
 fn own<'n>(name: &'n str, other: &str) -> &'n str {
     const ENDS: [char; 6] = ['_', '-', '.', '/', ':', ' '];
     let common = |one: Option<char>, two: Option<char>| one.is_some() && one == two;

@@ -8,7 +8,7 @@ use crate::time::Nanos;
 const LONGEST: Nanos = Nanos::from_secs(366 * 24 * 60 * 60);
 /// No duration in range needs more characters to be written.
 const LONGEST_TEXT: usize = 64;
-/// What stands between numbers and units.
+/// What may be between numbers and units.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 /// The units: their names, how many nanoseconds they are, and how many decimals every number of them may have without
 /// becoming a part of a nanosecond. Months and years have no fixed length, and `5M` is a slip for `5m`.

@@ -66,7 +66,7 @@ impl Report {
         (errors.saturating_add(self.dropped.0), warnings.saturating_add(self.dropped.1))
     }
 
-    /// One line per problem, as it is displayed, with what to do at its end. A long list is said once.
+    /// One line per problem, as it is displayed, with what to do at its end. A long list is given once.
     pub(crate) fn lines(&self, said: &mut GivenHelps) -> String {
         let mut text = String::new();
         for d in self.diagnostics() {

@@ -67,7 +67,7 @@ pub struct Place {
     pub column: u32,
 }
 
-/// A place in a text, whatever the text is called and wherever it stands in a file.
+/// A place in a text, whatever the text is called and wherever it is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spot {
     /// The text, by the order of loading.

@@ -211,7 +211,7 @@ impl Policy {
         }
     }
 
-    /// How often the call of a turn may be made once more, besides its attempts: after a repair of the history, and after a
+    /// How often the call of a turn may be made once more, in addition to its attempts: after a repair of the history, and after a
     /// reduction, that a refusal of its provider led to.
     fn repeats(&self) -> u64 {
         let context = self.context();
@@ -318,7 +318,7 @@ struct RunParts<'a> {
     replies: Option<u64>,
     /// What each reply may cost.
     turn: ReplyBounds,
-    /// The report, and how often its attempts may start anew.
+    /// The report, and how often its attempts may start again.
     report: Option<(&'a WorstCase, u64)>,
     /// The calls for summaries.
     summaries: Option<u64>,

@@ -34,7 +34,7 @@ pub struct WorstCase {
     pub wait: TimeBound,
 }
 
-/// What is attempted, besides the policy.
+/// What is attempted, in addition to the policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::analysis) struct AttemptedWork {
     /// What an attempt is.

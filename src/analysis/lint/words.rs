@@ -17,7 +17,7 @@ use crate::policy::merge::{LayerWord, WordKind};
 use crate::policy::rules::RuleList;
 use crate::text::{Code, Diagnostic, Span};
 
-/// So many places are shown besides the first.
+/// So many places are shown in addition to the first.
 const PLACES: usize = 3;
 
 /// Of more rules for one name than this, nobody tells which decides between which; none then counts as repeated.

@@ -19,7 +19,7 @@ use crate::text::Template;
 use draft::ReducedDraft;
 
 /// What one step of a reduction comes to. `weights` are the tokens of each message, as
-/// [`message_tokens`](super::message_tokens) counts them; texts that are written anew are counted by `counter`. Takes time
+/// [`message_tokens`](super::message_tokens) counts them; texts that are rewritten are counted by `counter`. Takes time
 /// in proportion to the number of messages and to the length of the texts that are cut.
 ///
 /// The instructions at the head, the message that tells of others that were left out, and the last messages stay, and so

@@ -12,7 +12,7 @@ use crate::session::Message;
 
 /// No text is cut to fewer tokens.
 const FLOOR: u64 = 40;
-/// So often a text is cut anew if it has more tokens than it should.
+/// So often a text is cut again if it has more tokens than it should.
 pub(super) const TRIES: u32 = 8;
 
 /// A text that may be cut, and its tokens.

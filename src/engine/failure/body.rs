@@ -18,7 +18,7 @@ use super::{BodyFacts, Failure, window};
 // stack goes.
 const DEEPEST: usize = 6;
 
-/// Where the error itself stands in what is around it, in the order of looking.
+/// Where the error itself may be in its envelope, in the order of looking.
 // `lastError`, `cause`, `errors` and `responseBody` are how SDKs wrap what they got; the rest are bodies of providers
 // and routers.
 const INSIDE: &[&str] =

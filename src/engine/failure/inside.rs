@@ -1,4 +1,4 @@
-//! JSON that stands inside a text: `OpenAIException - {"error": {…}}`, as JSON or as Python writes a dictionary.
+//! JSON that is inside a text: `OpenAIException - {"error": {…}}`, as JSON or as Python writes a dictionary.
 
 use super::json::{JsonNode, LazyJson};
 use super::python;
@@ -13,15 +13,15 @@ const MOST_TRIES: usize = 8;
 
 /// An error that stands in a text.
 pub(super) struct EmbeddedError<'t> {
-    /// What stands before it.
+    /// What comes before it.
     pub(super) before: &'t str,
     pub(super) json: LazyJson<'t>,
-    /// What stands behind it.
+    /// What comes after it.
     pub(super) after: &'t str,
 }
 
 impl<'t> EmbeddedError<'t> {
-    /// The error in a text. Where the whole text is JSON any object is one; what stands between words must say so.
+    /// The error in a text. Where the whole text is JSON any object is one; what comes between words must say so.
     pub(super) fn find(text: &'t str) -> Option<Self> {
         let text = text.trim();
         if text.len() > LONGEST {

@@ -28,12 +28,12 @@ fn has_error(value: &impl JsonNode) -> bool {
     value.get("error").is_some_and(|error| !error.is_blank())
 }
 
-/// Whether `MiniMax` says that it failed: beside an answer the number is 0.
+/// Whether `MiniMax` says that it failed: with an answer the number is 0.
 fn refused(base: &impl JsonNode) -> bool {
     base.get("status_code").and_then(JsonNode::count).is_some_and(|number| number != 0)
 }
 
-/// The choice that failed: routers put the error beside the part of the answer that came.
+/// The choice that failed: routers put the error next to the part of the answer that came.
 // OpenRouter puts the error into the choice that broke, beside what had come (status 200).
 pub(super) fn failed_choice<N: JsonNode>(body: &N) -> Option<&N> {
     match body.get("choices")?.shape() {

@@ -45,7 +45,7 @@ impl ModelSeries {
         place != self.place() && !self.rotation.is_left(place)
     }
 
-    /// How many models besides the one that is due can still be asked.
+    /// How many models in addition to the one that is due can still be asked.
     pub(in crate::engine) fn remaining(&self, targets: &[String]) -> usize {
         self.rotation.remaining(targets.len())
     }

@@ -310,10 +310,10 @@ impl ToolHealth {
         }
     }
 
-    /// There is another policy: breakers that do not fit it begin anew.
+    /// There is another policy: breakers that do not fit it begin again.
     pub(in crate::engine) fn policy_changed(&mut self, out: &mut StepOutput<'_>) {
         let policy = out.rules.policy;
-        // A count under other rules cannot be compared, so it begins anew; an open breaker that closes by it is
+        // A count under other rules cannot be compared, so it begins again; an open breaker that closes by it is
         // reported.
         let begun = self.forget(|tool, breaker| !breaker.fits(&policy.tool(tool).breaker));
         for tool in begun {

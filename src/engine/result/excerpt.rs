@@ -130,7 +130,7 @@ mod tests {
             whole in "([a-z ]|[\"\\\\\n\u{1}]|\u{e4}|\u{20ac}|\u{1d11e}){0,400}", count in 0_u64..300, unit in 0..3, length in 4_usize..200,
         ) {
             let unit = [SizeUnit::Chars, SizeUnit::Bytes, SizeUnit::Tokens][usize::try_from(unit).unwrap()];
-            // Room for what stands around, and for any one character.
+            // Space for the delimiters, and for any one character.
             let least = if unit == SizeUnit::Tokens { 32 } else { 64 };
             let rules = rules(count + least, unit);
             let (mut read, mut at) = (String::new(), 0);

@@ -124,7 +124,7 @@ fn string(text: &str, take: &mut dyn FnMut(&str) -> bool) -> bool {
     take("\"")
 }
 
-/// A character as it stands within a JSON text.
+/// A character as it is written in a JSON text.
 pub(super) fn escaped(c: char) -> String {
     let text = c.to_string();
     if c >= ' ' && c != '"' && c != '\\' {

@@ -125,7 +125,7 @@ impl State {
     #[must_use]
     pub fn next_run(&self) -> Self {
         Self {
-            // Only what is about tools, models and the session outlives a run; what is about its turns begins anew.
+            // Only what is about tools, models and the session outlives a run; what is about its turns begins again.
             tools: TrackedPart::new(self.tools.next_run()),
             models: TrackedPart::new(self.models.next_run()),
             budgets: TrackedPart::new(self.budgets.next_run()),

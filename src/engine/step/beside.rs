@@ -34,7 +34,7 @@ impl Interpreter {
     }
 
     /// How a step of `context.reduce`, by its place in the list, reduces a conversation of so many tokens for that model; `None`:
-    /// there is no need. `tools`: what is measured besides the conversation.
+    /// there is no need. `tools`: what is measured in addition to the conversation.
     pub fn reduce_plan(
         &self,
         state: &State,

@@ -14,7 +14,7 @@ impl RunStep<'_> {
             tools.into_iter().filter_map(|tool| Some((tool.name, tool.effect?))).collect();
     }
 
-    /// There is another policy: what does not fit it begins anew.
+    /// There is another policy: what does not fit it begins again.
     pub(super) fn policy_changed(&mut self) {
         self.state.slices.complete(self.policy.session());
         let SplitState { mut run, batch, .. } = self.split();

@@ -1,5 +1,5 @@
 //! Calls that the host has begun by itself. Each rule is asked of the machine that owns it, and only one thing is decided here:
-//! that another attempt follows. All else is decided about the call as it stands, by the machines.
+//! that another attempt follows. All else is decided about the call as it is, by the machines.
 
 use super::super::directive::Directives;
 use super::super::event::ToolOutcome;
@@ -51,7 +51,7 @@ impl Interpreter {
             return adopt();
         };
         // A breaker that opens is reported and may hide the tool, which is not done here. It is asked last, as nothing
-        // may change before: the interpreter adopts a call as it stands.
+        // may change before: the interpreter adopts a call as it is.
         let health = &mut *state.tools;
         if !health.failed_within_bounds(tool, &policy.breaker, now) {
             return adopt();

@@ -8,11 +8,11 @@ use crate::host::result_length::{json_length, result_length};
 
 /// The most bytes that a byte of a text becomes in JSON.
 const WORST: usize = 6;
-/// What stands behind a text that was cut, at most.
+/// What comes after a text that was cut, at most.
 const NOTICE: usize = 200;
 /// Texts inside a value are cut no shorter.
 const SHORT: usize = 4096;
-/// What a value takes besides the texts in it, at most.
+/// What a value takes in addition to the texts in it, at most.
 const BESIDES: usize = 32;
 
 /// The outcome as it can be written down, in no more than so many bytes of JSON: texts that are too large are cut, and say

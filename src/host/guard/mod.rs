@@ -172,7 +172,7 @@ impl Guard {
         self.inner.metrics.snapshot()
     }
 
-    /// What the model is to read with its next request, besides the results of its calls: what it repeats, and what was wrong with
+    /// What the model is to read with its next request, in addition to the results of its calls: what it repeats, and what was wrong with
     /// its report. Each is said once.
     pub fn take_guidance(&self) -> Vec<String> {
         self.inner.run.take_guidance()

@@ -168,7 +168,7 @@ impl<R: Clone> Request<'_, R> {
         }
     }
 
-    /// As it is sent, with what the model is to read besides.
+    /// As it is sent, with what the model is to read in addition.
     fn with(&self, guidance: &[String]) -> R {
         let mut request = self.now();
         if let Some(find) = self.find {

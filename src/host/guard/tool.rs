@@ -201,7 +201,7 @@ impl ToolGuard {
     }
 
     /// What follows a first attempt that failed: others, as long as the rules leave that to the guard; then the interpreter takes
-    /// the call as it stands.
+    /// the call as it is.
     async fn again<A, T, E, F, Fut>(
         &self,
         mut call: PlainCall,
@@ -284,7 +284,7 @@ impl ToolGuard {
         })
     }
 
-    /// The interpreter takes the call as it stands, if it has not yet, and decides about the rest of it.
+    /// The interpreter takes the call as it is, if it has not yet, and decides about the rest of it.
     async fn handed_over<A, T, E, F, Fut>(
         &self,
         call: PlainCall,

@@ -73,7 +73,7 @@ fn pieces<'d>(mut bytes: &'d [u8], lengths: &[u8]) -> Vec<&'d [u8]> {
     pieces
 }
 
-/// All events, what stands between them, and whether there was one too large.
+/// All events, what comes between them, and whether there was one too large.
 fn events(pieces: &[&[u8]]) -> (Vec<SseEvent>, Vec<String>, bool) {
     let mut parser = SseParser::with_limit(4096);
     let (mut events, mut strays) = (Vec::new(), Vec::new());

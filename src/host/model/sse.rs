@@ -32,7 +32,7 @@ pub enum EventTooLarge {
         /// The most bytes.
         limit: usize,
     },
-    /// Of what stands between two events.
+    /// Of what comes between two events.
     #[error("more than {} KiB of the stream are no event", .limit / 1024)]
     Between {
         /// The most bytes.
@@ -138,7 +138,7 @@ impl SseParser {
         events.pop()
     }
 
-    /// What stands between the events and looks like JSON, since this was asked last. By the grammar it is nothing,
+    /// What comes between the events and looks like JSON, since this was asked last. By the grammar it is nothing,
     /// but some servers write their errors so.
     pub fn strays(&mut self) -> Vec<String> {
         std::mem::take(&mut self.strays)

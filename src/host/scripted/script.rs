@@ -123,7 +123,7 @@ pub struct ScriptedCall {
 /// An error as a server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReply {
-    /// The HTTP status. With 200 the error stands inside an answer that looks good from outside; in a stream it
+    /// The HTTP status. With 200 the error is inside an answer that looks good from outside; in a stream it
     /// comes as an event.
     pub status: u16,
     /// Headers, such as `retry-after`.

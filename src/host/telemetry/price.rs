@@ -1,4 +1,4 @@
-//! What is known about a model besides how it is called, and what its tokens cost.
+//! What is known about a model in addition to how it is called, and what its tokens cost.
 
 use crate::policy::Price;
 

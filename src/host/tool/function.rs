@@ -14,7 +14,7 @@ use crate::engine::{EffectState, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, ProgressReporter, Tool, ToolInput};
 use crate::policy::ErrorClass;
 
-/// What a function learns about the run besides its arguments.
+/// What a function learns about the run in addition to its arguments.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// The attempt, from 1.

@@ -59,7 +59,7 @@ impl ErrorRow {
             self.class,
             QuotaExceeded | ContextOverflow | RateLimit | Overloaded | ContentFilter | AuthError
         );
-        // Without `words` a row quotes a provider's own sentence, and that is evidence whatever stands around it.
+        // Without `words` a row quotes a provider's own sentence, and that is evidence whatever surrounds it.
         of_limits && !self.words.is_empty()
     }
 

@@ -26,7 +26,7 @@ pub(crate) const MARKERS: [&str; 18] = [
     "ok",
 ];
 
-/// What stands before `not` where it denies. After `must`, `can` and the like it states a limit: `must not exceed 4096`.
+/// What comes before `not` where it denies. After `must`, `can` and the like it states a limit: `must not exceed 4096`.
 const IS: [&str; 10] = ["is", "are", "was", "were", "be", "been", "has", "have", "had", "does"];
 /// The same with `not` behind it, of which the apostrophe has made a word of its own.
 const IS_NOT: [&str; 9] = ["isn", "aren", "wasn", "weren", "hasn", "haven", "hadn", "doesn", "didn"];
@@ -102,7 +102,7 @@ pub(crate) struct UnstatedParts {
     names: Vec<Range<usize>>,
 }
 
-/// A word of a message, in lower case if it is short, and where it stands.
+/// A word of a message, in lower case if it is short, and where it is.
 struct MessageWord<'t> {
     text: &'t str,
     at: Range<usize>,
@@ -127,7 +127,7 @@ impl UnstatedParts {
         found
     }
 
-    /// Whether a phrase that stands there is not stated.
+    /// Whether a phrase at that place is not stated.
     pub(crate) fn covers(&self, phrase: &Range<usize>) -> bool {
         let inside = |part: &Range<usize>| part.contains(&phrase.start);
         let within = |name: &Range<usize>| inside(name) && phrase.end <= name.end && phrase != name;

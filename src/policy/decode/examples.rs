@@ -115,7 +115,7 @@ fn take_checks(schema: &mut Map<String, Value>) {
 /// do not know. What such a type can hold stays.
 fn take_format(schema: &mut Map<String, Value>) {
     let Some(Value::String(format)) = schema.get("format") else { return };
-    // What the format said is kept as `maximum`, which every validator knows.
+    // The bound of the format is kept as `maximum`, which every validator knows.
     if format == "uint32" && !schema.contains_key("maximum") {
         schema.insert("maximum".into(), u32::MAX.into());
     }

@@ -1,4 +1,4 @@
-//! Mappings told apart by a tag, where each form is declared in a place of its own.
+//! Mappings distinguished by a tag, where each form is declared in a place of its own.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;

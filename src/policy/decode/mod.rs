@@ -1,7 +1,7 @@
 //! From trees to typed documents: one declaration gives the type, its decoder and its JSON Schema.
 //!
 //! Nothing here knows what a policy is; every YAML document of the product is read this way. A document is
-//! declared with three macros, `record!` for mappings, `union!` for mappings told apart by a tag, and
+//! declared with three macros, `record!` for mappings, `union!` for mappings distinguished by a tag, and
 //! `choice!` for a word out of a few:
 //!
 //! ```ignore

@@ -14,7 +14,7 @@ pub(crate) trait Fields: Sized {
     #[cfg(feature = "host")]
     const FIELDS: &'static [&'static str];
 
-    /// Reads them. `tag` is a key that is known besides them, or empty.
+    /// Reads them. `tag` is one more key that is known, or empty.
     fn decode_fields(
         node: &YamlNode,
         entries: &[(YamlKey, YamlNode)],
@@ -89,7 +89,7 @@ macro_rules! record {
     };
 }
 
-/// Reads the fields of a mapping into a constructor. `$tag` is a key that is known besides them, or empty.
+/// Reads the fields of a mapping into a constructor. `$tag` is one more key that is known, or empty.
 macro_rules! decode_fields {
     ($node:ident, $entries:ident, $reader:ident, $tag:expr, $($make:ident)::+ { $($field:ident : $ty:ty $(= $default:expr)?),* $(,)? }) => {{
         const FIELDS: &[&str] = &[$($crate::policy::decode::field_name(stringify!($field))),*];

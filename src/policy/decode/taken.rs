@@ -137,12 +137,12 @@ fn meant<T: Decode>(written: &str, node: &YamlNode) -> (Option<Fix>, Option<Stri
     }
 }
 
-/// Whether a type takes a text in place of a value: it can be read, and nothing that stands at `at` is refused.
+/// Whether a type takes a text in place of a value: it can be read, and nothing at `at` is refused.
 fn takes<T: Decode>(text: &str, at: &Range<usize>) -> bool {
     yaml::parse(SourceId(0), text, &mut Problems::default()).is_some() && refusal::<T>(text, at).is_none()
 }
 
-/// Why a type does not take what stands at `at` of a text.
+/// Why a type does not take what is at `at` in a text.
 fn refusal<T: Decode>(text: &str, at: &Range<usize>) -> Option<String> {
     let mut findings = Findings::default();
     // Behind the next mistake nothing can be read yet, so the text ends before it.

@@ -1,4 +1,4 @@
-//! Mappings told apart by a tag.
+//! Mappings distinguished by a tag.
 
 /// Declares an enum that is read from a mapping whose tag says which form it has. Mistakes are reported for the
 /// form the tag names, never as "matches none of the forms".
@@ -74,7 +74,7 @@ const LEAST: usize = 3;
 const MOST_LOOKED_AT: usize = 32;
 
 impl super::NodeReader<'_> {
-    /// The entries of a mapping of several forms; of a word alone, what it may be short for is said.
+    /// The entries of a mapping of several forms; for a word alone, what it may be short for.
     pub(crate) fn form<'n>(
         &mut self,
         node: &'n YamlNode,

@@ -1,4 +1,4 @@
-//! `on_uncertain_effect:`, told apart by its kind and replaced whole.
+//! `on_uncertain_effect:`, distinguished by its kind and replaced whole.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `backoff:`, told apart by its kind and replaced whole, but for its jitter: what is written without one keeps that of the
+//! `backoff:`, distinguished by its kind and replaced whole, but for its jitter: what is written without one keeps that of the
 //! layer below, so that whoever changes a delay does not make many clients retry in step.
 
 use core::str::FromStr;

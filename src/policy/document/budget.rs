@@ -1,4 +1,4 @@
-//! `budget:`, told apart by its kind and replaced whole.
+//! `budget:`, distinguished by its kind and replaced whole.
 
 use core::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A block of a layer, with keys of the layer alone beside those that are merged.
+//! A block of a layer, with keys of the layer alone in addition to those that are merged.
 
 /// Declares the document form of a block with further keys, which belong to the layer and are not merged.
 macro_rules! layer {

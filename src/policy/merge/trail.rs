@@ -1,4 +1,4 @@
-//! One value and everything that was said about it.
+//! One value and everything that layers set for it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct TrailStep<T> {
     pub(crate) selector: Option<Selector>,
 }
 
-/// A value and everything that was said about it, lowest layer first. The empty trail is the identity of the merge.
+/// A value and everything that layers set for it, lowest layer first. The empty trail is the identity of the merge.
 #[derive(Clone, Debug)]
 pub struct ValueHistory<T: LayerValue> {
     steps: Vec<TrailStep<T>>,
@@ -63,7 +63,7 @@ pub(crate) struct LayerWord {
     pub(crate) scope: LayerKind,
     pub(crate) span: Span,
     pub(crate) part: usize,
-    /// The selector it stands under.
+    /// The selector it is under.
     pub(crate) selector: Option<Selector>,
     /// The word that made the value before it, by its number.
     pub(crate) from: Option<usize>,
@@ -132,7 +132,7 @@ impl<T: LayerValue> ValueHistory<T> {
         self.steps.push(step);
     }
 
-    /// This, then all that was said in `above`.
+    /// This, then everything in `above`.
     #[cfg(test)]
     pub(crate) fn join(mut self, above: &Self) -> Self {
         above.steps.iter().cloned().for_each(|step| self.push(step));
@@ -155,7 +155,7 @@ impl<T: LayerValue> ValueHistory<T> {
         self.fold(patch, at);
     }
 
-    /// The value before and after a limit; `None`: nothing has been said.
+    /// The value before and after a limit; `None`: no layer has set it.
     pub(crate) fn get(&self) -> Option<&T::Value> {
         self.value.as_ref().map(|(value, _)| value)
     }

@@ -60,7 +60,7 @@ impl SharedState for PgStore {
         let names: Vec<String> = names.iter().map(|name| table::text(name)).collect();
         Box::pin(async move {
             let rows = self.now(GET, vec![Box::new(names.clone())]).await?;
-            // A value that is no JSON is read as null, which no host knows, so it is decided and written anew.
+            // A value that is no JSON is read as null, which no host knows, so it is decided and rewritten.
             let rows = rows.iter().map(shared).map(|(name, version, value)| {
                 let value = value.unwrap_or_default();
                 (name, SharedValue { version, value })

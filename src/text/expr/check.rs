@@ -19,7 +19,7 @@ const MAX_NODES: usize = 200;
 const MAX_REGEX_BYTES: usize = 1 << 20;
 /// Most patterns are smaller than this.
 const SMALL_REGEX_BYTES: usize = 32 << 10;
-/// What an expression costs besides its nodes.
+/// What an expression costs in addition to its nodes.
 const OWN_COST: usize = 10;
 /// What patterns cost to keep, in nodes.
 const SMALL_REGEX_COST: usize = 200;

@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 128;
 const MAX_VALUES: usize = 100_000;
 /// The largest result of an expression, in bytes.
 pub(super) const MAX_RESULT: usize = 16 << 20;
-/// What a value takes beside its text.
+/// What a value takes in addition to its text.
 const VALUE_BYTES: usize = 8;
 
 /// How much JSON one evaluation may still take in.

@@ -79,7 +79,7 @@ impl FieldPath {
         self.variable == variable && matches!(&*self.fields, [only] if only == field)
     }
 
-    /// The value of the variable, and the one the path leads to. `None`: it leads nowhere, and why is not said here.
+    /// The value of the variable, and the one the path leads to. `None`: it leads nowhere, and the caller finds out why.
     pub(super) fn find<'v>(&self, vars: &'v Map<String, Value>) -> Option<(&'v Value, &'v Value)> {
         let variable = vars.get(&self.variable)?;
         let value = self.fields.iter().try_fold(variable, |value, field| value.as_object()?.get(field))?;

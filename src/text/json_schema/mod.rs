@@ -176,7 +176,7 @@ impl CompiledSchema {
         self.plan.get_or_init(|| SchemaPlan::new(&self.json, self.shape.rules))
     }
 
-    /// The steps of a validation at most, if that can be said at a glance: each rule looks at each part once. A pattern may
+    /// The steps of a validation at most, if that is known at a glance: each rule looks at each part once. A pattern may
     /// take 128 steps for four bytes.
     fn most(&self, size: u64) -> Option<u64> {
         (!self.shape.repeats).then(|| {

@@ -41,14 +41,14 @@ pub(super) struct SchemaRule {
     pub(super) conditional: Vec<usize>,
     pub(super) asked: Vec<usize>,
     pub(super) forms: Vec<usize>,
-    /// Whether it asks which parts of the value the rules beside it have looked at.
+    /// Whether it depends on which parts of the value its sibling rules have looked at.
     pub(super) marks: bool,
     /// Whether a reference inside leads back to it. The validator remembers what it found out there.
     pub(super) head: bool,
 }
 
 impl SchemaRule {
-    /// Everything that the value itself is held against besides.
+    /// Everything else that the value itself is validated with.
     pub(super) fn beside(&self) -> impl Iterator<Item = usize> {
         let all = self.in_place.iter().chain(&self.conditional).chain(&self.asked).chain(&self.forms);
         all.copied()
@@ -133,7 +133,7 @@ impl<'a> SchemaPlanner<'a, '_> {
                 }
             }
             ("additionalProperties", field) => rule.others.push(self.visit(field)),
-            // It asks the rules beside it which members they looked at, so these are visited once more.
+            // It depends on which members its sibling rules looked at, so these are visited once more.
             ("unevaluatedProperties", field) => {
                 rule.marks = true;
                 rule.members.push(self.visit(field));
@@ -201,7 +201,7 @@ impl<'a> SchemaPlanner<'a, '_> {
     }
 }
 
-/// Where each part of a schema stands in it, by its address.
+/// Where each part of a schema is in it, by its address.
 fn places(schema: &Value) -> BTreeMap<*const Value, String> {
     let mut places = BTreeMap::new();
     let mut stack = vec![(schema, String::new())];

@@ -1,4 +1,4 @@
-//! What is wrong with a value or a schema, said so that the reader knows what to change.
+//! What is wrong with a value or a schema, in words that let the reader know what to change.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{JsonType, ReferencingError as Referencing, ValidationError};
@@ -200,7 +200,7 @@ fn unknown(name: &str, allowed: &[&str]) -> String {
     format!("`{name}` is not allowed; allowed: {list}{}", meant.unwrap_or_default())
 }
 
-/// The fields the schema beside the failed rule knows.
+/// The fields known to the schema that has the failed rule.
 fn allowed<'a>(schema: &'a Value, rule: &str) -> Vec<&'a str> {
     let parent = rule.rsplit_once('/').map_or("", |(parent, _)| parent);
     let properties =

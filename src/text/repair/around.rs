@@ -1,4 +1,4 @@
-//! What stands before and after the value: prose, fences, brackets too many, the same value again.
+//! What comes before and after the value: prose, fences, brackets too many, the same value again.
 
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ fn prose_before(cursor: &mut TextCursor<'_>, text: &str) -> Result<(), RepairRef
     prose(cursor, text)
 }
 
-/// Refuses text beside the value that may be part of it.
+/// Refuses text around the value that may be part of it.
 fn prose(cursor: &mut TextCursor<'_>, text: &str) -> Result<(), RepairRefusal> {
     cursor.work(text.len());
     let looks_like_members = text.contains(['}', ']'])

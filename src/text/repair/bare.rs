@@ -1,4 +1,4 @@
-//! What stands without quotes: numbers, literals, keys, texts, and strings that lack a quote.
+//! What is written without quotes: numbers, literals, keys, texts, and strings that lack a quote.
 
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ fn before_a_blank(cursor: &mut TextCursor<'_>, start: usize) -> Result<Option<Va
     Ok(found)
 }
 
-/// What stands without quotes up to a sign that cannot be part of it.
+/// A text without quotes, up to a sign that cannot be part of it.
 struct BareText<'t> {
     start: usize,
     text: &'t str,
@@ -135,7 +135,7 @@ fn unopened(
         .iter()
         .all(|repair| cursor.repairs.contains(*repair));
     if guessed || open.inside() == Some(b'[') && !follows_a_quote(cursor, start) {
-        // What stands before the comma, or the key, may be the beginning of the text.
+        // What comes before the comma, or the key, may be the beginning of the text.
         return Err(RepairRefusal { reason: RefusalReason::UnclearQuotes, at: start });
     }
     cursor.advance(1);

@@ -10,7 +10,7 @@ use super::{RefusalReason, RepairKind, RepairRefusal};
 /// Integers with fewer digits fit into 64 bits.
 const SHORT: usize = 19;
 
-/// The first integer in a text that is JSON which does not fit into 64 bits, and where it stands. A number with a fraction
+/// The first integer in a text that is JSON which does not fit into 64 bits, and where it is. A number with a fraction
 /// or an exponent is meant as a float.
 pub(crate) fn too_long(json: &str) -> Option<(usize, &str)> {
     let bytes = json.as_bytes();

@@ -11,7 +11,7 @@ pub(super) enum OpenFrame {
         map: Map<String, Value>,
         /// The key whose value is due.
         key: String,
-        /// Where the key stands.
+        /// Where the key is.
         at: usize,
         /// It began with two braces.
         doubled: bool,
@@ -66,7 +66,7 @@ impl OpenFrame {
     }
 }
 
-/// What a value stands in: the objects and arrays that are open, innermost last.
+/// What encloses a value: the objects and arrays that are open, innermost last.
 #[derive(Clone, Copy)]
 pub(super) struct OpenStructure<'s>(pub(super) &'s [OpenFrame]);
 

@@ -86,7 +86,7 @@ pub(super) fn lost_brace(cursor: &mut TextCursor<'_>, at: usize, open: OpenStruc
     cursor.misfit == BracketMisfit::Missing && cursor.byte(next) == Some(b'{') && open.is_object_in(b'[')
 }
 
-/// Whether a bracket that does not fit stands at `at`, and what may follow one.
+/// Whether a bracket that does not fit is at `at`, and what may follow one.
 fn misfit_follows(cursor: &mut TextCursor<'_>, at: usize, open: OpenStructure<'_>) -> bool {
     let next = cursor.after_blanks(at.saturating_add(1));
     match cursor.byte(next) {

@@ -37,7 +37,7 @@ reasons! {
     NoValue = "there is no JSON value",
     /// There are two different values.
     TwoValues = "there is more than one value",
-    /// What stands around the value may belong to it.
+    /// What surrounds the value may belong to it.
     UnclearSurroundings = "text around the value may be part of it",
     /// The text stops inside a string.
     CutInString = "the text is cut off inside a string",

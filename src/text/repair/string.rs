@@ -30,7 +30,7 @@ struct StringReading {
     letters: bool,
 }
 
-/// Reads a string that stands in what is `open`.
+/// Reads a string inside what is `open`.
 pub(super) fn value(cursor: &mut TextCursor<'_>, open: OpenStructure<'_>) -> Result<String, RepairRefusal> {
     let quote = EndQuote::open(cursor);
     let (start, before) = (cursor.at, cursor.repairs);
@@ -139,7 +139,7 @@ fn unclosed_key(
 }
 
 impl StringReading {
-    /// Reads up to the next quote, where the cursor then stands.
+    /// Reads up to the next quote, and leaves the cursor there.
     fn run(&mut self, cursor: &mut TextCursor<'_>, quote: EndQuote) -> Result<(), RepairRefusal> {
         let first = quote.first();
         loop {

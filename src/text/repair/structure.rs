@@ -22,7 +22,7 @@ enum ExpectedNext {
     AfterEllipsis,
 }
 
-/// Reads the object or array the cursor stands at.
+/// Reads the object or array at the cursor.
 pub(super) fn value(cursor: &mut TextCursor<'_>) -> Result<Value, RepairRefusal> {
     let mut parser = RepairParser { cursor, stack: Vec::new(), due: ExpectedNext::First, end: 0 };
     parser.open()?;
@@ -203,7 +203,7 @@ impl RepairParser<'_, '_> {
         }
     }
 
-    /// Whether the next byte begins a member that no comma stands before.
+    /// Whether the next byte begins a member without a comma before it.
     fn comma_is_missing(&mut self, byte: u8) -> bool {
         let at = self.cursor.at;
         // A comma is lost most often at the end of a line. On one line two words may be one text.

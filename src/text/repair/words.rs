@@ -115,7 +115,7 @@ pub(super) fn first_word(line: &str) -> usize {
     bytes.iter().enumerate().find(|(at, byte)| ends(*at, **byte)).map_or(line.len(), |(at, _)| at)
 }
 
-/// The line up to a comment: one that a blank stands before.
+/// The line up to a comment: one after a blank.
 pub(super) fn before_comment(line: &str) -> &str {
     let begins = |(at, sign): (usize, &str)| {
         let before = line.get(..at).unwrap_or_default();
@@ -126,7 +126,7 @@ pub(super) fn before_comment(line: &str) -> &str {
     line.get(..first.unwrap_or(line.len())).unwrap_or_default()
 }
 
-/// Whether a byte cannot be part of what stands without quotes.
+/// Whether a byte cannot be part of a text without quotes.
 pub(super) const fn is_border(byte: u8) -> bool {
     matches!(byte, b',' | b'{' | b'}' | b'[' | b']' | b'"' | b'\'' | b'\n' | b'\r' | b'`')
 }

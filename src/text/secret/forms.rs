@@ -56,7 +56,7 @@ const SHORTEST_KEY: usize = 8;
 const LONG: usize = 20;
 /// No word begins like a key does that begins with so many characters of its own.
 const DISTINCT: usize = 7;
-/// Names of secrets in addresses, besides those known everywhere.
+/// Names of secrets in addresses, in addition to those known everywhere.
 const IN_QUERIES: [&str; 6] = ["key", "sig", "signature", "auth", "code", "accesskeyid"];
 
 /// How other names of secrets in addresses end: `subscription-key`.

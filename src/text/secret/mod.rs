@@ -7,13 +7,13 @@ mod named;
 
 use core::ops::Range;
 
-/// What stands for a secret in a message.
+/// What replaces a secret in a message.
 pub(super) const MARK: &str = "[hidden]";
 /// A shorter value guards nothing, and taking it out would make messages unreadable.
 pub(super) const SHORTEST: usize = 4;
 /// So many values are taken out of messages.
 const MOST: usize = 256;
-/// What stands around values.
+/// What may surround values.
 const AROUND: [char; 13] = [' ', '\t', '\r', '"', '\'', '{', '}', '[', ']', ',', '|', '>', '-'];
 
 /// The bytes that hold secrets, in the order of the text.

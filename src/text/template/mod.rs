@@ -18,7 +18,7 @@ use super::did_you_mean::closest;
 const FUEL: u64 = 50_000;
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 const NAME: &str = "message";
-/// What messages to the model know besides their own variables: what the session remembers.
+/// Variables of every message to the model, in addition to its own: what the session remembers.
 pub(crate) const SESSION: [&str; 2] = ["feedback", "slices"];
 
 /// A compiled template. Cloning shares it.
@@ -283,7 +283,7 @@ fn rendering(error: &Error) -> String {
     }
 }
 
-/// Where `name` first stands as a word inside a tag.
+/// Where `name` first occurs as a word inside a tag.
 pub(crate) fn place(text: &str, name: &str) -> Option<Range<usize>> {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
     text.match_indices(name).map(|(at, _)| at..at.saturating_add(name.len())).find(|at| {

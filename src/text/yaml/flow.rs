@@ -1,4 +1,4 @@
-//! The lines of `[…]` and `{…}`: what stands at the beginning of one must be indented more than the key or the dash the
+//! The lines of `[…]` and `{…}`: what is at the beginning of one must be indented more than the key or the dash the
 //! collection belongs to. Readers differ on the rest, and what looks like the next key may be an element. A closing
 //! bracket may stand anywhere.
 
@@ -65,7 +65,7 @@ impl FlowWalk<'_> {
         }
     }
 
-    /// The column of a key that stands at the beginning of its line, after dashes perhaps.
+    /// The column of a key at the beginning of its line, after dashes perhaps.
     fn column(&self, span: Span) -> Option<usize> {
         self.before(span, |byte| matches!(byte, b' ' | b'-'))
     }

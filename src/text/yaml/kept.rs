@@ -43,7 +43,7 @@ struct KeptWalk<'r> {
 impl KeptWalk<'_> {
     /// Whether a repair touches those bytes, an insertion at their ends included.
     fn touched(&self, span: Range<usize>) -> bool {
-        // A value that is put in stands at the end of another, so the ends count too.
+        // A value that is inserted comes at the end of another, so the ends count too.
         self.replaced.iter().any(|range| range.start <= span.end && span.start <= range.end)
     }
 

@@ -123,7 +123,7 @@ pub(super) fn no_value(
     (YamlKey { name: name.into(), span: Span { end: between.start, ..key.span } }, node)
 }
 
-/// A scalar that stands by itself, if it can be read as the value of a key.
+/// A scalar alone, if it can be read as the value of a key.
 fn lone(written: &str) -> Option<YamlData> {
     let mut problems = Problems::default();
     let node = parse(SourceId(0), &format!("[{written}]"), &mut problems)?;

@@ -8,7 +8,7 @@ use crate::engine::because::because;
 use crate::engine::directive::Note;
 use crate::session::ToolCall;
 
-/// What stands between the parts of a name.
+/// What comes between the parts of a name.
 // Models add namespaces in the style of code and of MCP clients; LocalCowork and ai-agent both resolve unqualified
 // names.
 const BETWEEN: [char; 4] = ['.', '/', ':', '\\'];

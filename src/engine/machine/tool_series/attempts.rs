@@ -176,7 +176,7 @@ impl ToolSeries {
     ) -> CallStep {
         let policy = self.policy(run);
         self.call_ended(&EndOfCall::Succeeded(&self.arguments, data), cx, run);
-        // The model found arguments that hold, so the count begins anew (`consecutive`, as in pydantic-ai).
+        // The model found arguments that hold, so the count begins again (`consecutive`, as in pydantic-ai).
         let corrections = run.tools.end_corrections(&self.tool).map_or(Vec::new(), |series| series.history);
         let corrected = corrections.len();
         let attempts = self.series.attempt();

@@ -140,7 +140,7 @@ const fn not_started() -> EffectState {
 
 impl DigestedPart for ToolSeries {}
 
-/// What a call is decided with, besides what the run has.
+/// What a call is decided with, in addition to what the run has.
 pub(in crate::engine) struct CallContext<'a> {
     /// The number of its batch.
     pub(in crate::engine) batch: u64,

@@ -1,8 +1,8 @@
-//! How much of a stream is kept. What stands around it on the wire, which may be forty times as much, is not counted.
+//! How much of a stream is kept. What surrounds it on the wire, which may be forty times as much, is not counted.
 
 use serde_json::Value;
 
-/// What a value, a call or a block takes besides its texts, at least.
+/// What a value, a call or a block takes in addition to its texts, at least.
 pub(super) const EACH: usize = 8;
 
 /// About how many bytes a value takes.

@@ -14,9 +14,9 @@ use crate::engine::RecordLine;
 const MOST_LEVELS: usize = 120;
 /// The deepest tool: it stands three levels deep in the message.
 const MOST_TOOL_LEVELS: usize = MOST_LEVELS - 4;
-/// What is said of an answer that is broken.
+/// What is reported of an answer that is broken.
 pub(super) const NO_JSON: &str = "the server's answer is not JSON";
-/// What is said of several messages at once: MCP has none since its version 2025-06-18.
+/// What is reported of several messages at once: MCP has none since its version 2025-06-18.
 pub(super) const BATCH: &str = "the server's answer is a JSON-RPC batch, which MCP does not have any more";
 
 /// What a line is.

@@ -78,7 +78,7 @@ pub(super) fn of_connection(error: &ClientInitializeError) -> String {
     }
 }
 
-/// A call that brought no result. `why` tells how the connection ended, if it did, and what the server wrote besides its
+/// A call that brought no result. `why` tells how the connection ended, if it did, and what the server wrote in addition to its
 /// answer, if that cannot be used.
 pub(super) fn of_service(error: &ServiceError, why: &str) -> ToolError {
     match error {

@@ -239,7 +239,7 @@ async fn refusal(
     });
     let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if let Some(id) = begins(message).filter(|_| status.is_client_error() && !refused && !in_session) {
-        // A server of an older version, or what stands before it. The transport only believes an answer with its id.
+        // A server of an older version, or what comes before it. The transport only believes an answer with its id.
         let error = error.map_or_else(
             || ErrorData::invalid_request(format!("HTTP {status}: {}", shown(&body)), None),
             |said| said.error,

@@ -51,7 +51,7 @@ pub(super) struct ServerProcess {
     keeper: AbortHandle,
 }
 
-/// What is known of a server besides its messages.
+/// What is known of a server in addition to its messages.
 struct ServerFacts {
     stderr: CaptureTail,
     /// How many lines were no messages, and the beginning of the first.

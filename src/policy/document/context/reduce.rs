@@ -1,4 +1,4 @@
-//! `context.reduce`: the steps of a reduction, each told apart by its kind.
+//! `context.reduce`: the steps of a reduction, each distinguished by its kind.
 
 use core::num::NonZeroU32;
 use std::sync::Arc;

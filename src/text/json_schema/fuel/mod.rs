@@ -14,7 +14,7 @@ use super::plan::{SchemaPlan, SchemaRule, bit_of, count, size};
 
 /// The steps every validation has.
 pub(super) const STEPS: u64 = 1_000_000;
-/// The steps it has besides for each value in the value, and for each 16 bytes of text in it.
+/// The steps it has in addition for each value in the value, and for each 16 bytes of text in it.
 pub(super) const STEPS_PER_VALUE: u64 = 256;
 /// The steps of a report of all that is wrong; beyond, it is made part by part.
 pub(super) const REPORT_STEPS: u64 = 100_000;

@@ -54,7 +54,7 @@ pub(super) fn find(text: &str, stumbled: usize) -> Option<YamlSlip> {
     Some(never(text, bracket, open, lost))
 }
 
-/// The bracket that a place stands inside of, the last that is open there, and its place.
+/// The innermost bracket that is open at a place, and its place.
 pub(super) fn around(text: &str, at: usize) -> Option<(char, usize)> {
     let mut scan = BracketScan::new(text);
     while scan.at < at {

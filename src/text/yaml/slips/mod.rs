@@ -293,7 +293,7 @@ fn colon(text: &str, lines: &[TextLine<'_>], here: usize, at: usize) -> Option<Y
     if let Some(end) = signs::end_of(text, lines, here) {
         return Some(two_readings(text, name, start..end, &next));
     }
-    // Some of what stands below may belong to the value.
+    // Some of the lines below may belong to the value.
     let slip = two_readings(text, name, start..start.saturating_add(value.len()), &next);
     let help = vec!["quote all of it if it is a text".to_owned()];
     Some(YamlSlip { help, repair: None, or: Vec::new(), ..slip })
@@ -301,7 +301,7 @@ fn colon(text: &str, lines: &[TextLine<'_>], here: usize, at: usize) -> Option<Y
 
 /// A key that may begin in the midst of a value.
 struct NextKey<'t> {
-    /// What stands before the `: `.
+    /// The text before the `: `.
     first: &'t str,
     /// What has to stand before it.
     before: String,

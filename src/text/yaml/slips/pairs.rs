@@ -11,7 +11,7 @@ pub(crate) struct TextPair {
     pub(crate) key: usize,
     /// Where the value begins.
     pub(crate) value: usize,
-    /// What stands between them: `:` or `=`.
+    /// The sign between them: `:` or `=`.
     pub(crate) sign: char,
 }
 

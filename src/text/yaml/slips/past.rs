@@ -47,7 +47,7 @@ fn of_line(text: &str, lines: &[TextLine<'_>], number: usize) -> Option<YamlSlip
     Some(YamlSlip { at: whole, message, help, repair, ..YamlSlip::default() })
 }
 
-/// Whether the `'` in a text are apostrophes: those of quotes come in pairs, beside a blank.
+/// Whether the `'` in a text are apostrophes: those of quotes come in pairs, next to a blank.
 fn has_apostrophes(inner: &str) -> bool {
     let letters = |at: usize| {
         let before = inner.get(..at).and_then(|text| text.chars().next_back());
@@ -72,7 +72,7 @@ fn both(value: &str, quote: char) -> Vec<String> {
     }
 }
 
-/// A sign of a text on the lines below, with a text beside it.
+/// A sign of a text on the lines below, with a text next to it.
 fn block(sign: char, value: &str, at: core::ops::Range<usize>) -> Option<YamlSlip> {
     let beside = value.get(1..)?.trim_start_matches(['+', '-', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
     (!beside.trim().is_empty()).then(|| YamlSlip {

@@ -4,10 +4,10 @@ use granit_parser::ErrorKind;
 
 use super::{LONGEST, TextLine, TextRepair, YamlSlip, brackets, continued, helps, quoted};
 
-/// What may stand beside a name in `{…}`, and in no name.
+/// Signs that may be next to a name in `{…}`, and in no name.
 const FLOW: [char; 7] = ['{', '}', '[', ']', ',', '"', '\''];
 
-/// A key such as `*` or `*_get` that is not quoted: a pattern, of which the reader made an alias. `at`: where the `*` stands.
+/// A key such as `*` or `*_get` that is not quoted: a pattern, of which the reader made an alias. `at`: where the `*` is.
 pub(in crate::text::yaml) fn pattern(text: &str, at: usize) -> Option<YamlSlip> {
     let rest = text.get(at..).filter(|rest| rest.starts_with('*') && text.len() <= LONGEST)?;
     if !begins_key(text.get(..at)?) {

@@ -200,7 +200,7 @@ impl ReplyBlock {
         grown
     }
 
-    /// The block as it stands in an answer that is not streamed; input that is broken stays a text.
+    /// The block as it is in an answer that is not streamed; input that is broken stays a text.
     fn whole(self) -> Map<String, Value> {
         let Self { mut fields, input, .. } = self;
         if !input.is_empty() {

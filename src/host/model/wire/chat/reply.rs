@@ -69,7 +69,7 @@ impl WireUsage {
     fn usage(self) -> Usage {
         let details = self.prompt_tokens_details.unwrap_or_default();
         let reasoning = self.completion_tokens_details.unwrap_or_default().reasoning_tokens;
-        // xAI and Gemini count reasoning besides the completion: only the total has all of it.
+        // xAI and Gemini count reasoning in addition to the completion: only the total has all of it.
         let all = self.total_tokens.saturating_sub(self.prompt_tokens);
         Usage {
             input: self.prompt_tokens,
@@ -164,7 +164,7 @@ fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<ProposedCall>, M
     }
     let mut ids = CallIds::of(conversation);
     let calls = wire.into_iter().map(|call| {
-        // Some servers send no id, or count calls anew in every reply.
+        // Some servers send no id, or count calls again in every reply.
         let id = ids.next(call.id);
         if !call.extra.is_empty() {
             extras.insert(id.clone(), Value::Object(call.extra));

@@ -15,7 +15,7 @@ use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
 
-/// Where a delta holds what the model says besides its answer.
+/// Where a delta holds what the model says in addition to its answer.
 // `reasoning_content` at DeepSeek, z.ai and Moonshot, `reasoning` at Ollama, OpenRouter and newer vLLM.
 const SAID_ASIDE: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "refusal"];
 
