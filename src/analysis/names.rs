@@ -1,7 +1,7 @@
 //! Which names stand for all names: every exact one, and for each pattern one that only it and wider ones match.
 //!
 //! What a policy does with a name depends on the selectors that match it, and on nothing else. A name made of a
-//! pattern by putting a text that stands in no selector for each `*` is matched by the selectors that include the
+//! pattern by putting a text that is in no selector for each `*` is matched by the selectors that include the
 //! pattern, and by no other. Where two patterns overlap, neither more specific, the name is made of the longer beginning
 //! and the longer ending; and where that ending may begin within that beginning, of both laid over each other. For
 //! patterns with a single `*` these are all the ways in which selectors can meet.
@@ -93,7 +93,7 @@ struct NameSearch<'r, T> {
     more: &'r dyn Fn(&T) -> Vec<String>,
 }
 
-/// A pattern, and what is said about the names it matches.
+/// A pattern, and what is set for the names it matches.
 struct NamePattern<'r> {
     selector: &'r Selector,
     paths: Vec<String>,

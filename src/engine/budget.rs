@@ -40,7 +40,7 @@ pub(crate) struct BudgetLedger {
     /// Its parts, oldest first; those in which nothing happened are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     parts: Vec<WindowPart>,
-    /// What has happened to it, of those that hosts share, and the others are not told yet.
+    /// What has happened to it, of those that hosts share, and the others do not know yet.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     #[schemars(skip)]
     untold: VecDeque<LedgerAct>,

@@ -18,7 +18,7 @@ pub(super) const LOG_FORMAT: u32 = 2;
 pub(super) const CHECKSUM: &str = r#","checksum":""#;
 /// Its hexadecimal digits.
 const DIGITS: usize = 16;
-/// What stands behind it.
+/// What follows it.
 pub(super) const CLOSE: &str = r#""}"#;
 
 /// One record of a session. It is written as a [`RecordLine`](super::RecordLine) alone, so that no line lacks its version and checksum.

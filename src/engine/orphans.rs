@@ -1,4 +1,4 @@
-//! A repair of the history in words: what stands where a result is missing, and what the model learns of calls that were
+//! A repair of the history in words: what replaces a missing result, and what the model learns of calls that were
 //! taken out.
 //!
 //! Pure, and without state: the interpreter and the guards share it.

@@ -14,7 +14,7 @@ use crate::host::result_files::ResultFiles;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The most characters of what it says.
 const MOST_CHARS: usize = 200;
-/// How much is kept for a host that has no time to listen; what is said then is lost.
+/// How much is kept for a host that has no time to listen; what comes then is lost.
 const WAITING: usize = 64;
 /// The most files of one run.
 const MOST_FILES: u32 = 64;

@@ -6,7 +6,7 @@ use uuid::{NoContext, Timestamp, Uuid};
 
 use crate::time::{Instant, Nanos};
 
-/// Wall time at the start, then the monotonic clock: it never runs backwards, and it stands still where tokio's
+/// Wall time at the start, then the monotonic clock: it never runs backwards, and it stops where tokio's
 /// clock is paused.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {

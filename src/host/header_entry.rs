@@ -9,7 +9,7 @@ use crate::text::yaml::{YamlData, YamlNode};
 /// The value of a header.
 #[derive(Clone, Debug)]
 pub(crate) enum HeaderEntry {
-    /// It stands in the file: no secret.
+    /// It is in the file: no secret.
     Text(Spanned<String>),
     /// A secret, which is elsewhere.
     From(KeySource),

@@ -61,7 +61,7 @@ impl PolicyWatch {
     /// was missing, or a link that leads elsewhere now. Returns whether another policy is in effect now.
     ///
     /// # Errors
-    /// If they cannot be loaded; the effective policy stays. It is said once for each change of the files.
+    /// If they cannot be loaded; the effective policy stays. It is reported once for each change of the files.
     pub fn poll(&mut self) -> Result<bool, Arc<PolicyFilesError>> {
         self.poll_for(|_| Ok(()))
     }

@@ -9,7 +9,7 @@ use crate::text::formed;
 
 /// The most characters of a message that are kept.
 const MAX_MESSAGE: usize = 2000;
-/// What stands where a secret stood.
+/// What replaces a secret.
 const MARK: &str = "[redacted]";
 /// A shorter value guards nothing, and replacing it would make messages unreadable.
 const SHORTEST: usize = 4;

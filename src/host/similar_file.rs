@@ -8,7 +8,7 @@ use crate::text::did_you_mean;
 /// So many entries of a folder are looked at for one that may be meant.
 const MOST_ENTRIES: usize = 1_000;
 
-/// The file that is most likely meant by a path that leads nowhere: one beside it whose name is near, or one of that name
+/// The file that is most likely meant by a path that leads nowhere: one next to it whose name is near, or one of that name
 /// in the folder above or in one below.
 pub(crate) fn similar_file(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;

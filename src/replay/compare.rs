@@ -1,4 +1,4 @@
-//! Two lists of decisions, one beside the other.
+//! Two lists of decisions, side by side.
 
 use core::mem::Discriminant as Kind;
 use serde_json::Value;

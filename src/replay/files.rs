@@ -43,7 +43,7 @@ impl PolicyNames {
 
     /// Names one file as it was named then. Two files never get one name.
     fn name(&mut self, then: &str, now: &mut String) {
-        // Nearly every reason stands in a file that was met before.
+        // Nearly every reason is in a file that was met before.
         if self.then.get(now.as_str()).is_some_and(|name| name == then) {
             then.clone_into(now);
             return;

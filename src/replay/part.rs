@@ -27,7 +27,7 @@ pub struct DecisionParts(u8);
 #[error("write one of `because`, `bounds`, `texts`, `times`")]
 pub struct UnknownPart;
 
-/// What is made by others stands there as they made it.
+/// What others made is kept as they made it.
 const FOREIGN: [&str; 6] = ["arguments", "output", "data", "payload", "extra", "calls"];
 
 impl DecisionPart {

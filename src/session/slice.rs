@@ -11,9 +11,9 @@ use super::RetryFeedback;
 
 /// The largest value of a slice: 8 bytes for each value in it, and its texts and keys.
 const MOST_BYTES: usize = 16 << 20;
-/// What each value takes beside its text.
+/// What each value takes in addition to its text.
 const VALUE_BYTES: usize = 8;
-/// What feedback takes beside its texts: a map of eight values, their names, and a time.
+/// What feedback takes in addition to its texts: a map of eight values, their names, and a time.
 const FEEDBACK_BYTES: usize = 9 * VALUE_BYTES + 87 + 24;
 
 /// A slice.

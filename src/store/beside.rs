@@ -1,4 +1,4 @@
-//! The files beside a log: replaced as a whole or not at all, and readable by their owner alone.
+//! The files next to a log: replaced as a whole or not at all, and readable by their owner alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -75,7 +75,7 @@ impl SessionFolder {
             let _ = fs::remove_file(&path);
             return Err(error);
         }
-        // The description beside the log only speeds up lists: without it, the log is read instead, so a session
+        // The description next to the log only speeds up lists: without it, the log is read instead, so a session
         // starts.
         let _ = log.set_meta(&SessionMeta::of(header));
         Ok(log)

@@ -1,4 +1,4 @@
-//! The sessions in a folder, by the files beside their logs.
+//! The sessions in a folder, by the files next to their logs.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader};
@@ -72,20 +72,20 @@ pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError
     })
 }
 
-/// What is kept beside the log; `None`: nothing that can be read.
+/// What is kept next to the log; `None`: nothing that can be read.
 pub(super) fn read_meta(log: &Path) -> Option<SessionMeta> {
     // A later version may mean something else by the same fields; the log is read instead.
     let meta: SessionMeta = serde_json::from_slice(&beside::read(&meta_path(log))?).ok()?;
     (meta.v <= META_FORMAT).then_some(meta)
 }
 
-/// Replaces what is kept beside the log.
+/// Replaces what is kept next to the log.
 pub(super) fn write_meta(log: &Path, meta: &SessionMeta, sync: bool) -> io::Result<()> {
     let text = serde_json::to_vec(meta).map_err(io::Error::from)?;
     beside::replace(&meta_path(log), &[&text, b"\n"], sync)
 }
 
-/// What the log says, where nothing is kept beside it.
+/// What the log says, where nothing is kept next to it.
 pub(super) fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
     let file = File::open(log).map_err(|source| StoreError::io("open", log.display(), source))?;
     let mut meta: Option<SessionMeta> = None;

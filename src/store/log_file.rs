@@ -19,7 +19,7 @@ pub(super) struct LogFile {
     pub(super) torn: bool,
     /// Reused from append to append.
     pub(super) lines: Vec<u8>,
-    /// What was kept last: the next state is kept beside it.
+    /// What was kept last: the next state is kept next to it.
     pub(super) state: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl LogFile {
     }
 
     pub(super) fn meta(&self) -> Option<SessionMeta> {
-        // The file beside the log may be lost or deleted, and the log says the same but for a given title.
+        // The file next to the log may be lost or deleted, and the log says the same but for a given title.
         list::read_meta(&self.path).or_else(|| list::of_log(&self.path).ok())
     }
 

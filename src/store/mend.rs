@@ -30,7 +30,7 @@ fn mended(line: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The JSON text with `\ufffd` for each half of a surrogate pair that stands alone; `None`: none does.
+/// The JSON text with `\ufffd` for each half of a surrogate pair that is alone; `None`: none does.
 fn whole_pairs(text: &str) -> Option<String> {
     let mut out: Option<String> = None;
     let (mut kept, mut at) = (0, 0);

@@ -12,7 +12,7 @@ pub(crate) const META_FORMAT: u32 = 1;
 /// The longest title that is made of a message, in characters.
 const LONGEST_TITLE: usize = 200;
 
-/// What there is to know about a session without reading its log. It is kept beside the log and replaced as a whole; the
+/// What there is to know about a session without reading its log. It is kept next to the log and replaced as a whole; the
 /// log knows all of it but a title that was given by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMeta {
@@ -29,7 +29,7 @@ pub struct SessionMeta {
     /// The name of the agent, if it was run from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Where its last run stands.
+    /// The status of its last run.
     pub status: SessionStatus,
     /// The model that was preferred in the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct SessionMeta {
     pub tokens: Usage,
 }
 
-/// Where the last run of a session stands.
+/// The status of the last run of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
@@ -149,7 +149,7 @@ impl SessionStatus {
         Self::Stopped,
     ];
 
-    /// Where the run stands now: one that has not ended is running only while somebody writes to its session. What a store
+    /// The status of the run now: one that has not ended is running only while somebody writes to its session. What a store
     /// keeps is what was so when it was written.
     #[must_use]
     pub const fn now(self, is_written: bool) -> Self {
@@ -187,7 +187,7 @@ impl From<&Outcome> for SessionStatus {
 
 /// The beginning of a text, in one line.
 pub(super) fn title(text: &str) -> String {
-    // A title stands in one line of a list, and must not command the terminal.
+    // A title is in one line of a list, and must not command the terminal.
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut title = String::new();
     for word in words {

@@ -102,7 +102,7 @@ pub trait Store: Send + Sync {
     /// There is none of that id, or it cannot be looked at.
     fn info<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, SessionInfo>;
 
-    /// The sessions in whose messages `text` stands, in capital letters or not. Those that cannot be read are left out.
+    /// The sessions whose messages contain `text`, in capital letters or not. Those that cannot be read are left out.
     ///
     /// # Errors
     /// None of them can be looked at.
@@ -162,7 +162,7 @@ pub trait SessionLog: Send {
         Box::pin(ready(Ok(())))
     }
 
-    /// Keeps the state that the next append leads to beside the log, and the one before it, so that a session can continue
+    /// Keeps the state that the next append leads to next to the log, and the one before it, so that a session can continue
     /// under another policy, which would have led elsewhere.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::{SessionLog, SessionMeta, StoreError};
 use crate::engine::{DirectiveKind, Directives, Envelope, Note, RecordLine, RecordRef, State, Work};
 use crate::host::{BoxFuture, Journal, JournalError};
 
-/// Of the 64 MiB of a record the rest is for what is written down beside a result.
+/// Of the 64 MiB of a record the rest is for what is recorded with a result.
 const MOST_OF_A_RESULT: usize = 48 << 20;
 
 /// A journal that is the open log of a session. It is written by a task of the tokio runtime in which the recorder was made.
@@ -44,7 +44,7 @@ impl Recorder {
         &self.place
     }
 
-    /// Why the files beside the log could not be written, each reason once. The log is whole without them.
+    /// Why the files next to the log could not be written, each reason once. The log is whole without them.
     pub fn problems(&self) -> Vec<String> {
         self.progress.problems()
     }

@@ -77,7 +77,7 @@ pub enum ResumeError {
 
 /// Opens a session to continue with it: its state is the fold of its events by `interpreter`, and the same that was written
 /// down. What was decided by another policy, or with other tools, is not decided again: then the state is the one that is
-/// kept beside the log.
+/// kept next to the log.
 ///
 /// What comes of it is for [`Agent::go_on`](crate::host::Agent::go_on).
 ///
@@ -107,7 +107,7 @@ pub async fn resume(
     if !(fits || fresh && !reading.foreign) {
         let kept = log.kept_states().await.into_iter().rev();
         let mut read = kept.filter_map(|kept| serde_json::from_slice::<State>(&kept).ok());
-        // A state beside the log counts only if its digest is the one that the log names.
+        // A state next to the log counts only if its digest is the one that the log names.
         let Some(state) = read.find(|state| state.digest() == reading.hash) else {
             return Err(reading.lost(store, id).await?);
         };

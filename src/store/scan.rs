@@ -103,7 +103,7 @@ impl<R: BufRead> LogScan<R> {
         }
         let ended = self.buffer.ends_with(b"\n");
         let line = without_zeros(&self.buffer);
-        // A whole record ends with `}`. What else stands behind it was its line end, of which a byte was changed.
+        // A whole record ends with `}`. What else follows it was its line end, of which a byte was changed.
         if !ended && !line.ends_with(b"}") && parse(line).is_ok() {
             return Err(ReadError::Damaged { line: self.line + 1, source: RecordError::Changed });
         }

@@ -17,27 +17,27 @@ const MOST_THREADS: usize = 8;
 /// A text that is looked for in messages, in capital letters or not.
 #[derive(Clone, Debug)]
 pub(crate) struct TextQuery {
-    /// As it stands in a message.
+    /// As it is written in a message.
     text: Option<Regex>,
-    /// As it stands in a log.
+    /// As it is written in a log.
     written: Option<Regex>,
 }
 
 impl TextQuery {
     /// Looks for that text.
     pub(crate) fn new(text: &str) -> Self {
-        // In a log the text stands as JSON writes it, with escapes.
+        // In a log the text is as JSON writes it, with escapes.
         let written = serde_json::to_string(text).unwrap_or_default();
         let written = written.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned();
         Self { text: literal(text), written: literal(&written) }
     }
 
-    /// Whether it stands in that text.
+    /// Whether that text contains it.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         self.text.as_ref().is_some_and(|wanted| wanted.is_match(text.as_bytes()))
     }
 
-    /// In which of the logs it stands. Those that cannot be read are passed over.
+    /// Which of the logs contain it. Those that cannot be read are passed over.
     pub(super) fn files(&self, logs: &[PathBuf]) -> Vec<bool> {
         // Logs differ in size, so each thread takes the next one and has no fixed share.
         let next = AtomicUsize::new(0);
@@ -84,7 +84,7 @@ impl TextQuery {
         read_log(log).map_while(Result::ok).any(|record| self.is_in_record(&record))
     }
 
-    /// Whether it stands in a message that the record adds.
+    /// Whether a message that the record adds contains it.
     pub(crate) fn is_in_record(&self, record: &Record) -> bool {
         let Record::Directives { list, .. } = record else { return false };
         list.0.iter().any(|directive| match &directive.order {
@@ -93,7 +93,7 @@ impl TextQuery {
         })
     }
 
-    /// Whether it stands in what the user, a model or a tool said. Instructions are the same in every session.
+    /// Whether what the user, a model or a tool said contains it. Instructions are the same in every session.
     fn message(&self, message: &Message) -> bool {
         match message {
             Message::System { .. } => false,

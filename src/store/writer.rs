@@ -10,7 +10,7 @@ use super::{SessionLog, SessionMeta, StoreError};
 use crate::engine::RecordLine;
 use crate::host::JournalError;
 
-/// So many different problems with the files beside the log are kept.
+/// So many different problems with the files next to the log are kept.
 const MOST_PROBLEMS: usize = 8;
 
 /// What is written at once.
@@ -36,7 +36,7 @@ pub(super) enum WriterCommand {
 pub(super) struct WriterProgress {
     /// How many entries are written.
     written: AtomicU64,
-    /// Why the files beside the log could not be written.
+    /// Why the files next to the log could not be written.
     problems: Mutex<Vec<String>>,
 }
 

@@ -28,7 +28,7 @@ fn row(
     new: &PolicyExplanation,
 ) -> Option<DiffRow> {
     let (was, is) = (old.action(class), new.action(class));
-    // That one attempt is all there is, `max_attempts` has said.
+    // `max_attempts` says already that one attempt is all there is.
     let (lists, now) = (old.action_by_rules(class), new.action_by_rules(class));
     if coarse(was) != coarse(is) && coarse(lists) != coarse(now) {
         let verdict = verdict(coarse(was), coarse(is));

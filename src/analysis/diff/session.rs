@@ -7,7 +7,7 @@ use super::fields::ComparedSides;
 use super::{DiffRow, DiffVerdict};
 use crate::policy::{Origin, Policy, ReducerChange, ReducerRule};
 
-/// What is said by name, and where.
+/// What is declared by name, and where.
 type NamedRules = IndexMap<String, (Value, Origin)>;
 
 pub(super) fn rows(sides: ComparedSides<'_>) -> Vec<DiffRow> {

@@ -107,7 +107,7 @@ pub(crate) enum ConditionState {
     NoValue(String),
 }
 
-/// A value and everything that was said about it.
+/// A value and everything that layers set for it.
 #[derive(Clone, Debug)]
 pub struct ExplainedValue {
     /// Its path: `retry.max_attempts`.
@@ -320,7 +320,7 @@ impl Policy {
         run.collect()
     }
 
-    /// The same with the budgets of a run beside it, which hold whatever is explained.
+    /// The same with the budgets of a run, which hold whatever is explained.
     #[must_use]
     pub(crate) fn with_budgets(&self, explanation: PolicyExplanation) -> PolicyExplanation {
         let explained = |(name, limit): (&str, KeyValue)| {
@@ -487,7 +487,7 @@ impl PolicyExplanation {
             _ => Map::new(),
         };
         let limits = limits(self.limits.iter().map(|limit| (limit.name, &limit.value)));
-        // Turns have no limits of their own; the one for them stands at the top.
+        // Turns have no limits of their own; the one for them is at the top.
         let of_turns = self.path.iter().any(|step| step == "turn");
         if !limits.is_empty() {
             if of_turns { &mut root } else { &mut here }.insert("limits".into(), limits.into());

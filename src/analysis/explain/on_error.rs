@@ -266,7 +266,7 @@ impl PolicyExplanation {
         }
     }
 
-    /// A class that is not retried. What a tool fails with is then told to the model, whatever `on_exhausted` says.
+    /// A class that is not retried. What a tool fails with is then reported to the model, whatever `on_exhausted` says.
     fn stops(&self, class: ErrorClass, reason: Option<PlacedRule>) -> Vec<PlacedRule> {
         let then = (!self.is_about("tools")).then(|| self.ends(class, None));
         reason.into_iter().chain(then.into_iter().flatten()).collect()

@@ -1,4 +1,4 @@
-//! The law of lints about words: what is said to change nothing can be taken away.
+//! The law of lints about words: what they report as without effect can be removed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -62,7 +62,7 @@ pub struct LintOptions {
     pub names: Option<KnownNames>,
     /// All models of the host; `None`: they are not known.
     pub(crate) models: Option<Vec<KnownModel>>,
-    /// How often clients of models retry inside each attempt, where nothing else is said.
+    /// How often clients of models retry inside each attempt, by default.
     pub inner_retries: u32,
     /// The most attempts that one call may lead to, over all layers.
     pub most_attempts: u32,
@@ -121,7 +121,7 @@ pub struct KnownNames {
     pub completeness: NameCompleteness,
     /// Files that others use too, so that a name in them may be meant for somebody else.
     pub shared: Vec<String>,
-    /// How the names of further tools begin: those of servers that were not asked. What they may bring is not told.
+    /// How the names of further tools begin: those of servers that were not asked. What they may bring is unknown.
     pub unasked: Vec<String>,
 }
 

@@ -73,7 +73,7 @@ fn of_calls(call: &CallRule, found: &mut LintFindings<'_>) {
     }
 }
 
-/// Reports what is said of retries beside the switch that ends them.
+/// Reports rules of retries next to the switch that ends them.
 fn switched_off(layer: &RetryPolicy<Document>, found: &mut LintFindings<'_>) {
     let Patch::Set(false, span) = layer.enabled else { return };
     let beside = [

@@ -16,7 +16,7 @@ impl Loader {
 }
 
 impl Policy {
-    /// Adds what the lints find beside the mistakes that were found, whatever those kept from being read.
+    /// Adds what the lints find next to the mistakes that were found, whatever those kept from being read.
     fn lint_the_rest(&self, options: &LintOptions, findings: &mut Findings) {
         let report = self.lint(options);
         for problem in report.all() {

@@ -78,7 +78,7 @@ pub(super) fn apply(
     left
 }
 
-/// The lines a finding belongs to: the one it stands in, and that of its key if it begins below it.
+/// The lines a finding belongs to: the one it is in, and that of its key if it begins below it.
 fn lines(source: &Source, span: Span) -> Vec<u32> {
     let line = source.line(span.start);
     let start = source.lines(line, line).start;
@@ -205,7 +205,7 @@ impl MarkedComment<'_> {
     fn span(&self, piece: &str) -> Span {
         let offset = piece.as_ptr().addr().saturating_sub(self.said.as_ptr().addr());
         let at = |offset: usize| {
-            // The `#` comes before what is said.
+            // The `#` comes before the comment.
             let offset = u32::try_from(offset.saturating_add(1)).unwrap_or_default();
             self.start.saturating_add(offset)
         };

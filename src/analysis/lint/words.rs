@@ -86,7 +86,7 @@ impl WrittenValues {
 
     /// Which words count, and which change something.
     fn count(&mut self, path: &str, words: &[LayerWord]) {
-        // The lowest part that replaces what is said below, and where.
+        // The lowest part that replaces what lower layers set, and where.
         let mut above: Option<(usize, Span)> = None;
         let is_set = |word: &LayerWord| word.scope != LayerKind::Builtin && word.kind != WordKind::Unset;
         let first_set = words.iter().position(is_set);

@@ -236,7 +236,7 @@ fn own(object: &impl JsonNode) -> FoundFacts {
     let kind = ["type", "status", "__type", "error_type"].iter().map(|key| text(object, &[key]));
     let kind = kind.into_iter().find(|kind| !kind.is_empty() && kind != "error");
     let provider = object.get("metadata").and_then(|metadata| metadata.get("provider_name"));
-    // MiniMax numbers its errors beside a text of its own; the same numbers mean something else elsewhere.
+    // MiniMax numbers its errors next to a text of its own; the same numbers mean something else elsewhere.
     let minimax = object.get("status_msg").and(object.get("status_code"));
     let named = ["code", "error_code", "errcode"].iter().find_map(|key| object.get(key).and_then(word));
     FoundFacts {

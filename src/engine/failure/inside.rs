@@ -11,7 +11,7 @@ const LONGEST: usize = 64 << 10;
 // length.
 const MOST_TRIES: usize = 8;
 
-/// An error that stands in a text.
+/// An error inside a text.
 pub(super) struct EmbeddedError<'t> {
     /// What comes before it.
     pub(super) before: &'t str,

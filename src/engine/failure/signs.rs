@@ -34,7 +34,7 @@ fn refused(base: &impl JsonNode) -> bool {
 }
 
 /// The choice that failed: routers put the error next to the part of the answer that came.
-// OpenRouter puts the error into the choice that broke, beside what had come (status 200).
+// OpenRouter puts the error into the choice that broke, next to what had come (status 200).
 pub(super) fn failed_choice<N: JsonNode>(body: &N) -> Option<&N> {
     match body.get("choices")?.shape() {
         NodeShape::List(items) => items.iter().find(|choice| has_error(*choice)),
@@ -56,7 +56,7 @@ pub(super) fn is_no_answer(body: &impl JsonNode) -> bool {
             _ => false,
         })
     };
-    // Some servers say `{"code": 0, "msg": "success"}` beside an answer, so a number alone is no failure.
+    // Some servers say `{"code": 0, "msg": "success"}` next to an answer, so a number alone is no failure.
     let numbered = ["code", "error_code", "errcode"].iter().filter_map(|key| body.get(key)?.count());
     let failed = || numbered.clone().any(|number| !matches!(number, 0 | 200));
     let texts = ["error_msg", "errmsg", "msg"];

@@ -177,7 +177,7 @@ impl ModelSeries {
             _ => false,
         };
         let history = self.attempts.iter().flat_map(|series| &series.history);
-        // Said once in a turn: the same hint with each attempt would only make the request longer.
+        // Written once in a turn: the same hint with each attempt would only make the request longer.
         of_reply && history.filter(|attempt| attempt.error_type == class).count() <= 1
     }
 

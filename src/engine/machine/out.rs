@@ -1,4 +1,4 @@
-//! What every machine may do besides changing its own state: write directives and metrics, and tell the session.
+//! What every machine may do in addition to changing its own state: write directives and metrics, and update the session.
 
 use serde_json::Value;
 

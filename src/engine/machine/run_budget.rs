@@ -12,7 +12,7 @@ use crate::time::Instant;
 
 const FLOOR: u64 = RunLimits::LEAST_REPLY;
 
-/// The budgets of a run, beside what the run has spent of them.
+/// The budgets of a run, next to what the run has spent of them.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct RunBudget<'a> {
     pub(in crate::engine) policy: &'a Policy,

@@ -385,7 +385,7 @@ impl RunParts<'_> {
 
 /// The budgets of the run.
 impl RunParts<'_> {
-    /// The budgets of the run, beside what it has spent.
+    /// The budgets of the run, next to what it has spent.
     pub(in crate::engine) fn run_budget(&self) -> RunBudget<'_> {
         RunBudget {
             policy: self.policy(),

@@ -211,7 +211,7 @@ impl ToolHealth {
         match self.admit(tool, policy, 0, out) {
             CallAdmission::Free(place) => Ok(Some(place)),
             CallAdmission::Refused(refusal) => Err(refusal),
-            // No other call is counted beside this one, so neither of these can come; the permit stays as it is.
+            // No other call is counted at the same time, so neither of these can come; the permit stays as it is.
             CallAdmission::Later | CallAdmission::Full => Ok(place),
         }
     }

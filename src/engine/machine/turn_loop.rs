@@ -94,7 +94,7 @@ impl TurnLoop {
         if rounds < limit.get() || is_near {
             return None;
         }
-        // Said once for so many rounds; the count begins again, as LocalCowork's does.
+        // Reported once for so many rounds; the count begins again, as LocalCowork's does.
         self.failed_rounds = 0;
         let text = out.say(&rules.messages.all_failed, json!({ "rounds": rounds }));
         let fact = format!("{rounds} rounds without a call that went well");

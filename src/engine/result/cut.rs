@@ -54,7 +54,7 @@ pub struct KeptText {
 /// assert_eq!(piece.text, "xxxxxxxxxxx\n[11 of 100]");
 /// ```
 pub fn cut_text(text: &str, rules: &CutRules, notice: &mut dyn FnMut(u64) -> String) -> Option<KeptText> {
-    // Nothing is cut, so nothing is said: a notice about no loss would only cost tokens.
+    // Nothing is cut, so there is no notice: a notice about no loss would only cost tokens.
     if rules.max.holds(text) {
         return None;
     }

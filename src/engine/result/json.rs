@@ -25,7 +25,7 @@ const REST: &str = "…";
 
 /// As much of a list or a mapping as fits into the size and is JSON; `None`: nothing of it does.
 ///
-/// Lists lose elements, texts their ends, mappings their largest values first; `…` stands where something is missing.
+/// Lists lose elements, texts their ends, mappings their largest values first; `…` marks where something is missing.
 pub(super) fn cut_json(value: &Value, max: TextSize, keep: KeptPart) -> Option<String> {
     let TextSize { count, unit } = max.of_json();
     let cut = JsonCut { unit, keep };

@@ -1,4 +1,4 @@
-//! What a host with its own loop needs of the interpreter beside the steps: texts of the policy, repairs of a history that no turn
+//! What a host with its own loop needs of the interpreter apart from the steps: texts of the policy, repairs of a history that no turn
 //! has, and the room for a conversation.
 
 use serde_json::Value;

@@ -117,7 +117,7 @@ impl Interpreter {
         Directives(step.directives)
     }
 
-    /// The same of one that went well and has no place. `None`: nothing is to be told.
+    /// The same of one that went well and has no place. `None`: there is nothing to report.
     pub fn plain_succeeded(
         &self,
         state: &mut State,

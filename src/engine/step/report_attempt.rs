@@ -62,7 +62,7 @@ fn problems_of_report(
     }
     let mut first = None;
     for proposal in &reply.calls {
-        // Other calls run first; what is beside them is then checked as a call.
+        // Other calls run first; what comes with them is then checked as a call.
         if proposal.call.name != *tool {
             return None;
         }

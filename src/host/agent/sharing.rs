@@ -1,4 +1,4 @@
-//! What hosts share: looked at before each turn, and told to the others after each step that has changed it.
+//! What hosts share: looked at before each turn, and shared with the others after each step that has changed it.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ use crate::time::{Instant, Nanos};
 pub(in crate::host) struct LockedRun {
     inner: Mutex<LockedParts>,
     clock: Clock,
-    /// Told whenever no proposal is open.
+    /// Notified whenever no proposal is open.
     idle: Notify,
     listener: Option<Listener>,
     publish: Option<Publish>,

@@ -173,7 +173,7 @@ impl Guard {
     }
 
     /// What the model is to read with its next request, in addition to the results of its calls: what it repeats, and what was wrong with
-    /// its report. Each is said once.
+    /// its report. Each is shown once.
     pub fn take_guidance(&self) -> Vec<String> {
         self.inner.run.take_guidance()
     }

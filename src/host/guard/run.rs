@@ -27,7 +27,7 @@ pub(super) struct GuardRun {
     pub(super) plain: Arc<PlainTools>,
     /// What the model is to read with its next request.
     guidance: Mutex<Vec<String>>,
-    /// How many more proposals the run takes; what comes besides waits.
+    /// How many more proposals the run takes; further ones wait.
     permits: Arc<Semaphore>,
 }
 

@@ -72,7 +72,7 @@ pub(super) fn trimmed(key: Option<&SecretString>) -> Option<&str> {
 /// Whether a header can be sent with every request.
 ///
 /// # Errors
-/// Why it cannot. The value is not told.
+/// Why it cannot. The value is not shown.
 pub(crate) fn check_header(name: &str, value: &SecretString) -> Result<(), ConfigError> {
     header(name, value.expose_secret()).map(drop)
 }

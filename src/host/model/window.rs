@@ -174,7 +174,7 @@ fn listed_model(body: &Value, model: &str) -> Option<ModelLimits> {
 }
 
 fn of_entry(entry: &Value) -> Option<ModelLimits> {
-    // OpenRouter says under `top_provider` what is served, and beside it what the model was made for.
+    // OpenRouter says under `top_provider` what is served, and next to it what the model was made for.
     let top = entry.get("top_provider");
     let places = [top, Some(entry)];
     let first = |fields: &[&str]| {

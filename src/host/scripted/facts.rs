@@ -22,7 +22,7 @@ impl RequestFacts {
         let is_assistant = |message: &&ChatMessage| message.role.as_deref() == Some("assistant");
         let assistants = messages.iter().filter(is_assistant).count();
         let last = messages.last().cloned().unwrap_or_default();
-        // The wire names a result by its call; the tool's name stands with the call.
+        // The wire names a result by its call; the tool's name is with the call.
         let calls = messages.iter().rev().flat_map(|message| &message.tool_calls);
         let last_tool = last.tool_call_id.and_then(|id| {
             let mut calls = calls.filter(|call| call.id.as_ref() == Some(&id));

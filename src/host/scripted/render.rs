@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::script::{ErrorReply, ScriptAnswer};
 
-/// What is cut when nothing is said about it.
+/// What is cut by default.
 const FILLER: &str = "This answer was meant to be longer.";
 
 /// A body that is no JSON.

@@ -36,7 +36,7 @@ impl ModelCalls {
         Self { metrics, models }
     }
 
-    /// The record of a call that took so long and brought what was due, unless something else is said.
+    /// The record of a call that took so long and brought what was due, unless another event replaces it.
     pub(in crate::host) fn record(
         &self,
         which: &CallRef<'_>,

@@ -34,7 +34,7 @@ use crate::engine::{EffectState, RunFacts, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, Tool, ToolInput, file_error};
 use crate::time::Nanos;
 
-/// The variables of the host's environment a command sees unless told otherwise. Keys of providers are not
+/// The variables of the host's environment a command sees by default. Keys of providers are not
 /// among them.
 pub(crate) const DEFAULT_ENV: &[&str] =
     &["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"];
@@ -81,7 +81,7 @@ pub struct ProcessConfig {
     output: OutputFormat,
     /// The most bytes of standard output that are kept: the first ones.
     max_output: usize,
-    /// How long its processes have, once told to end, before they are killed.
+    /// How long its processes have, once asked to end, before they are killed.
     grace: Nanos,
     /// How long processes that outlive the command have to write out what they have; at most the grace.
     linger: Nanos,
@@ -196,7 +196,7 @@ impl ProcessConfig {
         self
     }
 
-    /// Sets how long its processes have, once told to end, before they are killed.
+    /// Sets how long its processes have, once asked to end, before they are killed.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace.into();

@@ -314,7 +314,7 @@ impl<'a> NodeReader<'a> {
 
     fn locate(&self, span: Span, value: &str, range: Range<usize>) -> Option<Span> {
         let raw = self.text(span);
-        // A plain text stands as it is, a quoted one behind its quote, and a literal block line by line.
+        // A plain text begins at once, a quoted one after its quote, and a literal block line by line.
         let shift = if raw == value {
             0
         } else if raw.get(1..raw.len().checked_sub(1)?) == Some(value) {

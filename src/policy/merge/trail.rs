@@ -12,7 +12,7 @@ use crate::policy::{LayerKind, Origin, Selector, Setting};
 use crate::text::Span;
 
 /// A layer that speaks: its kind, its name for people, the part it is of, by the order of precedence, and the selector
-/// it stands under.
+/// it is under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerPosition {
     pub(crate) scope: LayerKind,
@@ -139,7 +139,7 @@ impl<T: LayerValue> ValueHistory<T> {
         self
     }
 
-    /// The same for a more special subject, of which no layer has said anything yet.
+    /// The same for a more special subject, for which no layer has set anything yet.
     pub(crate) fn inherited(&self) -> Self {
         Self { inherited: true, ..self.clone() }
     }

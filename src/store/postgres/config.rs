@@ -37,7 +37,7 @@ impl PgConfig {
     /// # Errors
     /// It is no such address.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
-        // Why it cannot be read is not said: that could show a part of the password.
+        // Why it cannot be read is not reported: that could show a part of the password.
         let url = url.trim();
         let parsed: Option<Config> = url.parse().ok().filter(|_| is_address(url));
         let mut database = parsed.ok_or(StoreError::Address)?;

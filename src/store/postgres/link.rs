@@ -32,7 +32,7 @@ pub(super) type SqlValue = Box<dyn ToSql + Sync + Send>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub(super) struct SqlFailure {
-    /// What is said about it; no values, no password.
+    /// What is shown of it: no values, no password.
     pub(super) why: String,
     /// What the driver says.
     source: Option<ErrorCause>,

@@ -3,7 +3,7 @@
 use crate::engine::{DirectiveKind, Note, Record, RecordLine};
 use crate::session::Message;
 
-/// What stands in every line that appends a message.
+/// What every line has that appends a message.
 const APPENDS: &str = r#""directive":"append""#;
 
 /// The messages in a record.

@@ -188,7 +188,7 @@ fn whole_string_follows(cursor: &mut TextCursor<'_>, at: usize, close: u8) -> bo
     }
 }
 
-/// How long the punctuation is that stands between a text without its last quote, which began at `start`, and the key at the
+/// How long the punctuation is between a text without its last quote, which began at `start`, and the key at the
 /// cursor: a comma, or the end of this object and the beginning of the next.
 pub(super) fn before_a_key(
     cursor: &mut TextCursor<'_>,

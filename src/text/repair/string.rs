@@ -372,7 +372,7 @@ impl StringReading {
         if !self.inner.is_multiple_of(2) || (self.inner > 0 && self.doubled) {
             return cursor.refuse(RefusalReason::UnclearQuotes);
         }
-        // JSON has no escape by two digits; beside a backslash that belongs to the text it is a part of a path.
+        // JSON has no escape by two digits; next to a backslash that belongs to the text it is a part of a path.
         let path = self.kept || (self.hex && self.text.contains('\\'));
         if path && self.letters {
             return cursor.refuse(RefusalReason::UnclearEscapes);

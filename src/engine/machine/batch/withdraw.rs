@@ -1,4 +1,4 @@
-//! Calls that the host needs no more: they are answered in their turn, and those beside them continue.
+//! Calls that the host no longer needs: they are answered in their turn, and the others continue.
 
 use core::mem;
 

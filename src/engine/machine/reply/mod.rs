@@ -100,7 +100,7 @@ pub(in crate::engine) fn take_leaked_calls(reply: &mut ModelReply, event: u64, o
     // Servers that leak calls into the text often send no finish reason, so its absence must not prevent reading
     // them.
     let whole = reply.finish.is_of_a_whole_reply() || reply.finish == FinishReason::Unsaid;
-    // Real calls take precedence: a text beside them that looks like a call is a quotation.
+    // Real calls take precedence: a text next to them that looks like a call is a quotation.
     if !reply.calls.is_empty() || !turn.text_tool_calls.value || !whole {
         return;
     }

@@ -1,4 +1,4 @@
-//! A report that is refused: counted, told to the model, and asked for again as often as the policy allows.
+//! A report that is refused: counted, explained to the model, and requested again as often as the policy allows.
 
 use serde_json::json;
 

@@ -71,7 +71,7 @@ impl WindowFit {
         if self.is_by_budget() { "left of the budget" } else { "window" }
     }
 
-    /// What there is to be said of the window and of the count.
+    /// What is known of the window and of the count.
     fn facts(&self) -> impl Iterator<Item = String> {
         let room = self.room.map(|room| room.computed_from(self.whole()));
         let counted = self.counted.map(|tokens| format!("{tokens} tokens as counted here"));

@@ -125,7 +125,7 @@ fn window(config: &ModelConfig, mut base: Url) -> Option<WindowPlaces> {
         // `chat/completions` and `models` are neighbours in OpenAI's API and in all that copy it.
         path.pop().pop().push("models");
     }
-    // llama.cpp, LM Studio and Ollama have their own pages at the root, beside `/v1`.
+    // llama.cpp, LM Studio and Ollama have their own pages at the root, next to `/v1`.
     let versioned = base.path().ends_with("/v1/chat/completions");
     if let Ok(mut path) = base.path_segments_mut() {
         path.pop().pop();

@@ -12,7 +12,7 @@ use crate::engine::RecordLine;
 
 /// The deepest message a server may send; readers of JSON give up at 128 levels.
 const MOST_LEVELS: usize = 120;
-/// The deepest tool: it stands three levels deep in the message.
+/// The deepest tool: it is three levels deep in the message.
 const MOST_TOOL_LEVELS: usize = MOST_LEVELS - 4;
 /// What is reported of an answer that is broken.
 pub(super) const NO_JSON: &str = "the server's answer is not JSON";

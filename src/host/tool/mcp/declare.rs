@@ -14,7 +14,7 @@ const MOST_NAME: usize = 64;
 pub(super) const MOST_DESCRIPTION: usize = 16 * 1024;
 /// The largest schema of arguments, in bytes.
 const MOST_SCHEMA: usize = 256 * 1024;
-/// What stands in the place of a schema that is too deep to be read.
+/// What replaces a schema that is too deep to be read.
 pub(super) const TOO_DEEP: &str = "nested too deep";
 
 /// One page of a server's list of tools.

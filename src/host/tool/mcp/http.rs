@@ -40,7 +40,7 @@ pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
 #[derive(Clone)]
 pub(super) struct HttpClient(pub(super) Client);
 
-/// Whose request it is, beside what it says.
+/// Whose request it is, and what it says.
 struct RequestSender {
     session: Option<Arc<str>>,
     token: Option<String>,

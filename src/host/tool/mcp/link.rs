@@ -45,7 +45,7 @@ pub(super) struct ServerLink {
     progress: Arc<CallProgress>,
 }
 
-/// Calls in flight by their tokens: what they have said about how far they are, and who is informed.
+/// Calls in flight by their tokens: how far they are, and who is informed.
 #[derive(Default)]
 struct CallProgress(Mutex<HashMap<String, (String, ProgressReporter)>>);
 

@@ -60,7 +60,7 @@ pub struct McpConfig {
     start_timeout: Nanos,
     /// The most bytes of a result that are kept: the first ones.
     max_output: usize,
-    /// How long its processes have, once told to end, before they are killed.
+    /// How long its processes have, once asked to end, before they are killed.
     grace: Nanos,
 }
 
@@ -171,7 +171,7 @@ impl McpConfig {
         self
     }
 
-    /// Sets how long its processes have, once told to end, before they are killed.
+    /// Sets how long its processes have, once asked to end, before they are killed.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace.into();

@@ -39,7 +39,7 @@ pub(super) struct ServerProgram<'a> {
     pub(super) working_dir: Option<&'a Path>,
     pub(super) pass_env: &'a [String],
     pub(super) env: &'a BTreeMap<String, String>,
-    /// How long its processes have, once told to end, before they are killed.
+    /// How long its processes have, once asked to end, before they are killed.
     pub(super) grace: Duration,
 }
 

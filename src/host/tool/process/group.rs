@@ -1,4 +1,4 @@
-//! The processes of one run: told to end, then killed, all of them.
+//! The processes of one run: asked to end, then killed, all of them.
 
 use std::pin::Pin;
 use std::process::ExitStatus;

@@ -62,7 +62,7 @@ fn lower(body: &mut Map<String, Value>, most: u64) {
     if most <= LEAST_THINKING {
         body.shift_remove("thinking");
     } else if budget >= most {
-        // Half of it, so that something is left to be said.
+        // Half of it, so that something is left for the answer.
         thinking.insert("budget_tokens".to_owned(), (most / 2).max(LEAST_THINKING).into());
     }
 }

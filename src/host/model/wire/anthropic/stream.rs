@@ -42,7 +42,7 @@ struct MessageStart {
 #[derive(Debug, Default)]
 pub(crate) struct ReplyBlocks {
     begun: Vec<ReplyBlock>,
-    /// Where the block with that `index` stands.
+    /// Where the block with that `index` is.
     places: HashMap<u64, usize>,
     stop: Option<String>,
     usage: Option<WireUsage>,

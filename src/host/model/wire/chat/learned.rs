@@ -10,7 +10,7 @@ use crate::host::model::wire::ids::IdForm;
 /// One thing that a refusal teaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LearnedForm {
-    /// The most tokens of a reply are said by this field.
+    /// The most tokens of a reply are set by this field.
     MaxTokens(MaxTokens),
     /// Ids of calls have this form.
     CallIds(IdForm),
@@ -24,7 +24,7 @@ enum LearnedForm {
     NothingBack,
     /// A call comes with reasoning.
     ReasoningOnCalls,
-    /// What a user says after a result stands in the result.
+    /// What a user says after a result is put into the result.
     GuidanceInResults,
 }
 

@@ -135,7 +135,7 @@ impl From<&Message> for ChatMessage {
                     },
                 });
                 let tool_calls: Vec<_> = tool_calls.collect();
-                // Null is what the format asks for beside tool calls; without calls it would be refused. Databricks refuses
+                // Null is what the format asks for next to tool calls; without calls it would be refused. Databricks refuses
                 // a blank text.
                 let content =
                     if said.trim().is_empty() && !tool_calls.is_empty() { None } else { text(said) };

@@ -141,7 +141,7 @@ pub(super) fn to_reply(
     let mut extra = message.extra;
     extra.retain(|_, value| !is_blank(value));
     let mut text = message.content.map(ChatContent::into_text).unwrap_or_default();
-    // OpenAI puts a refusal beside the text, with `stop` as the reason.
+    // OpenAI puts a refusal next to the text, with `stop` as the reason.
     if let Some(Value::String(refusal)) = extra.get("refusal") {
         finish = FinishReason::ContentFilter;
         if text.is_empty() {
@@ -290,7 +290,7 @@ mod tests {
                 30,
                 20,
             ),
-            // Besides them, as xAI and Gemini do.
+            // In addition to them, as xAI and Gemini do.
             (
                 json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 35,
                 "completion_tokens_details": {"reasoning_tokens": 20}}),

@@ -30,7 +30,7 @@ pub(crate) struct ChatServer {
     pub(crate) refuses: RefusedOptions,
 }
 
-/// The field by which the most tokens of a reply are said.
+/// The field that sets the most tokens of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MaxTokens {
     /// As most servers call it.

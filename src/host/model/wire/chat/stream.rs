@@ -46,7 +46,7 @@ struct ChunkChoice {
 pub(crate) struct ChatParts {
     text: String,
     calls: Vec<WireCall>,
-    /// Where the call with that `index` stands in `calls`.
+    /// Where the call with that `index` is in `calls`.
     places: HashMap<u64, usize>,
     extra: Map<String, Value>,
     finish: Option<String>,
