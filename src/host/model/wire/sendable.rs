@@ -83,7 +83,7 @@ impl CallPairs<'_> {
     }
 
     fn calls(&mut self, calls: &[ToolCall]) -> Vec<ToolCall> {
-        // Providers that count calls again in every reply use an id again; results then answer the later call.
+        // Providers that number calls from the start in every reply use an id again; results then answer the later call.
         for call in calls {
             self.open.remove(&call.id);
         }

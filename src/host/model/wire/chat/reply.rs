@@ -164,7 +164,7 @@ fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<ProposedCall>, M
     }
     let mut ids = CallIds::of(conversation);
     let calls = wire.into_iter().map(|call| {
-        // Some servers send no id, or count calls again in every reply.
+        // Some servers send no id, or number calls from the start in every reply.
         let id = ids.next(call.id);
         if !call.extra.is_empty() {
             extras.insert(id.clone(), Value::Object(call.extra));
