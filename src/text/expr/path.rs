@@ -36,8 +36,8 @@ pub(super) struct FieldPath {
     fields: Vec<String>,
 }
 
-/// The expression of a text that names a value, in which only `variables` may occur. `None`: the parser has to read it. Its first
-/// expression costs it millions of instructions, and most policies have no other ones than these of the built-in policy.
+/// The expression of a text that names a value, in which only `variables` may occur. `None`: the parser has to read it. The first
+/// expression that the parser reads costs millions of instructions, and most policies have only such paths.
 pub(super) fn read(text: &str, variables: &[&str]) -> Option<IdedExpr> {
     let mut names = text.split('.');
     let variable = names.next().filter(|name| variables.contains(name) && is_name(name))?;
@@ -104,6 +104,16 @@ mod tests {
                 let (theirs, _) = parsed.map_err(|errors| TestCaseError::fail(format!("{text}: {errors:?}")))?;
                 prop_assert_eq!(mine, theirs);
             }
+        }
+    }
+
+    #[test]
+    fn a_long_path_is_accepted_or_refused_as_the_parser_does() {
+        for fields in [90, 94, 95, 96, 97, 98, 150, 198, 199, 200, 250] {
+            let text = format!("args{}", ".a".repeat(fields));
+            let parser = super::super::env().parser().max_recursion_depth(super::super::PARSER_DEPTH);
+            let parsed = parser.parse_with_source_info(&text).map(|(expr, _)| expr).ok();
+            assert_eq!(read(&text, &["args"]), parsed, "{fields} fields");
         }
     }
 

@@ -458,13 +458,15 @@ fn played(policy: &Policy, drive: DriveMode, t: &mut Tape) -> Host {
 /// How often each rule was tried as the reason of each kind of decision.
 type Tried = RefCell<BTreeMap<(String, String), u32>>;
 
-/// Whether a limit of time ended a wait that is longer than any limit can be, and `unlimited` may need another value, too.
-fn is_beyond_limits(envelope: &str, because: &DecisionReason) -> bool {
+/// Whether a limit of time ended a wait that is longer than any limit can be, and cannot be `unlimited` there: a layer of limits
+/// has no such word, and `max_attempts: unlimited` needs a `deadline`.
+fn is_beyond_limits(envelope: &str, because: &DecisionReason, files: &Files) -> bool {
     let event: Value = serde_json::from_str(envelope).unwrap();
     let failure = event.get("failure").unwrap_or(&event["outcome"]["failure"]);
     let limits = ["deadline", "total_delay", "run_delay"];
-    let is_time = limits.iter().any(|limit| because.rule.ends_with(limit));
-    is_time && failure["retry_after"]["wait"].as_u64().is_some_and(|wait| wait > LONGEST)
+    limits.iter().any(|limit| because.rule.ends_with(limit))
+        && failure["retry_after"]["wait"].as_u64().is_some_and(|wait| wait > LONGEST)
+        && files.with(&[(&because.place, &Value::from("unlimited"))], false).is_none()
 }
 
 /// Plays a stream of random events under a policy of the grammar, and holds its decisions against the law. Returns how many
@@ -483,7 +485,7 @@ fn held(choices: Vec<u16>, tried: &Tried) -> (usize, usize) {
             let named: Vec<DecisionReason> = serde_json::from_value(named).unwrap();
             assert!(named.len() <= MOST, "more than {MOST} reasons: {directive}");
             let decides = |because: &&DecisionReason| {
-                because.layer != LayerKind::Planner && !is_beyond_limits(&moment.envelope, because)
+                because.layer != LayerKind::Planner && !is_beyond_limits(&moment.envelope, because, &files)
             };
             let reasons: Vec<&DecisionReason> = named.iter().filter(decides).collect();
             let mut is_new = |because: &&DecisionReason| {
