@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 const INVALID: &str = "INVALID_JSON";
 
 /// The arguments of a call as a JSON object, which is all that every server takes: llama.cpp and vLLM refuse a
-/// conversation with broken JSON in it, `SGLang` one with a number or a list. What is none is kept as text under the key
+/// conversation with broken JSON in it, `SGLang` one with a number or a list. Anything else is kept as text under the key
 /// `INVALID_JSON`, so that the model sees what it wrote; an object stays as it was written.
 ///
 /// ```
