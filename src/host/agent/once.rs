@@ -71,7 +71,7 @@ async fn a_429_is_redacted_once_and_classified_once() {
 }
 
 /// A tool that fails without knowing how.
-struct Failing(ToolSpec);
+struct Failing(ToolSpec, EffectState);
 
 impl Tool for Failing {
     fn spec(&self) -> &ToolSpec {
@@ -80,16 +80,38 @@ impl Tool for Failing {
 
     fn run<'a>(&'a self, _: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
         let failure = Failure { message: "no such row".into(), ..Failure::default() };
-        Box::pin(std::future::ready(ToolOutcome::Failed { failure, effect: EffectState::NotStarted }))
+        Box::pin(std::future::ready(ToolOutcome::Failed { failure, effect: self.1 }))
     }
 }
 
 #[tokio::test]
 async fn a_failure_of_a_tool_is_redacted_once_and_classified_once() {
     let metrics = Arc::new(Metrics::default());
-    agent(Failing(spec("look")), &metrics).run(task()).await.unwrap();
+    agent(Failing(spec("look"), EffectState::NotStarted), &metrics).run(task()).await.unwrap();
     assert_eq!((taken(Walk::Redact), taken(Walk::Classify)), (1, 1));
     assert!(metrics.prometheus().contains(r#"error_type="model_error""#));
+}
+
+#[tokio::test]
+async fn a_failure_is_classified_once_though_its_effect_is_verified_in_between() {
+    let rules = "version: 1
+tools:
+  look:
+    effect: non_idempotent
+    on_uncertain_effect: {kind: verify, tool: check, acted: result}
+    retry: {max_attempts: 2, retry_on: [model_error]}
+  check: {effect: read_only}
+";
+    let check = FunctionTool::new(spec("check"), |_, _| async { Ok(json!(true)) });
+    let tools = Tools::new().with(Failing(spec("look"), EffectState::Unknown)).with(check);
+    let replies = [ScriptEntry::call("look", "{}"), ScriptEntry::text("done")];
+    let model = ScriptedModel::new(Script::new("script", replies));
+    let agent = Agent::new(Policy::from_yaml("p.yaml", rules).unwrap()).model("main", model).tools(tools);
+    taken(Walk::Classify);
+    let report = agent.run(task()).await.unwrap();
+    assert_eq!(taken(Walk::Classify), 1);
+    let messages = format!("{:?}", report.messages);
+    assert!(messages.contains("it has acted"), "{messages}");
 }
 
 #[tokio::test]

@@ -378,8 +378,10 @@ impl Batch {
             // call was early.
             let asks = policy.approval.value == Approval::Always && !run.tools.is_agreed(&slot.tool);
             slot.to_approve = slot.phase.has_begun() && asks;
-            if let CallPhase::Ended(_, _, classified) = &mut slot.phase {
-                *classified = Memo::default();
+            match &mut slot.phase {
+                CallPhase::Ended(_, _, classified) => *classified = Memo::default(),
+                CallPhase::Doubtful(doubt) => doubt.classified = Memo::default(),
+                _ => {}
             }
         }
     }

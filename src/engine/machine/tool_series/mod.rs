@@ -104,6 +104,9 @@ pub(in crate::engine) struct UnverifiedRun {
     pub(in crate::engine) failure: Failure,
     pub(in crate::engine) effect: EffectState,
     pub(in crate::engine) at: Instant,
+    /// Its class under the rules as they are.
+    #[serde(skip)]
+    pub(in crate::engine) classified: Memo<ClassifiedFailure>,
 }
 
 /// Arguments that do not hold.

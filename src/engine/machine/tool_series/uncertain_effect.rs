@@ -13,6 +13,7 @@ use crate::engine::directive::{Note, RunTool, Work};
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure, may_run_again};
 use crate::engine::ids::WorkId;
+use crate::engine::memo::Memo;
 use crate::engine::retry::{self, RetryBlocker, RetryVerdict};
 use crate::policy::{AfterEffect, ClassifiedFailure, Effect, EffectVerification, ErrorClass, Setting};
 use crate::time::Instant;
@@ -59,7 +60,8 @@ impl ToolSeries {
             AfterEffect::Verify(check) if self.verify(check, &policy.on_uncertain_effect, cx, run) => false,
             AfterEffect::Tell | AfterEffect::Verify(_) => return None,
         };
-        let doubt = UnverifiedRun { failure: failure.clone(), effect, at };
+        let doubt =
+            UnverifiedRun { failure: failure.clone(), effect, at, classified: Memo(Some(classified)) };
         self.phase = CallPhase::Doubtful(Box::new(doubt));
         Some(if asks { CallStep::Question } else { CallStep::Open })
     }
@@ -183,8 +185,8 @@ impl ToolSeries {
         );
         let (call, tool) = (self.call.clone(), self.tool.clone());
         run.out.note(Note::EffectChecked { call, tool, by: by.to_owned(), effect }, vec![why]);
-        let UnverifiedRun { failure, effect: before, at } = doubt;
-        let failed = (&failure, failure.classified(run.policy()));
+        let UnverifiedRun { failure, effect: before, at, classified: Memo(known) } = doubt;
+        let failed = (&failure, known.unwrap_or_else(|| failure.classified(run.policy())));
         match effect {
             EffectState::NotStarted => self.failed_for_certain(failed, effect, at, cx, run),
             EffectState::Committed => {
