@@ -129,7 +129,8 @@ async fn a_result_is_shown_as_far_as_the_policy_allows() {
     assert!((90..=100).contains(&shown.len()) && shown.contains("of 1000 chars shown]"), "{shown}");
     assert_eq!(guard.tool("full").show(None, &json!(7)), r#"{"ok":true,"data":7,"tool_name":"full"}"#);
     assert_eq!(guard.tool("any").show(None, &json!("two\nlines")), "two\nlines");
-    assert_eq!(guard.tool("any").show(None, &Value::Null), "");
+    // As in a run, which writes `null` into the conversation.
+    assert_eq!(guard.tool("any").show(None, &Value::Null), "null");
 }
 
 #[tokio::test]

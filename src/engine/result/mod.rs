@@ -110,10 +110,6 @@ impl ToolResult {
         rules: &ResultPolicy,
         notice: &mut dyn FnMut(u64, u64) -> String,
     ) -> String {
-        // A run shows the text `null`, by which sessions are decided again; a host that shows results by itself never did.
-        if data.is_null() && rules.form.value == ResultForm::Text {
-            return String::new();
-        }
         let value = Self::in_form(rules.form.value, tool, data, &RunFacts::default());
         value.map_or_else(String::new, |value| show(&value, rules, false, notice).text)
     }
