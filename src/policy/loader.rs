@@ -44,12 +44,16 @@ pub struct Loader {
 
 /// A text to be read: its name, its bytes, and how many lines come before it in the file it is a part of.
 #[cfg(feature = "host")]
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct NamedText {
     pub(crate) name: String,
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) before: u32,
 }
+
+// A text may have secrets in it.
+#[cfg(feature = "host")]
+crate::debug_parts!(|this: NamedText| name: this.name, bytes: this.bytes.len(), before: this.before);
 
 /// What every policy begins with. It is read once.
 static BASE: LazyLock<Option<BaseFile>> = LazyLock::new(|| {

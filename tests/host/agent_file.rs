@@ -165,6 +165,25 @@ async fn a_budget_that_is_too_small_for_a_turn_is_a_warning() {
     assert!(agent.warnings.iter().any(|warning| warning.to_string().contains("limits.run.tokens")));
 }
 
+#[tokio::test]
+async fn the_mistakes_of_a_script_are_reported_once_for_all_its_models() {
+    let agent = "version: 1
+task: t
+models:
+  a: {api: scripted, script: model.yaml}
+  b: {api: scripted, script: model.yaml}
+  c: {api: scripted, script: missing.yaml}
+  d: {api: scripted, script: missing.yaml}
+";
+    let script = "version: 1\nreplies: [{txt: done}]\n";
+    let folder = folder(&[("agent.yaml", agent), ("model.yaml", script)]);
+    let error = Agent::from_file(folder.path().join("agent.yaml")).await.unwrap_err();
+    let text = said(&error, &folder);
+    let count = |words: &str| text.matches(words).count();
+    // What each model names is its own mistake; what the script says is that of the script.
+    assert_eq!((count("unknown field `txt`"), count("cannot read the script")), (1, 2), "{text}");
+}
+
 /// What no message and no `Debug` may show.
 const SECRETS: [&str; 3] = ["sk-key-12345", "header-67890", "env-24680"];
 
@@ -196,6 +215,19 @@ tools:
         assert!(!shown.contains(secret), "{shown}");
     }
     // What the file itself says of a program's environment may be in the text that a report shows, and nowhere else.
-    let shown = format!("{:?} {started:?} {header} {key}", read());
+    let shown = format!("{:?} {started:?} {header} {key} {header:?} {key:?}", read());
     assert!(!shown.contains(SECRETS[2]), "{shown}");
+
+    // Nor is the text of the file in the `Debug` of its mistakes, whichever line they are on.
+    for (mistake, agent) in [
+        ("elsewhere", agent.replace("ask_window", "ask_windw")),
+        ("beside it", agent.replace("kind: process", "knd: process")),
+        ("before it", agent.replace("env: {APP", "env: {OTHER: 7, APP")),
+        ("no YAML", format!("{agent}  - [\n")),
+    ] {
+        let (_, reports) = NamedAgent::read(&path, agent.as_bytes(), &Loader::new());
+        assert!(reports.iter().any(unfazed::Report::has_errors), "{mistake}");
+        let shown = format!("{reports:?}");
+        assert!(!shown.contains(SECRETS[2]), "{mistake}: {shown}");
+    }
 }

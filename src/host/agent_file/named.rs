@@ -51,17 +51,7 @@ impl NamedAgent {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut missing = Vec::new();
         let policy = policy(&file.value, folder, loader, &mut missing, &mut reports);
-        let mut scripts = IndexMap::new();
-        for (name, entry) in &file.value.models {
-            if let Some(script) = entry.script()
-                && let Some((path, bytes)) = follow(folder, script, "script", &mut missing)
-            {
-                match Script::from_yaml(&path, &bytes) {
-                    Ok(script) => drop(scripts.insert(name.clone(), script)),
-                    Err(report) => reports.push(report),
-                }
-            }
-        }
+        let scripts = scripts(&file.value, folder, &mut missing, &mut reports);
         let models = file
             .value
             .model_windows
@@ -165,6 +155,25 @@ fn policy(
             None
         }
     }
+}
+
+/// The scripts by the names of their models. Several models may have one: its mistakes are reported once.
+fn scripts(
+    file: &AgentFile,
+    folder: &Path,
+    missing: &mut Vec<Diagnostic>,
+    reports: &mut Vec<Report>,
+) -> IndexMap<String, Script> {
+    let (mut scripts, mut read) = (IndexMap::new(), IndexMap::<String, Option<Script>>::new());
+    for (name, entry) in &file.models {
+        let Some(named) = entry.script() else { continue };
+        let Some((path, bytes)) = follow(folder, named, "script", missing) else { continue };
+        let script = read.entry(path).or_insert_with_key(|path| {
+            Script::from_yaml(path, &bytes).map_err(|report| reports.push(report)).ok()
+        });
+        scripts.extend(script.clone().map(|script| (name.clone(), script)));
+    }
+    scripts
 }
 
 /// The file of models that is named there, or a problem at that place.
