@@ -10,6 +10,7 @@
 //! | a loop of your own, in tokio | `Guard` around single calls |
 //! | a loop of your own, and a session to keep | `DrivenRun` for tool calls, turns and reports |
 //! | another runtime, or none | [`Interpreter`]: events in, directives out |
+//! | another language | the command `unfazed step`: the interpreter as a process |
 //!
 //! ```
 //! use unfazed::Policy;

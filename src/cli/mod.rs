@@ -28,6 +28,7 @@ mod sessions;
 mod settings;
 mod simulate;
 mod status;
+mod step;
 mod table;
 mod test;
 mod text;
@@ -60,6 +61,7 @@ enum CliCommand {
     Explain(explain::ExplainArgs),
     Rule(rule::RuleArgs),
     Run(run::RunArgs),
+    Step(step::StepArgs),
     Sessions(sessions::SessionsArgs),
     Context(context::ContextArgs),
     Tools(tools::ToolsArgs),
@@ -126,6 +128,7 @@ pub fn run_command() -> ExitCode {
         CliCommand::Schema(args) => schema::run(&args),
         CliCommand::Sessions(args) => sessions::run(&args, &settings),
         CliCommand::Simulate(args) => simulate::run(&args, &settings),
+        CliCommand::Step(args) => step::run(&args, &settings),
         CliCommand::Test(args) => test::run(&args),
         CliCommand::Tools(args) => tools::run(&args, &settings),
     };

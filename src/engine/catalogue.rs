@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,14 +11,16 @@ use crate::policy::{Effect, Policy};
 use crate::text::{Schema, SchemaError};
 
 /// A tool as it is declared to the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolSpec {
     /// The name the model calls it by.
+    /// Example: `lookup_price`
     pub name: String,
     /// What it does, for the model.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments.
+    /// Example: `{"type": "object", "properties": {"item": {"type": "integer"}}}`
     pub parameters: Value,
     /// What a run does to the world, if the tool says so; the policy may say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]

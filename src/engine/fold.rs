@@ -85,6 +85,12 @@ impl SessionFold {
         }
     }
 
+    /// A session that stands there.
+    pub(crate) fn of(state: State, messages: Vec<Message>, open: Vec<Work>, tools: Vec<ToolFacts>) -> Self {
+        let open = open.into_iter().map(|work| (work.id(), work)).collect();
+        Self { state, messages, open, tools }
+    }
+
     /// Takes a state that was written down instead of the one the events led to.
     #[must_use]
     // A stored state saves deciding all events again; the conversation still comes from the notes.

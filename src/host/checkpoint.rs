@@ -1,10 +1,13 @@
 //! Where a session stood when its log ended.
 
-use crate::engine::{DriveMode, Envelope, Event, RunTool, State, ToolFacts, Work};
+use serde::Deserialize;
+
+use crate::engine::{DriveMode, Envelope, Event, Interpreter, RunTool, State, ToolFacts, Work};
 use crate::session::Message;
 
 /// Where a session stood when its log ended. Nothing, if it is new.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SessionCheckpoint {
     /// The state.
     pub state: State,
@@ -24,6 +27,20 @@ pub struct SessionCheckpoint {
 pub(crate) fn same_tools(before: &[ToolFacts], now: &[ToolFacts]) -> bool {
     // By their digests: sessions of earlier versions have no schemas, and their tools are the same all the same.
     before.iter().map(|tool| &tool.digest).eq(now.iter().map(|tool| &tool.digest))
+}
+
+/// What the interpreter does not know yet: that its policy, or its tools, are others than those that decided last.
+pub(crate) fn rule_changes(
+    interpreter: &Interpreter,
+    policy: &str,
+    tools: &[ToolFacts],
+) -> impl Iterator<Item = Event> + use<> {
+    let now = interpreter.policy().digest();
+    let policy =
+        (!policy.is_empty() && policy != now).then(|| Event::PolicyChanged { policy: now.to_owned() });
+    let now: Vec<ToolFacts> = interpreter.tools().iter().map(ToolFacts::from).collect();
+    let tools = (!same_tools(&now, tools)).then_some(Event::ToolsChanged { tools: now });
+    policy.into_iter().chain(tools)
 }
 
 impl SessionCheckpoint {

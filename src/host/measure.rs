@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::session::{ContextReduction, HistorySplice, Message};
 
 /// The sizes of a conversation and of the tools that go with it.
-pub(super) struct ConversationMeasure {
+pub(crate) struct ConversationMeasure {
     counter: Arc<dyn TokenCounter>,
     form: ToolForm,
     model: String,
@@ -18,7 +18,7 @@ pub(super) struct ConversationMeasure {
 
 impl ConversationMeasure {
     /// An empty conversation, counted by `counter`; tools are declared in that form to a model of that name at its server.
-    pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm, model: &str) -> Self {
+    pub(crate) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm, model: &str) -> Self {
         Self {
             counter,
             form,
@@ -29,24 +29,24 @@ impl ConversationMeasure {
     }
 
     /// These tools are offered from now on.
-    pub(super) fn set_tools(&mut self, offered: &[ToolSpec]) {
+    pub(crate) fn set_tools(&mut self, offered: &[ToolSpec]) {
         let each = offered.iter().map(|tool| self.form.tokens(&*self.counter, &self.model, tool));
         self.ledger.set_tools(each.fold(0, u64::saturating_add));
     }
 
     /// A message was added.
-    pub(super) fn append(&mut self, message: &Message) {
+    pub(crate) fn append(&mut self, message: &Message) {
         self.ledger.append(&*self.counter, message);
     }
 
     /// Pieces of the conversation were replaced.
-    pub(super) fn splice(&mut self, splices: &[HistorySplice]) {
+    pub(crate) fn splice(&mut self, splices: &[HistorySplice]) {
         self.ledger.splice(&*self.counter, splices);
         self.checked.spliced(splices);
     }
 
     /// This is the conversation from now on.
-    pub(super) fn take_up(&mut self, messages: &[Message]) {
+    pub(crate) fn take_up(&mut self, messages: &[Message]) {
         let tools = self.ledger.tools();
         self.ledger = TokenLedger::of(&*self.counter, messages);
         self.ledger.set_tools(tools);
@@ -54,18 +54,18 @@ impl ConversationMeasure {
     }
 
     /// Everything is counted by another counter from now on; tools when they are set.
-    pub(super) fn count_by(&mut self, counter: Arc<dyn TokenCounter>, messages: &[Message]) {
+    pub(crate) fn count_by(&mut self, counter: Arc<dyn TokenCounter>, messages: &[Message]) {
         self.counter = counter;
         self.take_up(messages);
     }
 
     /// The tokens of the tools.
-    pub(super) const fn tool_tokens(&self) -> u64 {
+    pub(crate) const fn tool_tokens(&self) -> u64 {
         self.ledger.tools()
     }
 
     /// What a step of a reduction comes to. What is known of the messages is not counted again.
-    pub(super) fn reduced(
+    pub(crate) fn reduced(
         &self,
         policy: &Policy,
         plan: &ReducePlan,
@@ -75,7 +75,7 @@ impl ConversationMeasure {
     }
 
     /// The conversation as it is before a turn. `drops`: calls that cannot be read are to be taken out of it.
-    pub(super) fn of(&mut self, messages: &[Message], drops: bool) -> TurnMeasure {
+    pub(crate) fn of(&mut self, messages: &[Message], drops: bool) -> TurnMeasure {
         let faults = self.checked.faults(messages, drops);
         self.ledger.measure(faults)
     }

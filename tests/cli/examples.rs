@@ -6,9 +6,11 @@
 //! cargo build --workspace --examples --bins && cargo test --test cli -- --ignored examples::
 //! ```
 //!
+//! Those in other languages need Ruby, Node.js, and `typescript` and `@types/node` in the folder that `UNFAZED_MCP_NPM` names;
 //! `postgres_store` needs a server: `tests/host/stores/example.rs`.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command;
@@ -132,4 +134,62 @@ fn rig_calls_models_and_tools_through_guards() {
             "it did not run. Change this and call it again",
         ],
     );
+}
+
+/// What the clients of `unfazed step` print: they do the same in their languages.
+const CLIENT: &str = "tool price: attempt 2 in 100 ms
+call_7: 3.50
+tool price: attempt 2 in 100 ms
+call_42: 12.50
+call_six: The arguments of `price` were not accepted, and it did not run. Change this and call it again:
+- /item: expected integer, found string \"six\"
+";
+
+/// Runs a client of `unfazed step`.
+#[track_caller]
+fn client(program: &str, script: &Path) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let args = [script.to_str().unwrap(), env!("CARGO_BIN_EXE_unfazed")];
+    let output =
+        command::program(program, root, &args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "it takes Ruby: see the top of the file"]
+fn a_host_in_ruby_is_decided_for() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/step/client.rb");
+    assert_eq!(client("ruby", &script), CLIENT);
+}
+
+#[test]
+#[ignore = "it takes Node.js and TypeScript: see the top of the file"]
+fn a_host_in_typescript_is_decided_for() {
+    let npm =
+        PathBuf::from(env::var_os("UNFAZED_MCP_NPM").expect("UNFAZED_MCP_NPM names a folder node_modules"));
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["client.mts", "policy.yaml"] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/step").join(file);
+        fs::copy(from, folder.path().join(file)).unwrap();
+    }
+    let types = npm.join("@types");
+    let args = [
+        npm.join("typescript/bin/tsc"),
+        "--strict".into(),
+        "--noUncheckedIndexedAccess".into(),
+        "--module".into(),
+        "nodenext".into(),
+        "--target".into(),
+        "es2022".into(),
+        "--typeRoots".into(),
+        types,
+        "--types".into(),
+        "node".into(),
+        "client.mts".into(),
+    ];
+    let args: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap()).collect();
+    let compiled = command::program("node", folder.path(), &args).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stdout));
+    assert_eq!(client("node", &folder.path().join("client.mjs")), CLIENT);
 }

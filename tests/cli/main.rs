@@ -26,6 +26,7 @@ mod schemas;
 #[cfg(unix)]
 mod session_commands;
 mod simulate;
+mod step;
 #[cfg(target_os = "linux")]
 mod stop;
 mod test_command;

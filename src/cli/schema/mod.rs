@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::exit::{CommandFailure, ExitStatus};
 use super::generated::{FileSelection, GeneratedFiles};
+use super::step;
 
 /// Prints a JSON Schema, or writes all of them into a folder
 #[derive(clap::Args)]
@@ -44,6 +45,8 @@ pub(super) enum SchemaName {
     Simulation,
     /// The lines of a session log.
     Session,
+    /// The lines of `unfazed step`.
+    Step,
 }
 
 pub(crate) fn run(args: &SchemaArgs) -> Result<ExitStatus, CommandFailure> {
@@ -61,13 +64,14 @@ impl SchemaName {
             Self::Tools => ToolsFile::json_schema(),
             Self::Simulation => simulate::json_schema(),
             Self::Session => Record::json_schema(),
+            Self::Step => step::json_schema(),
         }
     }
 
     /// As it is written to a file: for editors, unless nobody edits what it describes.
     pub(super) fn document(self) -> Result<String, CommandFailure> {
         let json = self.json();
-        let json = if self == Self::Session { json } else { editor::prepared(json)? };
+        let json = if matches!(self, Self::Session | Self::Step) { json } else { editor::prepared(json)? };
         Ok(format!("{json:#}\n"))
     }
 }
@@ -85,6 +89,7 @@ impl GeneratedFiles for SchemaName {
             Self::Tools => "tools.schema.json",
             Self::Simulation => "simulation.schema.json",
             Self::Session => "session.schema.json",
+            Self::Step => "step.schema.json",
         }
     }
 

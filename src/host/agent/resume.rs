@@ -10,12 +10,11 @@ use crate::engine::{
     ToolOutcome, Work,
 };
 use crate::host::StopSwitch;
-use crate::host::checkpoint::SessionCheckpoint;
+use crate::host::checkpoint::{SessionCheckpoint, rule_changes};
 use crate::host::observer::{Journal, JournalError, Observer};
 use crate::host::port::BoxFuture;
 use crate::host::result_files::ResultFiles;
 use crate::host::results::with_readers;
-use crate::host::same_tools;
 use crate::host::task::{RunError, RunReport, RunTask};
 use crate::policy::ErrorClass;
 
@@ -116,12 +115,7 @@ impl AgentRun<'_> {
         tools: &[ToolFacts],
         work: &mut UnderWay,
     ) -> Result<(), JournalError> {
-        let now = self.interpreter.policy().digest();
-        let policy =
-            (!policy.is_empty() && policy != now).then(|| Event::PolicyChanged { policy: now.to_owned() });
-        let now: Vec<ToolFacts> = self.interpreter.tools().iter().map(ToolFacts::from).collect();
-        let tools = (!same_tools(&now, tools)).then_some(Event::ToolsChanged { tools: now });
-        for event in policy.into_iter().chain(tools) {
+        for event in rule_changes(&self.interpreter, policy, tools) {
             if !self.state.is_over() {
                 let directives = self.step(event).await?;
                 self.set_going(directives, work);

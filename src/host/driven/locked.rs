@@ -13,10 +13,9 @@ use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, PlainNext,
     ProposalId, ProposalRef, RunStarted, SettledProposal, State, ToolCatalogue, ToolFacts, ToolSpec,
 };
-use crate::host::checkpoint::SessionCheckpoint;
+use crate::host::checkpoint::{SessionCheckpoint, rule_changes};
 use crate::host::clock::Clock;
 use crate::host::observer::Journal;
-use crate::host::same_tools;
 use crate::host::telemetry::{ModelAttempt, Telemetry};
 use crate::host::trace;
 use crate::policy::Policy;
@@ -224,13 +223,8 @@ impl LockedRun {
             if let Some(envelope) = untaken {
                 inner.decide(envelope)?;
             }
-            let now_policy = inner.interpreter.policy().digest().to_owned();
-            let now_tools = facts(inner.interpreter.tools());
-            if !policy.is_empty() && policy != now_policy {
-                inner.tell(self.clock, Event::PolicyChanged { policy: now_policy })?;
-            }
-            if !same_tools(&tools, &now_tools) {
-                inner.tell(self.clock, Event::ToolsChanged { tools: now_tools })?;
+            for event in rule_changes(&inner.interpreter, &policy, &tools) {
+                inner.tell(self.clock, event)?;
             }
             Ok::<Vec<_>, ProposalError>(inner.state.open_proposals().collect())
         })?;

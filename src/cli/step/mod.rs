@@ -1,0 +1,285 @@
+//! `unfazed step`: the interpreter for hosts in any language, as JSON lines over standard input and output.
+
+mod lines;
+mod protocol;
+mod session;
+
+use std::io::{self, BufReader};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use self::lines::InputLine;
+use self::protocol::{
+    ErrorAnswer, EventRequest, HelloRequest, ReadyAnswer, SaveRequest, SavedAnswer, StartRequest, StepAnswer,
+    ToolsRequest, VERSION,
+};
+use self::session::{StepFailure, SteppedSession};
+use super::exit::{CommandFailure, ExitStatus};
+use super::sessions::{self, OpenStore};
+use super::settings::CliSettings;
+use super::{named, out, policies, runtime};
+use crate::engine::{Interpreter, LogHeader, ToolCatalogue, ToolSpec};
+use crate::host::{Clock, SessionCheckpoint};
+use crate::policy::Policy;
+use crate::store::{FsyncMode, Recorder, SessionId};
+use crate::text::did_you_mean;
+
+pub(super) use protocol::json_schema;
+
+/// The kinds of lines that a host writes.
+const KINDS: [&str; 5] = ["hello", "start", "event", "tools", "save"];
+
+/// Decides for a host in any language: a JSON line on standard input says what happened, a line on standard output
+/// says what to do
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed step policy.yaml
+  unfazed step policy.yaml --record            # a session that `replay` and `sessions` read
+  unfazed step policy.yaml --resume latest
+  printf '%s\\n' '{\"kind\":\"hello\",\"v\":1}' '{\"kind\":\"start\",\"task\":\"hi\",\"drive\":\"turns\",\"targets\":[\"main\"]}' |
+    unfazed step
+
+The first line is `hello`. One line is read, and one is written, in turn; `unfazed schema step` describes them.
+
+Exit codes:
+  0    the input ended
+  1    a file has problems, or the session cannot be written
+  2    the command was not understood, or an input cannot be read")]
+pub(crate) struct StepArgs {
+    /// The policy files, the later ones above the earlier ones; the built-in policy alone without any.
+    #[arg(value_name = "POLICY")]
+    policy: Vec<PathBuf>,
+    /// The profile of the policy that is chosen.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Writes a session, in the folder of the settings.
+    #[arg(long, conflicts_with = "resume")]
+    record: bool,
+    /// Continues a session that was recorded, and writes on: its id, the beginning or the end of it, or `latest`.
+    #[arg(long, value_name = "ID")]
+    resume: Option<String>,
+}
+
+pub(crate) fn run(args: &StepArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
+    super::logs::start(settings)?;
+    let loader = named::chosen(args.profile.as_deref(), settings);
+    let (policy, _) = policies::load(&args.policy, &loader)?;
+    if let Some(warnings) = policy.warnings() {
+        out::say(&format!("{warnings}\n"));
+    }
+    let place = if args.record || args.resume.is_some() {
+        let store = sessions::of_run(settings, None)?.open(FsyncMode::Turn)?;
+        let past = args.resume.as_deref().map(|wanted| sessions::one(&store, wanted)).transpose()?;
+        Some(RecordedPlace {
+            id: past.clone().unwrap_or_else(SessionId::generate),
+            resumes: past.is_some(),
+            store,
+        })
+    } else {
+        None
+    };
+    // Dropped after the runtime: the store has one of its own.
+    let mut process = StepProcess { policy, place, session: None };
+    runtime::block_on(serve(&mut process))
+}
+
+/// Where the session is written.
+struct RecordedPlace {
+    store: OpenStore,
+    id: SessionId,
+    /// It is there already.
+    resumes: bool,
+}
+
+/// The process: nothing before `hello`, a session after it.
+struct StepProcess {
+    policy: Policy,
+    place: Option<RecordedPlace>,
+    session: Option<SteppedSession>,
+}
+
+/// Answers each line until the input ends.
+async fn serve(process: &mut StepProcess) -> Result<ExitStatus, CommandFailure> {
+    let (mut input, mut number) = (BufReader::new(io::stdin().lock()), 0);
+    while let Some(line) = lines::next(&mut input, &mut number, lines::MOST)
+        .map_err(|error| CommandFailure::io("cannot read standard input", error))?
+    {
+        let answer = match process.answer(line).await {
+            Ok(answer) => answer,
+            Err(StepFailure::Line(answer)) => StepAnswer::Error(ErrorAnswer { line: number, ..answer }),
+            Err(StepFailure::Journal(error)) => return Err(CommandFailure::Stopped(error.to_string())),
+        };
+        let text = serde_json::to_string(&answer).map_err(|error| {
+            CommandFailure::Stopped(format!("cannot write the answer to line {number}: {error}"))
+        })?;
+        out::raw(&format!("{text}\n"))?;
+    }
+    if let Some(session) = process.session.take() {
+        for problem in session.close().await {
+            out::say(&format!("warning  {problem}\n"));
+        }
+    }
+    Ok(ExitStatus::Clean)
+}
+
+impl StepProcess {
+    async fn answer(&mut self, line: InputLine) -> Result<StepAnswer, StepFailure> {
+        let line = parsed(line)?;
+        let kind = line["kind"].as_str().unwrap_or_default();
+        if !KINDS.contains(&kind) {
+            return Err(unknown_kind(&line).into());
+        }
+        if kind == "hello" {
+            let hello = request(&line)?;
+            return Ok(StepAnswer::Ready(self.hello(hello).await?));
+        }
+        let Some(session) = &mut self.session else {
+            let message =
+                format!("the first line is of the kind `hello`: {{\"kind\":\"hello\",\"v\":{VERSION}}}");
+            return Err(ErrorAnswer::at("/kind", message).into());
+        };
+        Ok(match kind {
+            "start" => {
+                let start: StartRequest = request(&line)?;
+                let (now, id) = (start.now, self.place.as_ref().map(|place| place.id.as_str()));
+                StepAnswer::Directives(session.start(start.started(id), now).await?)
+            }
+            "tools" => {
+                let ToolsRequest { tools, now } = request(&line)?;
+                let tools = catalogue(&self.policy, tools)?;
+                StepAnswer::Directives(session.tools(tools, now).await?)
+            }
+            "save" => {
+                let SaveRequest {} = request(&line)?;
+                StepAnswer::Saved(SavedAnswer { saved: session.saved() })
+            }
+            _ => {
+                let EventRequest { seq, now, event } = request(&line)?;
+                StepAnswer::Directives(session.event(seq, event, now).await?)
+            }
+        })
+    }
+
+    async fn hello(&mut self, hello: HelloRequest) -> Result<ReadyAnswer, StepFailure> {
+        if self.session.is_some() {
+            return Err(ErrorAnswer::at("/kind", "there was a `hello` before").into());
+        }
+        if hello.v != VERSION {
+            let message = format!("this is version {VERSION} of the lines, not {}", hello.v);
+            return Err(ErrorAnswer::at("/v", message).into());
+        }
+        let interpreter = Interpreter::new(self.policy.clone(), catalogue(&self.policy, hello.tools)?);
+        let past = hello.saved.map(checkpoint).transpose()?;
+        if past.is_some() && self.place.is_some() {
+            let message =
+                "a session that is recorded continues with `--resume`, and not with what was saved of it";
+            return Err(ErrorAnswer::at("/saved", message).into());
+        }
+        let (mut past, journal) = match &self.place {
+            Some(place) => place.open(&interpreter).await?,
+            None => (past.unwrap_or_default(), None),
+        };
+        let untaken = past.untaken.take();
+        let mut session = SteppedSession::new(interpreter, past, journal);
+        let list = session.catch_up(untaken, hello.now).await?;
+        let answer = ReadyAnswer {
+            v: VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            policy: session.policy().digest().to_owned(),
+            session: self.place.as_ref().map(|place| place.id.to_string()),
+            seq: session.state().seq,
+            tools: session.offered(),
+            open: session.open(),
+            list,
+        };
+        self.session = Some(session);
+        Ok(answer)
+    }
+}
+
+impl RecordedPlace {
+    /// The session in its log, and what writes it.
+    async fn open(
+        &self,
+        interpreter: &Interpreter,
+    ) -> Result<(SessionCheckpoint, Option<Recorder>), StepFailure> {
+        let store = self.store.store();
+        let (past, log) = if self.resumes {
+            // The future is large, and each `hello` but this has no need of it.
+            let resumed = Box::pin(crate::store::resume(store, &self.id, interpreter)).await;
+            let resumed = resumed.map_err(|error| ErrorAnswer::new(error.to_string()))?;
+            (resumed.past, resumed.log)
+        } else {
+            let policy = interpreter.policy().digest();
+            let header = LogHeader::new(self.id.as_str(), policy, Clock::system().now());
+            let log = store.create(&self.id, &header).await;
+            (SessionCheckpoint::default(), log.map_err(|error| ErrorAnswer::new(error.to_string()))?)
+        };
+        Ok((past, Some(Recorder::new(log).await)))
+    }
+}
+
+/// The JSON object of a line.
+fn parsed(line: InputLine) -> Result<Value, ErrorAnswer> {
+    let bytes = match line {
+        InputLine::Whole(bytes) => bytes,
+        InputLine::TooLong => {
+            return Err(ErrorAnswer::new(format!("the line has more than {} MiB", lines::MOST >> 20)));
+        }
+    };
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        // Its line is that of the input, and not the first of a text of one line.
+        let text = error.to_string();
+        let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message).to_owned();
+        ErrorAnswer { column: Some(error.column()), ..ErrorAnswer::new(message) }
+    })?;
+    if value.is_object() { Ok(value) } else { Err(ErrorAnswer::at("", "a line is a JSON object")) }
+}
+
+/// What a line of a known kind asks for.
+fn request<T: DeserializeOwned>(line: &Value) -> Result<T, ErrorAnswer> {
+    let fields: Map<String, Value> = line
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "kind")
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    serde_json::from_value(Value::Object(fields)).map_err(|error| protocol::mistake(line, &error))
+}
+
+fn unknown_kind(line: &Value) -> ErrorAnswer {
+    let kinds = KINDS.map(|kind| format!("`{kind}`")).join(", ");
+    match line.get("kind") {
+        None => ErrorAnswer::new(format!("`kind` is missing: one of {kinds}")),
+        Some(Value::String(kind)) => {
+            let near = did_you_mean(kind, KINDS);
+            let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+            ErrorAnswer::at("/kind", format!("there is no kind `{kind}`{near}; there are {kinds}"))
+        }
+        Some(_) => ErrorAnswer::at("/kind", format!("`kind` is one of {kinds}")),
+    }
+}
+
+/// The tools, which have to fit the policy.
+fn catalogue(policy: &Policy, tools: Vec<ToolSpec>) -> Result<ToolCatalogue, ErrorAnswer> {
+    let catalogue =
+        ToolCatalogue::new(tools).map_err(|error| ErrorAnswer::at("/tools", error.to_string()))?;
+    catalogue.fits(policy).map_err(|error| ErrorAnswer::at("/tools", error.to_string()))?;
+    Ok(catalogue)
+}
+
+/// Where a saved session stood.
+fn checkpoint(saved: Value) -> Result<SessionCheckpoint, ErrorAnswer> {
+    let wrong = || {
+        let message = "this is not what `saved` had: it was changed, or another version of unfazed wrote it";
+        ErrorAnswer::at("/saved", message)
+    };
+    let Value::Object(mut saved) = saved else { return Err(wrong()) };
+    let Some(Value::String(digest)) = saved.remove("digest") else { return Err(wrong()) };
+    let checkpoint = saved.remove("checkpoint").unwrap_or_default();
+    let checkpoint: SessionCheckpoint = serde_json::from_value(checkpoint).map_err(|_| wrong())?;
+    if checkpoint.state.digest() == digest { Ok(checkpoint) } else { Err(wrong()) }
+}
