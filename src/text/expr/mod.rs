@@ -8,6 +8,7 @@ mod check;
 mod explain;
 mod json;
 mod path;
+mod quick;
 mod scan;
 mod strict;
 
@@ -21,6 +22,7 @@ use cel::{Context, Env};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use self::check::CheckedExpr;
 use self::path::FieldPath;
 
 /// A compiled expression. Cloning shares it.
@@ -78,13 +80,15 @@ impl Expr {
     fn compile(text: &str, variables: &[&str], gate: bool) -> Result<Self, ExprError> {
         // The parser recurses, so its stack is protected before it sees the text.
         scan::scan(text)?;
-        let (mut ast, positions) = if let Some(ast) = path::read(text, variables) {
-            (ast, SourceInfo::default())
-        } else {
-            let parser = env().parser().max_recursion_depth(PARSER_DEPTH);
-            parser.parse_with_source_info(text).map_err(|errors| explain::parse_error(text, &errors))?
+        let quick = quick::read(text).and_then(|mut ast| {
+            let checked = check::check(&mut ast, &SourceInfo::default(), text, variables).ok()?;
+            Some((ast, checked))
+        });
+        // Only the usual parser knows the places of mistakes.
+        let (mut ast, checked) = match quick {
+            Some(read) => read,
+            None => Self::read(text, variables)?,
         };
-        let checked = check::check(&mut ast, &positions, text, variables)?;
         if gate {
             strict::make_strict(&mut ast);
         }
@@ -97,6 +101,15 @@ impl Expr {
             regexes: checked.regexes.into(),
             cost: checked.cost,
         })))
+    }
+
+    /// The expression as the usual parser reads it.
+    fn read(text: &str, variables: &[&str]) -> Result<(IdedExpr, CheckedExpr), ExprError> {
+        let parser = env().parser().max_recursion_depth(PARSER_DEPTH);
+        let read = parser.parse_with_source_info(text);
+        let (mut ast, positions) = read.map_err(|errors| explain::parse_error(text, &errors))?;
+        let checked = check::check(&mut ast, &positions, text, variables)?;
+        Ok((ast, checked))
     }
 
     /// What it takes to keep it, in nodes.
