@@ -2,6 +2,7 @@
 
 mod bounds;
 mod fuel;
+mod plain;
 mod plan;
 mod problem;
 mod report;
@@ -44,8 +45,8 @@ enum SchemaRule {
     /// Values of one type, whatever is in them: tools without arguments have such a schema, and so has the built-in report. A
     /// validator costs millions of instructions, as the first one compiles the schema of schemas.
     OnlyType(JsonType),
-    /// All others.
-    Full(Validator),
+    /// All others. That of a plain schema is made when a value is validated first, and there is always one.
+    Full(OnceLock<Option<Validator>>),
 }
 
 /// What came of a validation.
@@ -120,8 +121,6 @@ impl Schema {
     /// A validation has a million steps, 256 more for each value in `value` and for each 16 bytes of its texts. They are counted
     /// before anything is validated; what would take more is a problem that says so.
     pub fn problems(&self, value: &Value) -> Vec<SchemaProblem> {
-        let whole =
-            |message: &str| vec![SchemaProblem { pointer: String::new(), message: message.to_owned() }];
         match self.verdict(value) {
             ValidationVerdict::Holds => Vec::new(),
             ValidationVerdict::TooDeep => whole("is nested too deeply"),
@@ -162,7 +161,7 @@ impl Schema {
                 return ValidationVerdict::TooCostly;
             }
         }
-        if compiled.rule.is_valid(value) { ValidationVerdict::Holds } else { ValidationVerdict::Fails }
+        if compiled.is_valid(value) { ValidationVerdict::Holds } else { ValidationVerdict::Fails }
     }
 
     /// As it was written.
@@ -188,12 +187,24 @@ impl CompiledSchema {
         })
     }
 
+    fn is_valid(&self, value: &Value) -> bool {
+        match &self.rule {
+            SchemaRule::OnlyType(only) => JsonType::from(value) == *only,
+            SchemaRule::Full(made) => self.validator(made).is_some_and(|validator| validator.is_valid(value)),
+        }
+    }
+
+    fn validator<'v>(&self, made: &'v OnceLock<Option<Validator>>) -> Option<&'v Validator> {
+        made.get_or_init(|| options().build(&self.json).ok()).as_ref()
+    }
+
     /// What is wrong with a value that does not hold.
     fn report(&self, value: &Value) -> Vec<SchemaProblem> {
         let validator = match &self.rule {
             SchemaRule::OnlyType(only) => return vec![problem::of_type(*only, value)],
-            SchemaRule::Full(validator) => validator,
+            SchemaRule::Full(made) => self.validator(made),
         };
+        let Some(validator) = validator else { return whole("the schema cannot be used") };
         let cheap = self.most(size(value)).is_some_and(|steps| steps <= REPORT_STEPS);
         let problems = if cheap || to_report(self.plan(), 0, value, REPORT_STEPS).is_some() {
             // A list of a million wrong elements would give a million errors.
@@ -212,6 +223,11 @@ impl CompiledSchema {
     }
 }
 
+/// One problem with the whole value.
+fn whole(message: &str) -> Vec<SchemaProblem> {
+    vec![SchemaProblem { pointer: String::new(), message: message.to_owned() }]
+}
+
 fn at_most_ten(mut problems: Vec<SchemaProblem>) -> Vec<SchemaProblem> {
     let more = problems.len().saturating_sub(MAX_PROBLEMS);
     if more > 0 {
@@ -227,14 +243,11 @@ impl SchemaRule {
         if let Some(only) = only_type(json) {
             return Ok(Self::OnlyType(only));
         }
-        options().build(json).map(Self::Full).map_err(|error| problem::of_schema(json, &error))
-    }
-
-    fn is_valid(&self, value: &Value) -> bool {
-        match self {
-            Self::OnlyType(only) => JsonType::from(value) == *only,
-            Self::Full(validator) => validator.is_valid(value),
+        if plain::is_plain(json) {
+            return Ok(Self::Full(OnceLock::new()));
         }
+        let validator = options().build(json).map_err(|error| problem::of_schema(json, &error))?;
+        Ok(Self::Full(OnceLock::from(Some(validator))))
     }
 }
 

@@ -235,7 +235,8 @@ proptest! {
         let holds = compiled.is_valid(&value);
         prop_assert_eq!(holds, compiled.problems(&value).is_empty());
         if !holds {
-            let super::super::SchemaRule::Full(validator) = &compiled.0.rule else { return Ok(()) };
+            let super::super::SchemaRule::Full(made) = &compiled.0.rule else { return Ok(()) };
+            let validator = compiled.0.validator(made).unwrap();
             let told = super::super::report::part_by_part(&schema, validator.draft(), compiled.0.plan(), &value);
             prop_assert!(!told.is_empty());
             for problem in told {
