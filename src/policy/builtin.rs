@@ -103,6 +103,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_default_has_no_mistakes_and_reads_no_slice() {
+        let (mut sources, mut findings) = (Sources::new(), Findings::default());
+        let read =
+            decode::read_into::<PolicyFile>(&mut sources, &mut findings, DEFAULT_NAME, DEFAULT.as_bytes());
+        assert!(read.is_some() && findings.slices_read().is_empty());
+        let report = findings.into_report(sources);
+        assert!(report.is_empty(), "{report}");
+    }
+
+    #[test]
     fn the_tables_have_no_mistakes_and_the_places_that_policies_give_them() {
         let mut findings = Findings::default();
         let rows = read_rows(&mut findings);

@@ -251,12 +251,14 @@ impl<'r> ReadingFiles<'r> {
 
     fn builtin(&mut self) {
         hash(&mut self.digest, DEFAULT.as_bytes());
-        let read = self.decoded(DEFAULT_NAME, DEFAULT.as_bytes(), 0);
+        let read =
+            decode::read_shipped::<PolicyFile>(&mut self.sources, &mut self.findings, DEFAULT_NAME, DEFAULT);
         for (name, text) in TABLES {
             hash(&mut self.digest, text.as_bytes());
             self.sources.add(*name, *text);
         }
-        let Some((source, _, blocks)) = read else { return };
+        let Some((source, file)) = read else { return };
+        let blocks = Arc::new(file.split().1);
         self.parts.push(PolicyPart { kind: PartKind::Builtin, source, blocks });
     }
 

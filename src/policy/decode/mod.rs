@@ -131,6 +131,8 @@ pub struct NodeReader<'a> {
     findings: &'a mut Findings,
     spent: usize,
     within: UnreadScope,
+    /// Whether the text ships with the product, and tests have found all of its mistakes.
+    shipped: bool,
     /// Where the fields of the document are, if that is asked for.
     homes: fn() -> FieldHomes,
     known_homes: Option<FieldHomes>,
@@ -187,6 +189,26 @@ pub(crate) fn read_into<T: Decode>(
     name: &str,
     bytes: &[u8],
 ) -> Option<(SourceId, T)> {
+    read_text(sources, findings, name, bytes, false)
+}
+
+/// The same of a text that ships with the product: what a test can find out is not looked for.
+pub(crate) fn read_shipped<T: Decode>(
+    sources: &mut Sources,
+    findings: &mut Findings,
+    name: &str,
+    text: &str,
+) -> Option<(SourceId, T)> {
+    read_text(sources, findings, name, text.as_bytes(), true)
+}
+
+fn read_text<T: Decode>(
+    sources: &mut Sources,
+    findings: &mut Findings,
+    name: &str,
+    bytes: &[u8],
+    shipped: bool,
+) -> Option<(SourceId, T)> {
     let (id, node) = yaml::load(sources, findings.problems_mut(), name, bytes);
     let text = sources.get(id)?.text();
     // Repairs of broken YAML are kept only if the fields of this document take what they write.
@@ -199,7 +221,7 @@ pub(crate) fn read_into<T: Decode>(
         findings.push(Diagnostic::error(Code::WRONG_TYPE, node.span, message).help(yaml::BEGIN));
         return None;
     }
-    let mut reader = NodeReader { homes: FieldHomes::of::<T>, ..NodeReader::new(text, findings) };
+    let mut reader = NodeReader { homes: FieldHomes::of::<T>, shipped, ..NodeReader::new(text, findings) };
     let value = T::decode(&node, &mut reader)?;
     Some((id, value))
 }
@@ -244,6 +266,7 @@ impl<'a> NodeReader<'a> {
             findings,
             spent: 0,
             within: UnreadScope::default(),
+            shipped: false,
             homes: FieldHomes::default,
             known_homes: None,
         }
@@ -294,6 +317,11 @@ impl<'a> NodeReader<'a> {
     /// Whether nothing more can be kept.
     pub(crate) const fn is_spent(&self) -> bool {
         self.spent > MOST_SPENT
+    }
+
+    /// Whether the text ships with the product, and needs no look at what tests have looked at.
+    pub(crate) const fn is_shipped(&self) -> bool {
+        self.shipped
     }
 
     /// The source text of a node.

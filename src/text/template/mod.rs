@@ -28,7 +28,7 @@ pub struct Template(Arc<CompiledTemplate>);
 struct CompiledTemplate {
     text: String,
     /// What is read of the session, with dots: `feedback.latest.message`.
-    session: Box<[String]>,
+    session: OnceLock<Box<[String]>>,
     /// Made when it is rendered first: most templates of a policy never are, and each is large.
     env: OnceLock<Result<Environment<'static>, Error>>,
 }
@@ -68,13 +68,29 @@ impl Template {
             return Err(unknown(text, name, variables));
         }
         let reads = used.iter().any(|name| SESSION.contains(&name.as_str()));
-        let session = if reads { of_session(&template) } else { Box::default() };
+        let session = OnceLock::from(if reads { of_session(&template) } else { Box::default() });
         Ok(Self(Arc::new(CompiledTemplate { text: text.to_owned(), session, env: OnceLock::new() })))
+    }
+
+    /// A template that ships with the product: a test parses it, so that no policy has to.
+    pub(crate) fn shipped(text: &str) -> Self {
+        let (session, env) = (OnceLock::new(), OnceLock::new());
+        Self(Arc::new(CompiledTemplate { text: text.to_owned(), session, env }))
     }
 
     /// What it reads of the session, with dots: `feedback.latest.message`.
     pub(crate) fn session(&self) -> &[String] {
-        &self.0.session
+        self.0.session.get_or_init(|| {
+            let text = &*self.0.text;
+            // What does not have the words does not speak of it.
+            if !SESSION.iter().any(|name| text.contains(name)) {
+                return Box::default();
+            }
+            base()
+                .template_from_named_str(NAME, text)
+                .map(|template| of_session(&template))
+                .unwrap_or_default()
+        })
     }
 
     /// Whether it reads that variable of the session.
