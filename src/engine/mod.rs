@@ -86,7 +86,7 @@ pub(crate) use narrate::tests::every_directive;
 pub(crate) use narrate::{Fact, Narration, Narrator, Prominence, Severity};
 pub use observe::{AwaitedStep, OpenAttempts, OpenCall};
 pub use overhead::RequestOverhead;
-pub use plain_call::{PlainCall, PlainEnd, PlainNext, PlainRules};
+pub use plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext, PlainRules};
 pub(crate) use problems::told;
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, SummarizeMessages};
 pub use repeats::{LoopPattern, LoopRepetition, LoopStage};

@@ -1,20 +1,46 @@
 //! Calls of tools that a host with its own loop begins by itself, where the rules ask for nothing of the run but the breaker of
 //! the tool: such a call costs a hundredth of a step.
 
+use std::borrow::Cow;
+
 use super::attempt_series::AttemptSeries;
+use super::failure::Failure;
 use super::ids::ProposalId;
 use super::retry::AttemptProgress;
 use crate::policy::{Approval, BreakerScope, ErrorClass, FailureCounting, Policy, RetryBudget, Trigger};
+use crate::session::AttemptRecord;
 use crate::time::{Instant, Nanos};
 
-/// Records of so many attempts fit into a call from its beginning.
-const FEW_ATTEMPTS: usize = 4;
+/// So many failures are kept in the call itself: few policies allow more before the last attempt.
+const FEW: usize = 2;
 
 /// A call that the host has begun by itself, and its attempts.
 #[derive(Debug)]
 pub struct PlainCall {
-    pub(super) number: u64,
-    pub(super) series: AttemptSeries,
+    number: u64,
+    started: Instant,
+    slept: Nanos,
+    failed: u32,
+    few: [Option<FailedOnce>; FEW],
+    more: Vec<FailedOnce>,
+}
+
+/// An attempt that failed.
+#[derive(Debug)]
+struct FailedOnce {
+    class: ErrorClass,
+    message: Cow<'static, str>,
+    at: Instant,
+    delay: Nanos,
+}
+
+/// How an attempt failed of a call that the host has begun by itself.
+#[derive(Debug)]
+pub enum PlainFailure {
+    /// Nothing but its class and its message is known, and the class is certain.
+    Certain(ErrorClass, Cow<'static, str>),
+    /// More is known.
+    Known(Failure),
 }
 
 /// How much of a call the rules of its tool leave to the host.
@@ -71,13 +97,38 @@ impl PlainRules {
     }
 }
 
+impl PlainFailure {
+    /// What is said about it.
+    pub(super) fn message(&self) -> &str {
+        match self {
+            Self::Certain(_, message) => message,
+            Self::Known(failure) => &failure.message,
+        }
+    }
+
+    /// The same, for whoever keeps it; none is left here.
+    pub(super) fn take_message(&mut self) -> Cow<'static, str> {
+        match self {
+            Self::Certain(_, message) => core::mem::take(message),
+            Self::Known(failure) => core::mem::take(&mut failure.message).into(),
+        }
+    }
+}
+
+impl From<PlainFailure> for Failure {
+    fn from(failed: PlainFailure) -> Self {
+        match failed {
+            PlainFailure::Certain(class, message) => Self::of(class, message),
+            PlainFailure::Known(failure) => failure,
+        }
+    }
+}
+
 impl PlainCall {
     /// The first attempt has begun then. `number` is that of the batch that the call is for itself.
     #[inline]
-    pub fn begun(number: u64, started: Instant) -> Self {
-        // A call that goes well at once has no series; this one has failed, and few fail often.
-        let history = Vec::with_capacity(FEW_ATTEMPTS);
-        Self { number, series: AttemptSeries { history, ..AttemptSeries::begin(started) } }
+    pub const fn begun(number: u64, started: Instant) -> Self {
+        Self { number, started, slept: Nanos::ZERO, failed: 0, few: [const { None }; FEW], more: Vec::new() }
     }
 
     /// The key of all attempts of a call that is a batch for itself: the same for each, and for those of no other call.
@@ -93,12 +144,53 @@ impl PlainCall {
     }
 
     /// How far the attempts have come.
-    pub fn progress(&self) -> AttemptProgress {
-        self.series.progress()
+    #[inline]
+    pub const fn progress(&self) -> AttemptProgress {
+        let (started, slept) = (self.started, self.slept);
+        AttemptProgress { started, attempt: self.failed.saturating_add(1), slept }
     }
 
     /// The class of the last failure.
     pub fn last_class(&self) -> Option<ErrorClass> {
-        self.series.history.last().map(|failed| failed.error_type)
+        let last = self.more.last().or_else(|| self.few.iter().rev().flatten().next());
+        last.map(|failed| failed.class)
+    }
+
+    /// The attempt in flight failed, and that long is waited for the next.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        class: ErrorClass,
+        message: Cow<'static, str>,
+        at: Instant,
+        delay: Nanos,
+    ) {
+        self.slept = self.slept.saturating_add(delay);
+        let free = usize::try_from(self.failed).ok().and_then(|place| self.few.get_mut(place));
+        self.failed = self.failed.saturating_add(1);
+        let failed = FailedOnce { class, message, at, delay };
+        match free {
+            Some(free) => *free = Some(failed),
+            None => self.more.push(failed),
+        }
+    }
+
+    /// The call as it is; what is left has had no attempt.
+    pub(super) const fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::begun(self.number, self.started))
+    }
+
+    /// Its number, and its attempts as the interpreter keeps them.
+    pub(super) fn into_series(self) -> (u64, AttemptSeries) {
+        let Self { number, started, slept, failed: _, few, more } = self;
+        let failed = few.into_iter().flatten().chain(more).zip(1..);
+        let history = failed.map(|(FailedOnce { class, message, at, delay }, attempt)| AttemptRecord {
+            attempt,
+            error_type: class,
+            message: message.into_owned(),
+            at,
+            delay,
+        });
+        (number, AttemptSeries { started, slept, history: history.collect(), over: None })
     }
 }

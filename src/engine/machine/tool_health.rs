@@ -114,18 +114,23 @@ impl ToolHealth {
         bears
     }
 
-    /// Counts a success, if it takes no time to: the breaker is closed, is this host's own, and looks at no last results.
-    pub(in crate::engine) fn succeeded_within_bounds(&mut self, tool: &str, policy: &BreakerPolicy) -> bool {
+    /// Counts a success, if it takes no time to: the breaker is closed, is this host's own, and looks at no last results. Returns
+    /// whether it knows of no failure then; `None`: nothing has changed.
+    pub(in crate::engine) fn succeeded_within_bounds(
+        &mut self,
+        tool: &str,
+        policy: &BreakerPolicy,
+    ) -> Option<bool> {
         if matches!(policy.count.value, FailureCounting::Window(_)) || CircuitBreaker::is_shared_by(policy) {
-            return false;
+            return None;
         }
         match self.breakers.get_mut(tool) {
-            None => true,
+            None => Some(true),
             Some(breaker) if breaker.phase() == BreakerPhase::Closed => {
                 breaker.succeeded(policy, Instant::default());
-                true
+                Some(breaker.is_quiet())
             }
-            Some(_) => false,
+            Some(_) => None,
         }
     }
 

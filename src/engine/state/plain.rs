@@ -7,7 +7,12 @@ impl State {
     /// known, and no other call is in flight.
     pub fn is_quiet(&self, tool: &str) -> bool {
         // A success ends what is known of failures, and calls in flight may fill the breaker: both need a step.
-        self.tools.is_quiet(tool) && self.queue.is_free(tool) && !self.loops.has_failed(tool)
+        self.tools.is_quiet(tool) && self.is_quiet_otherwise(tool)
+    }
+
+    /// The same, but for what is known of the health of the tool.
+    pub(in crate::engine) fn is_quiet_otherwise(&self, tool: &str) -> bool {
+        self.queue.is_free(tool) && !self.loops.has_failed(tool)
     }
 
     /// Whether the run continues whatever is called: it has no deadline, and its end is not near.

@@ -1,19 +1,21 @@
 //! Calls that the host has begun by itself. Each rule is asked of the machine that owns it, and only one thing is decided here:
 //! that another attempt follows. All else is decided about the call as it is, by the machines.
 
+use std::borrow::Cow;
+
 use super::super::directive::Directives;
 use super::super::event::ToolOutcome;
-use super::super::failure::{EffectState, Failure, may_run_again};
+use super::super::failure::{EffectState, may_run_again};
 use super::super::machine::{
     CallPermit, FailedAttempt, NextMachine, OpenProposal, ProposalKind, StepOutput, StepRules, case_of,
     is_validation,
 };
-use super::super::plain_call::{PlainCall, PlainEnd, PlainNext};
+use super::super::plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext};
 use super::super::retry::{self, FailureContext, RetryBlocker, RetryVerdict};
 use super::super::state::State;
 use super::{Interpreter, RunStep, SplitState};
 use crate::engine::ids::ProposalId;
-use crate::policy::{Effect, ErrorClass, Seed, ToolPolicy};
+use crate::policy::{Effect, ErrorClass, RetryPolicy, Seed, ToolPolicy};
 use crate::session::{FeedbackSource, ReducerError};
 use crate::time::{Instant, Nanos};
 
@@ -21,32 +23,31 @@ impl Interpreter {
     /// A run of a tool failed that the host began by itself: whether the rules leave it to the host that another one follows, and
     /// what is to be told, if anything is. Unless the answer is [`PlainNext::Adopt`], the message of the failure is moved into the
     /// record of the attempt. `told` says whether anybody reads the note that feedback was written.
+    #[inline]
     pub fn plain_failed(
         &self,
         state: &mut State,
         (tool, policy): (&str, &ToolPolicy),
         call: &mut PlainCall,
-        (failure, effect): (&mut Failure, EffectState),
+        (failure, effect): (&mut PlainFailure, EffectState),
         (now, told): (Instant, fn() -> bool),
     ) -> (PlainNext, Option<Directives>) {
         let adopt = || (PlainNext::Adopt, None);
-        let (classified, now) = (failure.classified(&self.policy), state.now.max(now));
-        let class = classified.class;
+        let (case, now) = (self.plain_case(failure, &policy.retry), state.now.max(now));
         // Refused arguments are for the model to correct, a tool that may have had side effects is verified or asked about, and
         // near the end other rules decide: all of this needs the interpreter.
-        if class == ErrorClass::InvalidArgs
+        if case.class == ErrorClass::InvalidArgs
             || !state.is_open_ended()
             || !may_run_again(effect_of(state, tool, policy), effect)
         {
             return adopt();
         }
-        let case = case_of(failure, classified, &policy.retry, RetryBlocker::None);
-        let progress = call.series.progress();
-        let (seed, number) = (state.context.seed, call.number);
+        let (seed, number) = (state.context.seed, call.number());
         // The scope and the name are those of a proposal, so the delay is the same whichever path decides.
         let key = || Seed::new(seed, "tool", &PlainCall::idempotency_key(&state.run, number));
         let (rules, shadow) = (&policy.retry, policy.retry.shadow.value);
-        let RetryVerdict::Retry { delay, .. } = retry::decide_by(rules, progress, &case, now, shadow, key)
+        let RetryVerdict::Retry { delay, .. } =
+            retry::decide_by(rules, call.progress(), &case, now, shadow, key)
         else {
             return adopt();
         };
@@ -58,13 +59,32 @@ impl Interpreter {
         }
         health.end_corrections(tool);
         state.now = now;
-        state.last.failed(class, &failure.message);
-        let message = core::mem::take(&mut failure.message);
-        if !policy.retry.emit_feedback.value && !is_validation(class) {
-            call.series.record(class, message, now, delay);
+        state.last.failed(case.class, failure.message());
+        let message = failure.take_message();
+        if !policy.retry.emit_feedback.value && !is_validation(case.class) {
+            call.record(case.class, message, now, delay);
             return (PlainNext::Retry(delay), None);
         }
         self.plain_feedback(state, (tool, policy), call, (message, &case, delay), (now, told))
+    }
+
+    /// The case of such a failure.
+    #[inline]
+    fn plain_case(&self, failure: &PlainFailure, retry: &RetryPolicy) -> FailureContext {
+        match failure {
+            // No table says more of a class that is certain, and no server has advised anything.
+            PlainFailure::Certain(class, _) => FailureContext {
+                class: *class,
+                hint: None,
+                assumed: false,
+                obstacle: RetryBlocker::None,
+                run_deadline: None,
+                correction: false,
+            },
+            PlainFailure::Known(failure) => {
+                case_of(failure, failure.classified(&self.policy), retry, RetryBlocker::None)
+            }
+        }
     }
 
     /// Writes such a failure into the session. If a reducer objects, there is no further attempt.
@@ -74,10 +94,10 @@ impl Interpreter {
         state: &mut State,
         (tool, policy): (&str, &ToolPolicy),
         call: &mut PlainCall,
-        (message, case, next_delay): (String, &FailureContext, Nanos),
+        (message, case, next_delay): (Cow<'static, str>, &FailureContext, Nanos),
         (now, told): (Instant, fn() -> bool),
     ) -> (PlainNext, Option<Directives>) {
-        let (progress, class) = (call.series.progress(), case.class);
+        let (progress, class) = (call.progress(), case.class);
         let (rules, mut directives) = (StepRules { policy: &self.policy, tools: &self.tools }, Vec::new());
         let slices = &mut state.slices;
         let mut out = StepOutput { rules, now, slices, directives: &mut directives, of: None };
@@ -85,14 +105,13 @@ impl Interpreter {
         let failed =
             FailedAttempt { source, tool: Some(tool), attempt, class, message: &message, next_delay };
         let Some(objection) = out.feedback_unwritten(&policy.retry, &failed, told()) else {
-            call.series.record(class, message, now, next_delay);
+            call.record(class, message, now, next_delay);
             let directives = (!directives.is_empty()).then_some(Directives(directives));
             return (PlainNext::Retry(next_delay), directives);
         };
-        call.series.record(class, message, now, Nanos::ZERO);
-        let call = PlainCall { number: call.number, series: core::mem::take(&mut call.series) };
+        call.record(class, message, now, Nanos::ZERO);
         let mut step = RunStep { directives, ..self.plain_step(state, now) };
-        let proposal = step.adopt_objected(tool, call, (case, &objection));
+        let proposal = step.adopt_objected(tool, call.take(), (case, &objection));
         (PlainNext::Adopted(proposal), Some(Directives(step.directives)))
     }
 
@@ -105,7 +124,7 @@ impl Interpreter {
         now: Instant,
     ) -> Directives {
         let directives = match end {
-            PlainEnd::Succeeded => self.plain_succeeded(state, (tool, policy), || now),
+            PlainEnd::Succeeded => self.plain_succeeded(state, (tool, policy), || now).0,
             PlainEnd::Dropped => None,
         };
         let directives = directives.unwrap_or_default().0;
@@ -117,24 +136,29 @@ impl Interpreter {
         Directives(step.directives)
     }
 
-    /// The same of one that went well and has no place. `None`: there is nothing to report.
+    /// The same of one that went well and has no place: what is to be reported, if anything is, and whether the run
+    /// [is quiet](State::is_quiet) about the tool then.
     pub fn plain_succeeded(
         &self,
         state: &mut State,
         (tool, policy): (&str, &ToolPolicy),
         now: impl FnOnce() -> Instant,
-    ) -> Option<Directives> {
-        state.tools.end_corrections(tool);
+    ) -> (Option<Directives>, bool) {
+        let health = &mut *state.tools;
+        health.end_corrections(tool);
+        // The breaker is at hand here: another look for it would cost most of what is left to ask.
+        let quiet = health.succeeded_within_bounds(tool, &policy.breaker);
         if state.loops.has_failed(tool) {
             state.loops.tool_recovered(tool);
         }
-        if state.tools.succeeded_within_bounds(tool, &policy.breaker) {
-            return None;
+        if let Some(quiet) = quiet {
+            return (None, quiet && state.is_quiet_otherwise(tool));
         }
         let mut step = self.plain_step(state, now());
         let SplitState { mut run, .. } = step.split();
         run.tools.succeeded(tool, Some(CallPermit::Run), policy, &mut run.out);
-        Some(Directives(step.directives))
+        let directives = Directives(step.directives);
+        (Some(directives), state.is_quiet(tool))
     }
 
     /// The interpreter takes a call that the host has begun by itself, and that has a place: its attempt has ended so. From now on

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::ClassifyError;
-use crate::engine::{EffectState, Failure, PlainCall, RunTool, retry};
+use crate::engine::{EffectState, PlainCall, PlainFailure, RunTool, retry};
 use crate::policy::{ErrorClass, Policy, RetryPolicy, TimeBound};
 use crate::time::{Instant, Nanos};
 
@@ -117,10 +117,16 @@ fn timeout(retry: &RetryPolicy, started: Instant, now: impl FnOnce() -> Instant)
 
 impl<E: ClassifyError> Cause<E> {
     /// The failure, as the interpreter takes it.
-    pub(super) fn failure(&self, policy: &Policy) -> Failure {
+    #[inline]
+    pub(super) fn failure(&self, policy: &Policy) -> PlainFailure {
         match self {
-            Self::Error(error) => error.failure(policy),
-            Self::TimedOut(after) => Failure::of(ErrorClass::Timeout, format!("no answer within {after}")),
+            Self::Error(error) => match error.certain() {
+                Some((class, message)) => PlainFailure::Certain(class, message),
+                None => PlainFailure::Known(error.failure(policy)),
+            },
+            Self::TimedOut(after) => {
+                PlainFailure::Certain(ErrorClass::Timeout, format!("no answer within {after}").into())
+            }
         }
     }
 

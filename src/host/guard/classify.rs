@@ -1,6 +1,7 @@
 //! What a guard wants to know about arguments and errors.
 
 use core::time::Duration;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,6 +39,12 @@ pub trait ClassifyError {
             failure.retry_after = WaitHint::Wait(wait.into());
         }
         failure
+    }
+
+    /// Its class and its message, if nothing else is known of it and no table of the policy is needed: all that
+    /// [`failure`](Self::failure) would say. A call that is run again costs less with it.
+    fn certain(&self) -> Option<(ErrorClass, Cow<'static, str>)> {
+        None
     }
 
     /// How far the call got before it failed.
@@ -155,6 +162,11 @@ impl ClassifyError for ErrorClass {
     fn message(&self) -> String {
         self.name().to_owned()
     }
+
+    #[inline]
+    fn certain(&self) -> Option<(ErrorClass, Cow<'static, str>)> {
+        Some((*self, self.name().into()))
+    }
 }
 
 impl<M: fmt::Display> ClassifyError for (ErrorClass, M) {
@@ -165,6 +177,10 @@ impl<M: fmt::Display> ClassifyError for (ErrorClass, M) {
     fn message(&self) -> String {
         self.1.to_string()
     }
+
+    fn certain(&self) -> Option<(ErrorClass, Cow<'static, str>)> {
+        Some((self.0, self.message().into()))
+    }
 }
 
 #[cfg(test)]
@@ -172,7 +188,21 @@ mod tests {
     use std::error::Error;
 
     use super::*;
+    use crate::host::ToolError;
     use crate::session::StopReason;
+
+    #[test]
+    fn what_is_certain_of_an_error_is_all_of_its_failure() {
+        fn same(error: &impl ClassifyError) {
+            let certain = error.certain().map(|(class, message)| Failure::of(class, message));
+            assert_eq!(certain, Some(error.failure(&Policy::builtin())));
+        }
+        same(&ErrorClass::RateLimit);
+        same(&(ErrorClass::Timeout, 7));
+        let error = ToolError::network("connection refused");
+        same(&error);
+        assert_eq!(error.retry_after(Duration::from_secs(1)).certain(), None, "the server asks for a wait");
+    }
 
     #[test]
     fn the_source_of_a_call_that_was_given_up_is_its_last_error() {

@@ -12,7 +12,7 @@ use super::run::{GuardRun, is_over};
 use super::{CallError, ClassifyError, GivenUp, TurnGuard};
 use crate::context::{CheckedHistory, estimate_message, repair};
 use crate::engine::{
-    DirectiveKind, Event, HostSkill, ModelReply, Note, PlannerDecision, ProposalResult, TurnMeasure,
+    DirectiveKind, Event, Failure, HostSkill, ModelReply, Note, PlannerDecision, ProposalResult, TurnMeasure,
     TurnProposal, Work,
 };
 use crate::policy::MalformedCalls;
@@ -93,7 +93,7 @@ impl<R: Clone> TurnGuard<R> {
                             call.responded(reply)
                         }
                         Err(cause) => {
-                            let mut failure = cause.failure(&self.inner.live.current());
+                            let mut failure = Failure::from(cause.failure(&self.inner.live.current()));
                             failure.received = failure.received.max(received.load(Ordering::Relaxed));
                             last = cause.into_error();
                             call.failed(failure)

@@ -75,7 +75,7 @@ impl PlainTools {
     pub(super) fn publish(&self, state: &State) {
         self.open.store(state.is_open_ended() && !state.knows_for_turn(), Ordering::Release);
         for (tool, cell) in &*self.cells() {
-            cell.open(tool, state);
+            cell.open(|| state.is_quiet(tool));
         }
     }
 
@@ -127,11 +127,12 @@ impl ToolCell {
         self.word.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Calls may begin unseen again, if none is under way and the run has nothing to remember about the tool. Whoever asks has the
-    /// run locked.
-    pub(super) fn open(&self, tool: &str, state: &State) {
+    /// Calls may begin unseen again, if none is under way and the run [is quiet](State::is_quiet) about the tool. Whoever asks has
+    /// the run locked.
+    #[inline]
+    pub(super) fn open(&self, is_quiet: impl FnOnce() -> bool) {
         let word = self.word.load(Ordering::Acquire);
-        if (word == KNOWN || word == CLOSED) && state.is_quiet(tool) {
+        if (word == KNOWN || word == CLOSED) && is_quiet() {
             // Nobody else changes it meanwhile.
             self.word.store(0, Ordering::Release);
         }

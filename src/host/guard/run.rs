@@ -164,14 +164,17 @@ impl GuardRun {
     /// Such a call has ended.
     pub(super) fn plain_ended(&self, (tool, cell): (&str, &ToolCell), policy: &ToolPolicy, end: PlainEnd) {
         self.locked.plain_ended(|interpreter, state, clock| {
-            let directives = match (cell.leave(), end) {
-                (false, _) => Some(interpreter.plain_ended(state, (tool, policy), end, clock.now())),
+            let (directives, is_quiet) = match (cell.leave(), end) {
+                (false, _) => {
+                    let directives = interpreter.plain_ended(state, (tool, policy), end, clock.now());
+                    (Some(directives), state.is_quiet(tool))
+                }
                 (true, PlainEnd::Succeeded) => {
                     interpreter.plain_succeeded(state, (tool, policy), || clock.now())
                 }
-                (true, PlainEnd::Dropped) => None,
+                (true, PlainEnd::Dropped) => (None, state.is_quiet(tool)),
             };
-            cell.open(tool, state);
+            cell.open(|| is_quiet);
             directives
         });
     }

@@ -10,7 +10,7 @@ use super::attempt::{CallContext, Cause, apart, start, within};
 use super::plain::{ToolCell, most_at_once};
 use super::run::{GuardRun, Proposed};
 use super::{CallArguments, CallError, ClassifyError, GuardParts};
-use crate::engine::{EffectState, Failure, Interpreter, PlainCall, PlainEnd, PlainRules, ToolOutcome};
+use crate::engine::{EffectState, Interpreter, PlainCall, PlainEnd, PlainFailure, PlainRules, ToolOutcome};
 use crate::host::ProposalError;
 use crate::host::driven::locked::AfterFailure;
 use crate::host::trace;
@@ -142,8 +142,7 @@ impl ToolGuard {
                 }
                 Err(cause) => {
                     plain.over = true;
-                    let call = PlainCall::begun(number, started);
-                    apart(self.again(call, args, run, cause)).await
+                    apart(self.again((number, started), args, run, cause)).await
                 }
             }
         }
@@ -200,11 +199,11 @@ impl ToolGuard {
         Ok(self.carry_out(proposed, (0, None), |_| None, attempt).await?.value)
     }
 
-    /// What follows a first attempt that failed: others, as long as the rules leave that to the guard; then the interpreter takes
-    /// the call as it is.
+    /// What follows the first attempt of the call of that number, which began then and failed: others, as long as the rules leave that to
+    /// the guard; then the interpreter takes the call as it is.
     async fn again<A, T, E, F, Fut>(
         &self,
-        mut call: PlainCall,
+        (number, started): (u64, Instant),
         args: A,
         mut run: F,
         mut cause: Cause<E>,
@@ -224,6 +223,7 @@ impl ToolGuard {
             }
         };
         let mut plain = Plain { guard: self, terms, over: false };
+        let mut call = PlainCall::begun(number, started);
         loop {
             match self.failed(terms, &mut call, cause)? {
                 NextAttempt::After(Nanos::ZERO) => self.cell.waited_not(),
@@ -236,7 +236,7 @@ impl ToolGuard {
                     return apart(self.handed_over(call, *handed, args, run)).await;
                 }
             }
-            let key = (&*self.inner.id, call.number());
+            let key = (&*self.inner.id, number);
             let context = CallContext::again(key, &terms.policy.retry, &call, || self.now());
             cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
                 Ok(value) => {
@@ -262,7 +262,7 @@ impl ToolGuard {
             AfterFailure::Adopt => None,
             AfterFailure::Adopted(proposed) => Some(proposed),
         };
-        let outcome = ToolOutcome::Failed { failure, effect };
+        let outcome = ToolOutcome::Failed { failure: failure.into(), effect };
         let last = cause.into_error();
         Ok(NextAttempt::OfRun(Box::new(HandedOver { proposed, outcome, made, last })))
     }
@@ -271,7 +271,7 @@ impl ToolGuard {
         &self,
         terms: &ToolTerms,
         call: &mut PlainCall,
-        failure: &mut Failure,
+        failure: &mut PlainFailure,
         effect: EffectState,
     ) -> Result<AfterFailure<Box<Proposed>>, ProposalError> {
         if !terms.rules.retries {

@@ -167,7 +167,7 @@ impl ToolGuard {
 }
 
 fn failed<E: ClassifyError>(cause: &Cause<E>, policy: &Policy) -> ToolOutcome {
-    ToolOutcome::Failed { failure: cause.failure(policy), effect: cause.effect() }
+    ToolOutcome::Failed { failure: cause.failure(policy).into(), effect: cause.effect() }
 }
 
 fn unavailable() -> ToolOutcome {

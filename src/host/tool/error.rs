@@ -5,6 +5,7 @@ use crate::engine::{EffectState, Failure, ToolOutcome, WaitHint};
 use crate::host::guard::ClassifyError;
 use crate::policy::{ErrorClass, Policy};
 use core::time::Duration;
+use std::borrow::Cow;
 
 /// The most bytes of a message that are passed on.
 const MESSAGE_BYTES: usize = 8 * 1024;
@@ -106,6 +107,10 @@ impl ClassifyError for ToolError {
 
     fn retry_after(&self) -> Option<Duration> {
         self.retry_after.wait().map(Into::into)
+    }
+
+    fn certain(&self) -> Option<(ErrorClass, Cow<'static, str>)> {
+        self.retry_after.wait().is_none().then(|| (self.class, self.message.clone().into()))
     }
 
     fn effect(&self) -> EffectState {

@@ -181,7 +181,7 @@ impl Batch {
     }
 
     fn push_adopted(&mut self, tool: &str, call: PlainCall, phase: CallPhase, run: &mut RunParts<'_>) {
-        let PlainCall { number, series } = call;
+        let (number, series) = call.into_series();
         (self.number, self.taken) = (number, 1);
         // The host has given the number away already; the next batch must not give it again.
         *run.batches = number.max(*run.batches);
