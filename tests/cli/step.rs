@@ -91,7 +91,7 @@ fn conversation() -> Vec<Value> {
         json!({"text": text, "calls": calls, "finish": finish, "usage": {"input": 90, "output": 9}})
     };
     vec![
-        json!({"kind": "start", "run": "r", "drive": "turns", "task": "Look.", "targets": ["main"], "now": 1_000, "seed": 7}),
+        json!({"kind": "start", "run": "r", "drive": "turns", "task": "Look.", "targets": ["gpt-4o"], "now": 1_000, "seed": 7}),
         event(
             "model_responded",
             2_000,

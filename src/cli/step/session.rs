@@ -27,8 +27,6 @@ pub(super) struct SteppedSession {
     clock: Clock,
     /// Digest of the policy that decided last; empty: none did.
     policy: String,
-    /// The first model of the run, by which tokens are counted.
-    model: String,
     journal: Option<Recorder>,
 }
 
@@ -51,9 +49,8 @@ impl SteppedSession {
     /// A session that stands there. `journal` writes on.
     pub(super) fn new(interpreter: Interpreter, past: SessionCheckpoint, journal: Option<Recorder>) -> Self {
         let SessionCheckpoint { state, messages, open, policy, tools, .. } = past;
-        let model = String::new();
         let fold = SessionFold::of(state, messages, open, tools);
-        Self { interpreter, fold, clock: Clock::system(), policy, model, journal }
+        Self { interpreter, fold, clock: Clock::system(), policy, journal }
     }
 
     /// Takes what the log had not been able to tell the interpreter: an event without its decision, another policy, other tools.
@@ -86,7 +83,6 @@ impl SteppedSession {
             let run = &self.state().run;
             return Err(ErrorAnswer::new(format!("the run `{run}` is not over; `cancelled` ends it")).into());
         }
-        self.model = started.targets.first().cloned().unwrap_or_default();
         let (policy, tools) = (self.interpreter.policy().digest().to_owned(), self.facts());
         self.take(Event::RunStarted(RunStarted { policy, tools, ..started }), now).await
     }
@@ -238,8 +234,9 @@ impl SteppedSession {
 
     /// The size of the conversation as it is.
     fn measure(&self) -> ConversationMeasure {
-        let counter = counter_by(&self.interpreter.policy().model(&self.model).tokens, &self.model);
-        let mut measure = ConversationMeasure::new(counter, ToolForm::Chat, &self.model);
+        let model = self.state().first_target();
+        let counter = counter_by(&self.interpreter.policy().model(model).tokens, model);
+        let mut measure = ConversationMeasure::new(counter, ToolForm::Chat, model);
         measure.set_tools(&self.offered());
         measure.take_up(self.fold.messages());
         measure

@@ -226,6 +226,11 @@ impl State {
         self.context.drive
     }
 
+    /// The model that the run prefers, by which its tokens are counted.
+    pub(crate) fn first_target(&self) -> &str {
+        self.context.targets.first().map_or("", String::as_str)
+    }
+
     /// What the run has spent.
     pub const fn spending(&self) -> &RunSpending {
         &self.spending
