@@ -4,6 +4,7 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 
 type Directive = { directive: string; work: number; [field: string]: any };
 const parameters = { type: "object", properties: { item: { type: "integer" } }, required: ["item"] };
@@ -17,7 +18,7 @@ async function price(item: number): Promise<string> {
   return prices[item]!;
 }
 
-const child = spawn(process.argv[2] ?? "unfazed", ["step", new URL("policy.yaml", import.meta.url).pathname]);
+const child = spawn(process.argv[2] ?? "unfazed", ["step", fileURLToPath(new URL("policy.yaml", import.meta.url))]);
 child.stderr.pipe(process.stderr);
 const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
 

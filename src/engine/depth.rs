@@ -23,7 +23,7 @@ fn shallow(value: &Value, levels: usize) -> bool {
 }
 
 /// How many levels a JSON text has, without reading it: what is between quotes does not count.
-pub(super) fn levels(text: &[u8]) -> usize {
+pub(crate) fn levels(text: &[u8]) -> usize {
     let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
     for byte in text {
         match byte {

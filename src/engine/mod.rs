@@ -65,6 +65,8 @@ pub(crate) use because::{of_retry, of_stop};
 pub use breaker::{BreakerPhase, CircuitBreaker};
 pub use call_timeouts::CallTimeouts;
 pub use catalogue::{CatalogueError, NameClash, ToolCatalogue, ToolSpec};
+#[cfg(feature = "host")]
+pub(crate) use depth::levels;
 pub use directive::{
     AskPerson, CallModel, ConsultPlanner, DecisionReason, Directive, DirectiveKind, Directives, Note,
     OrphanToolCallsPruned, Outcome, PrepareTurn, ProposalFault, ProposalRef, ProposalResult, RepairHistory,

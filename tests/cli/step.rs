@@ -160,7 +160,7 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
         json!({"kind": "hello"}),
         json!({"kind": "hello", "v": 2}),
         json!({"kind": "hello", "v": 1, "tools": [{"name": "x", "parameters": {"type": "objct"}}]}),
-        json!({"kind": "hello", "v": 1, "saved": {"digest": "2:0", "checkpoint": {}}}),
+        json!({"kind": "hello", "v": 1, "saved": "2:0 {}"}),
         json!({"kind": "hello", "v": 1, "tool": []}),
     ] {
         refused(&mut host, &line.to_string());
@@ -184,10 +184,21 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
         refused(&mut host, &line.to_string());
     }
     let saved = host.ask(&json!({"kind": "save"}));
-    assert_eq!(saved["saved"]["checkpoint"]["state"]["seq"], 0);
+    assert!(saved["saved"].as_str().unwrap().contains("\"seq\":0"), "{saved}");
+    // An event before there is a run.
+    refused(&mut host, &event("cancelled", 1, &json!({"reason": "x"})).to_string());
     // A run that is under way is not begun again.
     host.ask(&conversation()[0]);
     refused(&mut host, &conversation()[0].to_string());
+    // An answer of another kind than the work, and one that no record could hold.
+    refused(&mut host, &event("timer_fired", 1, &json!({"work": 2})).to_string());
+    let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    refused(&mut host, &format!("{{\"kind\":\"tools\",\"tools\":{deep}}}"));
+    refused(&mut host, &json!({"kind": "x".repeat(1000)}).to_string());
+    let failed =
+        json!({"outcome": "failed", "failure": {"status": "503", "message": "x"}, "effect": "not_started"});
+    refused(&mut host, &finished(2, 1, &failed).to_string());
+    assert_eq!(host.ask(&conversation()[1])["seq"], 3);
     assert!(host.end());
     insta::assert_snapshot!(shown.join("\n\n"));
 }
@@ -196,10 +207,15 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
 fn a_line_that_is_too_long_is_refused_and_the_next_one_is_taken() {
     let folder = folder();
     let mut host = Host::start(folder.path(), &[]);
-    let long = format!("{{\"kind\":\"hello\",\"x\":\"{}\"}}", "x".repeat(17 << 20));
-    let answer = host.text(&long);
-    assert_eq!(answer, json!({"kind": "error", "line": 1, "message": "the line has more than 16 MiB"}));
+    // The first line may have a whole session.
+    let long = |bytes: usize| format!("{{\"kind\":\"hello\",\"x\":\"{}\"}}", "x".repeat(bytes));
+    assert_eq!(host.text(&long(17 << 20))["pointer"], "");
+    let answer = host.text(&long(64 << 20));
+    assert_eq!(answer, json!({"kind": "error", "line": 2, "message": "the line has more than 64 MiB"}));
     assert_eq!(host.ask(&hello())["kind"], "ready");
+    let answer = host.text(&long(17 << 20));
+    assert_eq!(answer, json!({"kind": "error", "line": 4, "message": "the line has more than 16 MiB"}));
+    assert_eq!(host.ask(&json!({"kind": "save"}))["kind"], "saved");
     assert!(host.end());
 }
 
@@ -241,8 +257,8 @@ fn another_policy_and_other_tools_are_noticed_when_a_session_continues() {
     // One event for the policy, and one for the tools.
     assert_eq!(ready["seq"], 4);
     assert_eq!(ready["open"][0]["directive"], "call_model");
-    let mut tampered = saved;
-    tampered["checkpoint"]["state"]["turn"] = json!(9);
+    assert_eq!(ready["messages"], json!([{"role": "user", "text": "Look."}]));
+    let tampered = saved.as_str().unwrap().replacen("\"text\":\"Look.\"", "\"text\":\"Lie.\"", 1);
     assert!(host.end());
     let mut host = Host::start(folder.path(), &[]);
     let answer = host.ask(&json!({"kind": "hello", "v": 1, "saved": tampered}));
@@ -275,6 +291,47 @@ fn a_recorded_session_survives_a_kill_at_any_line_and_is_replayed_byte_for_byte(
     }
     last.dedup();
     assert_eq!(last.len(), 1, "{last:?}");
+}
+
+#[test]
+fn a_log_that_ends_anywhere_is_continued_and_nothing_that_was_decided_is_lost() {
+    let (folder, lines) = (folder(), conversation());
+    let mut host = Host::start(folder.path(), &["--record"]);
+    let id = host.ask(&hello())["session"].as_str().unwrap().to_owned();
+    let answers: Vec<Value> = lines.iter().map(|line| host.ask(line)).collect();
+    assert!(host.end());
+    let decided: Vec<&Value> = answers.iter().flat_map(|answer| answer["list"].as_array().unwrap()).collect();
+    let log = folder.path().join(".unfazed/sessions").join(format!("{id}.jsonl"));
+    let records = fs::read_to_string(&log).unwrap();
+    let records: Vec<&str> = records.split_inclusive('\n').collect();
+    for cut in 1..=records.len() {
+        let folder = self::folder();
+        let sessions = folder.path().join(".unfazed/sessions");
+        fs::create_dir_all(&sessions).unwrap();
+        fs::write(sessions.join(format!("{id}.jsonl")), records[..cut].concat()).unwrap();
+        let mut host = Host::start(folder.path(), &["--resume", &id]);
+        let mut hello = hello();
+        hello["read"] = json!(0);
+        let ready = host.ask(&hello);
+        assert_eq!(ready["kind"], "ready", "after {cut}: {ready}");
+        let mut list = ready["list"].as_array().unwrap().clone();
+        let mut open: Vec<Value> =
+            ready["open"].as_array().unwrap().iter().map(|work| work["work"].clone()).collect();
+        let mut state = Value::Null;
+        for line in &lines {
+            let is_due = line.get("work").map_or(cut == 1, |work| open.contains(work));
+            if is_due {
+                let answer = host.ask(line);
+                let more = answer["list"].as_array().unwrap();
+                open.extend(more.iter().filter_map(|directive| directive.get("work").cloned()));
+                list.extend(more.iter().cloned());
+                state = answer["state"].clone();
+            }
+        }
+        assert_eq!(list.iter().collect::<Vec<_>>(), decided, "after {cut}");
+        assert!(state.is_null() || state == answers.last().unwrap()["state"], "after {cut}");
+        assert!(host.end());
+    }
 }
 
 #[test]

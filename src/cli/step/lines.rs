@@ -4,13 +4,15 @@ use std::io::{self, BufRead, Read};
 
 /// The most bytes of a line: a longer one is skipped, so that nobody can fill the memory with one.
 pub(super) const MOST: usize = 16 << 20;
+/// The most bytes of the first line, which may have a whole session.
+pub(super) const MOST_OF_HELLO: usize = 64 << 20;
 
 /// A line that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InputLine {
-    /// Its bytes, without the line end.
+    /// Its bytes.
     Whole(Vec<u8>),
-    /// It has more than [`MOST`] bytes.
+    /// It has more bytes than a line may have.
     TooLong,
 }
 
@@ -27,9 +29,8 @@ pub(super) fn next(input: &mut impl BufRead, number: &mut u64, most: usize) -> i
             skip(input)?;
             return Ok(Some(InputLine::TooLong));
         }
-        let text = line.trim_ascii();
-        if !text.is_empty() {
-            return Ok(Some(InputLine::Whole(text.to_vec())));
+        if !line.trim_ascii().is_empty() {
+            return Ok(Some(InputLine::Whole(line)));
         }
     }
 }
@@ -58,13 +59,13 @@ mod tests {
     fn a_line_that_is_too_long_is_skipped_and_the_next_one_is_read() {
         let mut input = &b"\n one \nfar too long\n12345\r\nlast"[..];
         let (mut number, mut read) = (0, Vec::new());
-        while let Some(line) = next(&mut input, &mut number, 6).unwrap() {
+        while let Some(line) = next(&mut input, &mut number, 7).unwrap() {
             read.push((number, line));
         }
         let whole = |text: &str| InputLine::Whole(text.into());
         assert_eq!(
             read,
-            [(2, whole("one")), (3, InputLine::TooLong), (4, whole("12345")), (5, whole("last"))]
+            [(2, whole(" one \n")), (3, InputLine::TooLong), (4, whole("12345\r\n")), (5, whole("last"))]
         );
     }
 }

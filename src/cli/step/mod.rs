@@ -4,29 +4,33 @@ mod lines;
 mod protocol;
 mod session;
 
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
 
+use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use self::lines::InputLine;
 use self::protocol::{
     ErrorAnswer, EventRequest, HelloRequest, ReadyAnswer, SaveRequest, SavedAnswer, StartRequest, StepAnswer,
-    ToolsRequest, VERSION,
+    ToolsRequest, VERSION, shortened,
 };
 use self::session::{StepFailure, SteppedSession};
 use super::exit::{CommandFailure, ExitStatus};
 use super::sessions::{self, OpenStore};
 use super::settings::CliSettings;
 use super::{named, out, policies, runtime};
-use crate::engine::{Interpreter, LogHeader, ToolCatalogue, ToolSpec};
+use crate::engine::{Interpreter, LogHeader, Record, ToolCatalogue, ToolSpec, levels};
 use crate::host::{Clock, SessionCheckpoint};
 use crate::policy::Policy;
 use crate::store::{FsyncMode, Recorder, SessionId};
 use crate::text::did_you_mean;
 
 pub(super) use protocol::json_schema;
+
+/// The most levels of a line. A record has 120 at most, and the reader of JSON takes 127.
+const MOST_LEVELS: usize = 100;
 
 /// The kinds of lines that a host writes.
 const KINDS: [&str; 5] = ["hello", "start", "event", "tools", "save"];
@@ -38,8 +42,7 @@ const KINDS: [&str; 5] = ["hello", "start", "event", "tools", "save"];
   unfazed step policy.yaml
   unfazed step policy.yaml --record            # a session that `replay` and `sessions` read
   unfazed step policy.yaml --resume latest
-  printf '%s\\n' '{\"kind\":\"hello\",\"v\":1}' '{\"kind\":\"start\",\"task\":\"hi\",\"drive\":\"turns\",\"targets\":[\"main\"]}' |
-    unfazed step
+  echo '{\"kind\":\"hello\",\"v\":1}' | unfazed step
 
 The first line is `hello`. One line is read, and one is written, in turn; `unfazed schema step` describes them.
 
@@ -103,9 +106,8 @@ struct StepProcess {
 /// Answers each line until the input ends.
 async fn serve(process: &mut StepProcess) -> Result<ExitStatus, CommandFailure> {
     let (mut input, mut number) = (BufReader::new(io::stdin().lock()), 0);
-    while let Some(line) = lines::next(&mut input, &mut number, lines::MOST)
-        .map_err(|error| CommandFailure::io("cannot read standard input", error))?
-    {
+    let unread = |error| CommandFailure::io("cannot read standard input", error);
+    while let Some(line) = lines::next(&mut input, &mut number, process.most_of_a_line()).map_err(unread)? {
         let answer = match process.answer(line).await {
             Ok(answer) => answer,
             Err(StepFailure::Line(answer)) => StepAnswer::Error(ErrorAnswer { line: number, ..answer }),
@@ -114,7 +116,9 @@ async fn serve(process: &mut StepProcess) -> Result<ExitStatus, CommandFailure> 
         let text = serde_json::to_string(&answer).map_err(|error| {
             CommandFailure::Stopped(format!("cannot write the answer to line {number}: {error}"))
         })?;
-        out::raw(&format!("{text}\n"))?;
+        if !written(&text).map_err(|error| CommandFailure::io("cannot write standard output", error))? {
+            break;
+        }
     }
     if let Some(session) = process.session.take() {
         for problem in session.close().await {
@@ -124,9 +128,22 @@ async fn serve(process: &mut StepProcess) -> Result<ExitStatus, CommandFailure> 
     Ok(ExitStatus::Clean)
 }
 
+/// Writes an answer. Returns whether somebody can read it: what nobody reads is not to be decided.
+fn written(answer: &str) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{answer}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
+    }
+}
+
 impl StepProcess {
+    const fn most_of_a_line(&self) -> usize {
+        if self.session.is_some() { lines::MOST } else { lines::MOST_OF_HELLO }
+    }
+
     async fn answer(&mut self, line: InputLine) -> Result<StepAnswer, StepFailure> {
-        let line = parsed(line)?;
+        let line = parsed(line, self.most_of_a_line())?;
         let kind = line["kind"].as_str().unwrap_or_default();
         if !KINDS.contains(&kind) {
             return Err(unknown_kind(&line).into());
@@ -153,7 +170,7 @@ impl StepProcess {
             }
             "save" => {
                 let SaveRequest {} = request(&line)?;
-                StepAnswer::Saved(SavedAnswer { saved: session.saved() })
+                StepAnswer::Saved(SavedAnswer { saved: session.saved()? })
             }
             _ => {
                 let EventRequest { seq, now, event } = request(&line)?;
@@ -171,7 +188,7 @@ impl StepProcess {
             return Err(ErrorAnswer::at("/v", message).into());
         }
         let interpreter = Interpreter::new(self.policy.clone(), catalogue(&self.policy, hello.tools)?);
-        let past = hello.saved.map(checkpoint).transpose()?;
+        let past = hello.saved.as_deref().map(session::checkpoint).transpose()?;
         if past.is_some() && self.place.is_some() {
             let message =
                 "a session that is recorded continues with `--resume`, and not with what was saved of it";
@@ -182,8 +199,9 @@ impl StepProcess {
             None => (past.unwrap_or_default(), None),
         };
         let untaken = past.untaken.take();
+        let mut list = self.unread(hello.read).await?;
         let mut session = SteppedSession::new(interpreter, past, journal);
-        let list = session.catch_up(untaken, hello.now).await?;
+        list.extend(session.catch_up(untaken, hello.now).await?);
         let answer = ReadyAnswer {
             v: VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -192,10 +210,33 @@ impl StepProcess {
             seq: session.state().seq,
             tools: session.offered(),
             open: session.open(),
+            messages: session.messages(),
             list,
         };
         self.session = Some(session);
         Ok(answer)
+    }
+
+    /// What is in the log, and was decided after the answer that the host has read last.
+    async fn unread(&self, read: Option<u64>) -> Result<Vec<Value>, ErrorAnswer> {
+        let Some(read) = read else { return Ok(Vec::new()) };
+        let Some(place) = self.place.as_ref().filter(|place| place.resumes) else {
+            return Err(ErrorAnswer::at(
+                "/read",
+                "only a session that was recorded knows what was read: `--resume`",
+            ));
+        };
+        let unreadable = |error: crate::store::StoreError| ErrorAnswer::new(error.to_string());
+        let mut list = Vec::new();
+        let mut records = place.store.store().read(&place.id).await.map_err(unreadable)?;
+        while let Some(record) = records.next().await {
+            if let Record::Directives { seq, list: decided, .. } = record.map_err(unreadable)?
+                && seq > read
+            {
+                list.extend(session::for_host(&decided));
+            }
+        }
+        Ok(list)
     }
 }
 
@@ -222,20 +263,27 @@ impl RecordedPlace {
 }
 
 /// The JSON object of a line.
-fn parsed(line: InputLine) -> Result<Value, ErrorAnswer> {
+fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
     let bytes = match line {
         InputLine::Whole(bytes) => bytes,
         InputLine::TooLong => {
-            return Err(ErrorAnswer::new(format!("the line has more than {} MiB", lines::MOST >> 20)));
+            return Err(ErrorAnswer::new(format!("the line has more than {} MiB", most >> 20)));
         }
     };
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| {
+    let value: Value = serde_json::from_slice(bytes.trim_ascii_end()).map_err(|error| {
         // Its line is that of the input, and not the first of a text of one line.
         let text = error.to_string();
         let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message).to_owned();
         ErrorAnswer { column: Some(error.column()), ..ErrorAnswer::new(message) }
     })?;
-    if value.is_object() { Ok(value) } else { Err(ErrorAnswer::at("", "a line is a JSON object")) }
+    if !value.is_object() {
+        return Err(ErrorAnswer::at("", "a line is a JSON object"));
+    }
+    // Whatever is taken can be recorded, saved and read again: each puts it some levels deeper.
+    if levels(&bytes) > MOST_LEVELS {
+        return Err(ErrorAnswer::new(format!("the line is nested deeper than {MOST_LEVELS} levels")));
+    }
+    Ok(value)
 }
 
 /// What a line of a known kind asks for.
@@ -257,7 +305,10 @@ fn unknown_kind(line: &Value) -> ErrorAnswer {
         Some(Value::String(kind)) => {
             let near = did_you_mean(kind, KINDS);
             let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
-            ErrorAnswer::at("/kind", format!("there is no kind `{kind}`{near}; there are {kinds}"))
+            ErrorAnswer::at(
+                "/kind",
+                format!("there is no kind `{}`{near}; there are {kinds}", shortened(kind)),
+            )
         }
         Some(_) => ErrorAnswer::at("/kind", format!("`kind` is one of {kinds}")),
     }
@@ -269,17 +320,4 @@ fn catalogue(policy: &Policy, tools: Vec<ToolSpec>) -> Result<ToolCatalogue, Err
         ToolCatalogue::new(tools).map_err(|error| ErrorAnswer::at("/tools", error.to_string()))?;
     catalogue.fits(policy).map_err(|error| ErrorAnswer::at("/tools", error.to_string()))?;
     Ok(catalogue)
-}
-
-/// Where a saved session stood.
-fn checkpoint(saved: Value) -> Result<SessionCheckpoint, ErrorAnswer> {
-    let wrong = || {
-        let message = "this is not what `saved` had: it was changed, or another version of unfazed wrote it";
-        ErrorAnswer::at("/saved", message)
-    };
-    let Value::Object(mut saved) = saved else { return Err(wrong()) };
-    let Some(Value::String(digest)) = saved.remove("digest") else { return Err(wrong()) };
-    let checkpoint = saved.remove("checkpoint").unwrap_or_default();
-    let checkpoint: SessionCheckpoint = serde_json::from_value(checkpoint).map_err(|_| wrong())?;
-    if checkpoint.state.digest() == digest { Ok(checkpoint) } else { Err(wrong()) }
 }

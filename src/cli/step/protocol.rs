@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{Directives, DriveMode, Event, KnownWindow, RequestOverhead, RunStarted, ToolSpec, Work};
+use crate::engine::{Directives, DriveMode, Event, KnownWindow, RequestOverhead, RunStarted, ToolSpec};
 use crate::policy::Price;
 use crate::policy::decode::complete;
 use crate::session::Message;
@@ -71,9 +71,13 @@ pub(super) struct HelloRequest {
     #[serde(default)]
     pub(super) tools: Vec<ToolSpec>,
     /// What `saved` had, to continue there.
-    /// Example: `{"digest": "2:5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f", "checkpoint": {}}`
+    /// Example: `0f3c0e9a7d1b4c2e {}`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) saved: Option<Value>,
+    pub(super) saved: Option<String>,
+    /// With `--resume`, the `seq` of the last answer that was read: `list` begins with what was decided since.
+    /// Example: `7`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) read: Option<u64>,
     /// When it is, in nanoseconds since the Unix epoch; without it the clock of this process counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) now: Option<Instant>,
@@ -175,9 +179,12 @@ pub(super) struct ReadyAnswer {
     /// Example: `[{"name": "lookup_price", "description": "", "parameters": {"type": "object"}}]`
     pub(super) tools: Vec<ToolSpec>,
     /// The work that was asked for before, and has no answer. The host still owes it.
-    #[schemars(with = "Vec<Work>")]
+    #[schemars(with = "Directives")]
     pub(super) open: Vec<Value>,
-    /// What was decided about another policy or other tools than the session had before.
+    /// The conversation so far, if a session continues and its conversation is kept here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) messages: Option<Vec<Message>>,
+    /// What was decided since the answer that was `read` last, and about another policy or other tools than before.
     #[schemars(with = "Directives")]
     pub(super) list: Vec<Value>,
 }
@@ -201,9 +208,9 @@ pub(super) struct DirectivesAnswer {
 /// What it takes to continue in another process.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SavedAnswer {
-    /// For `saved` of the next `hello`.
-    /// Example: `{"digest": "2:5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f", "checkpoint": {}}`
-    pub(super) saved: Value,
+    /// For `saved` of the next `hello`: a text, so that no reader of JSON changes its numbers.
+    /// Example: `0f3c0e9a7d1b4c2e {}`
+    pub(super) saved: String,
 }
 
 /// A line that cannot be used.
@@ -288,7 +295,7 @@ fn unknown_event(root: &Value, request: &Value) -> Option<ErrorAnswer> {
     }
     let near = did_you_mean(name, names);
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Some(ErrorAnswer::at("/event", format!("there is no event `{name}`{near}")))
+    Some(ErrorAnswer::at("/event", format!("there is no event `{}`{near}", shortened(name))))
 }
 
 /// The schema of what the value says it is: of the alternatives, the one whose words it has (`kind`, `event`).
@@ -309,7 +316,17 @@ fn narrowed(root: &Value, schema: &Value, value: &Value) -> Value {
     if !all.is_empty() {
         narrow.insert("allOf".into(), all.into());
     }
+    for (key, inner) in narrow.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+        if let Some(value) = value.get(key) {
+            *inner = narrowed(root, inner, value);
+        }
+    }
     Value::Object(narrow)
+}
+
+/// A name as a message shows it: it may be of any length.
+pub(super) fn shortened(name: &str) -> String {
+    name.chars().take(64).collect()
 }
 
 /// Whether the value has the words that only this alternative has.

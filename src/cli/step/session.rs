@@ -3,15 +3,17 @@
 //! What is pure is done here: measuring, repairing and reducing the conversation of the drive `turns`. In the drive `calls` the
 //! conversation is the host's, and so is that work.
 
+use core::mem;
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
+use super::lines;
 use super::protocol::{DirectivesAnswer, ErrorAnswer};
 use crate::context::{ToolForm, repair};
 use crate::engine::{
-    Directive, DirectiveKind, Directives, Envelope, Event, Interpreter, RunStarted, SessionFold, State,
-    ToolCatalogue, ToolFacts, ToolSpec, Work,
+    Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, RunStarted, SessionFold,
+    State, ToolCatalogue, ToolFacts, ToolSpec, Work, WorkId,
 };
 use crate::host::measure::ConversationMeasure;
 use crate::host::{Clock, Journal, JournalError, SessionCheckpoint, counter_by, offered, rule_changes};
@@ -53,21 +55,26 @@ impl SteppedSession {
         Self { interpreter, fold, clock: Clock::system(), policy, journal }
     }
 
-    /// Takes what the log had not been able to tell the interpreter: an event without its decision, another policy, other tools.
+    /// Does what the process that ended had still to do: it decides about an event without a decision, does the work that is done
+    /// here, and tells the interpreter of another policy and other tools.
     pub(super) async fn catch_up(
         &mut self,
         untaken: Option<Envelope>,
         now: Option<Instant>,
     ) -> Result<Vec<Value>, StepFailure> {
-        let mut list = Vec::new();
+        let (mut list, policy) = (Vec::new(), self.policy.clone());
+        let mut due = VecDeque::new();
         if let Some(envelope) = untaken {
             // It is in the log already.
             let directives = self.fold.decide(&self.interpreter, envelope);
-            let due = self.decided(directives, &mut list).map_err(StepFailure::Journal)?;
-            list.extend(self.take_all(due, self.now(now)).await?);
+            due = self.decided(directives, &mut list).map_err(StepFailure::Journal)?;
+        } else {
+            let own = self.fold.open().filter(|work| self.state().proposal_of(work.id()).is_none());
+            due.extend(own.filter_map(|work| self.done(work)));
         }
+        list.extend(self.take_all(due, self.now(now)).await?);
         if !self.state().run.is_empty() && !self.state().is_over() {
-            let changes = rule_changes(&self.interpreter, &self.policy, self.fold.tools()).collect();
+            let changes = rule_changes(&self.interpreter, &policy, self.fold.tools()).collect();
             list.extend(self.take_all(changes, self.now(now)).await?);
         }
         Ok(list)
@@ -106,9 +113,27 @@ impl SteppedSession {
             Event::PolicyChanged { .. } => {
                 "the policy is the one that this process was started with; `save` the session, and continue it in another process"
             }
-            event => return self.take(event, now).await,
+            event => {
+                self.check(&event)?;
+                return self.take(event, now).await;
+            }
         };
         Err(ErrorAnswer::at("/event", instead).into())
+    }
+
+    /// Refuses what no host means: an event before there is a run, and an answer to work of another kind, which would be lost.
+    fn check(&self, event: &Event) -> Result<(), ErrorAnswer> {
+        if self.state().run.is_empty() {
+            return Err(ErrorAnswer::at(
+                "/kind",
+                "there is no run yet; a line of the kind `start` begins one",
+            ));
+        }
+        let work = event.work().and_then(|id| self.fold.open().find(|work| work.id() == id));
+        let Some(other) = work.filter(|work| !is_answer(event, work)) else { return Ok(()) };
+        let other = json!(other);
+        let message = format!("it does not answer work {}, which is {}", other["work"], other["directive"]);
+        Err(ErrorAnswer::at("/event", message))
     }
 
     /// The host has other tools.
@@ -117,9 +142,18 @@ impl SteppedSession {
         tools: ToolCatalogue,
         now: Option<Instant>,
     ) -> Result<DirectivesAnswer, StepFailure> {
-        self.interpreter = Interpreter::new(self.interpreter.policy().clone(), tools);
+        let now_has = Interpreter::new(self.interpreter.policy().clone(), tools);
+        let had = mem::replace(&mut self.interpreter, now_has);
+        if self.state().run.is_empty() {
+            // The run that is to begin has these tools.
+            return Ok(self.answer(Vec::new()));
+        }
         let tools = self.facts();
-        self.take(Event::ToolsChanged { tools }, now).await
+        let taken = self.take(Event::ToolsChanged { tools }, now).await;
+        if matches!(taken, Err(StepFailure::Line(_))) {
+            self.interpreter = had;
+        }
+        taken
     }
 
     pub(super) fn state(&self) -> &State {
@@ -130,9 +164,22 @@ impl SteppedSession {
         self.interpreter.policy()
     }
 
-    /// The work that has no answer.
+    /// The work that has no answer, and the proposals that it is for.
     pub(super) fn open(&self) -> Vec<Value> {
-        self.fold.open().map(|work| json!(work)).collect()
+        let open = self.fold.open().map(|work| {
+            let mut directive = json!(work);
+            if let Some(proposal) = self.state().proposal_of(work.id()) {
+                directive["of"] = json!({ "proposal": proposal });
+            }
+            directive
+        });
+        open.collect()
+    }
+
+    /// The conversation, if there is one here.
+    pub(super) fn messages(&self) -> Option<Vec<Message>> {
+        let messages = self.fold.messages();
+        (self.state().drive() == DriveMode::Turns && !messages.is_empty()).then(|| messages.to_vec())
     }
 
     /// The tools as they are declared to the model, the one of the final report among them.
@@ -140,15 +187,22 @@ impl SteppedSession {
         offered(&self.interpreter).to_vec()
     }
 
-    /// What it takes to continue: a [`SessionCheckpoint`], and the digest of its state.
-    pub(super) fn saved(&self) -> Value {
-        json!({
-            "digest": self.state().digest(),
-            "checkpoint": {
-                "state": self.state(), "messages": self.fold.messages(), "open": self.open(),
-                "policy": self.policy, "tools": self.fold.tools(),
-            },
-        })
+    /// What it takes to continue: a [`SessionCheckpoint`] as JSON, after its checksum.
+    pub(super) fn saved(&self) -> Result<String, ErrorAnswer> {
+        let open: Vec<&Work> = self.fold.open().collect();
+        let checkpoint = json!({
+            "state": self.state(), "messages": self.fold.messages(), "open": open, "policy": self.policy,
+            "tools": self.fold.tools(),
+        });
+        let text = checkpoint.to_string();
+        // In a line quotes are escaped.
+        if text.len() > lines::MOST_OF_HELLO / 2 {
+            let most = lines::MOST_OF_HELLO >> 21;
+            return Err(ErrorAnswer::new(format!(
+                "the session has more than {most} MiB; `--record` keeps it"
+            )));
+        }
+        Ok(format!("{} {text}", checksum(&text)))
     }
 
     /// Closes the log.
@@ -161,19 +215,31 @@ impl SteppedSession {
 
     async fn take(&mut self, event: Event, now: Option<Instant>) -> Result<DirectivesAnswer, StepFailure> {
         let list = self.take_all(VecDeque::from([event]), self.now(now)).await?;
+        Ok(self.answer(list))
+    }
+
+    fn answer(&self, list: Vec<Value>) -> DirectivesAnswer {
         // A conversation is sent where it is due, and no more often: it may be long.
         let messages = list.iter().find_map(|directive| self.messages_for(directive));
-        Ok(DirectivesAnswer { seq: self.state().seq, list, messages, state: self.state().digest() })
+        DirectivesAnswer { seq: self.state().seq, list, messages, state: self.state().digest() }
     }
 
     /// Takes these events, and those that answer what is done here. Ends when all is written down.
     async fn take_all(&mut self, mut due: VecDeque<Event>, now: Instant) -> Result<Vec<Value>, StepFailure> {
-        let mut list = Vec::new();
+        let (mut list, mut is_first) = (Vec::new(), true);
         while let Some(event) = due.pop_front() {
             let envelope = Envelope { seq: self.state().seq.saturating_add(1), now, event };
             if let Some(journal) = &mut self.journal {
                 // What cannot be recorded cannot be decided again, so it is not taken.
-                journal.event(&envelope).map_err(|error| ErrorAnswer::new(error.to_string()))?;
+                journal.event(&envelope).map_err(|error| {
+                    // Only before the first of them nothing has changed.
+                    if is_first {
+                        ErrorAnswer::new(error.to_string()).into()
+                    } else {
+                        StepFailure::Journal(error)
+                    }
+                })?;
+                is_first = false;
             }
             let directives = self.fold.decide(&self.interpreter, envelope);
             due.extend(self.decided(directives, &mut list).map_err(StepFailure::Journal)?);
@@ -196,16 +262,9 @@ impl SteppedSession {
             journal.directives(policy, &directives, self.fold.state())?;
         }
         policy.clone_into(&mut self.policy);
-        let (own, for_host): (Vec<_>, Vec<_>) =
-            directives.0.iter().partition(|directive| is_done_here(directive));
-        list.extend(for_host.into_iter().map(|directive| json!(directive)));
-        let own: Vec<_> = own
-            .into_iter()
-            .filter_map(|directive| match &directive.order {
-                DirectiveKind::Work(work) => Some(work.id()),
-                DirectiveKind::Note(_) => None,
-            })
-            .collect();
+        list.extend(for_host(&directives));
+        let own = directives.0.iter().filter(|directive| is_done_here(directive));
+        let own: Vec<WorkId> = own.filter_map(work_of).collect();
         self.fold.decided(directives);
         let done = self.fold.open().filter(|work| own.contains(&work.id()));
         Ok(done.filter_map(|work| self.done(work)).collect())
@@ -259,6 +318,54 @@ impl SteppedSession {
     fn now(&self, told: Option<Instant>) -> Instant {
         told.unwrap_or_else(|| self.clock.now())
     }
+}
+
+/// Where a saved session stood.
+pub(super) fn checkpoint(saved: &str) -> Result<SessionCheckpoint, ErrorAnswer> {
+    let wrong = || {
+        let message = "this is not what `saved` had: it was changed, or another version of unfazed wrote it";
+        ErrorAnswer::at("/saved", message)
+    };
+    let (written, text) = saved.split_once(' ').ok_or_else(wrong)?;
+    if checksum(text) != written {
+        return Err(wrong());
+    }
+    serde_json::from_str(text).map_err(|_| wrong())
+}
+
+/// It finds what a disk or a hand has changed. It is no signature.
+fn checksum(text: &str) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+}
+
+/// The directives that the host gets.
+pub(super) fn for_host(directives: &Directives) -> impl Iterator<Item = Value> {
+    directives.0.iter().filter(|directive| !is_done_here(directive)).map(|directive| json!(directive))
+}
+
+fn work_of(directive: &Directive) -> Option<WorkId> {
+    match &directive.order {
+        DirectiveKind::Work(work) => Some(work.id()),
+        DirectiveKind::Note(_) => None,
+    }
+}
+
+/// Whether an event answers work of that kind.
+const fn is_answer(event: &Event, work: &Work) -> bool {
+    matches!(
+        (work, event),
+        (Work::PrepareTurn(_), Event::TurnPrepared { .. })
+            | (Work::RepairHistory(_), Event::HistoryRepaired { .. })
+            | (Work::ReduceContext(_), Event::ContextReduced { .. })
+            | (
+                Work::CallModel(_) | Work::Summarize(_),
+                Event::ModelResponded { .. } | Event::ModelFailed { .. }
+            )
+            | (Work::RunTool(_), Event::ToolFinished { .. })
+            | (Work::Wait(_), Event::TimerFired { .. })
+            | (Work::Consult(_), Event::PlannerDecided { .. })
+            | (Work::Ask(_), Event::Answered { .. })
+    )
 }
 
 /// Whether this process answers a directive by itself. The conversation of a proposed turn is the host's.
