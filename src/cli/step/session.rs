@@ -12,8 +12,8 @@ use super::lines;
 use super::protocol::{DirectivesAnswer, ErrorAnswer};
 use crate::context::{ToolForm, repair};
 use crate::engine::{
-    Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, RunStarted, SessionFold,
-    State, ToolCatalogue, ToolFacts, ToolSpec, Work, WorkId,
+    Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, RunStarted,
+    SessionFold, State, ToolCatalogue, ToolFacts, ToolSpec, Work, WorkId,
 };
 use crate::host::measure::ConversationMeasure;
 use crate::host::{Clock, Journal, JournalError, SessionCheckpoint, counter_by, offered, rule_changes};
@@ -27,6 +27,10 @@ pub(super) struct SteppedSession {
     interpreter: Interpreter,
     fold: SessionFold,
     clock: Clock,
+    /// The size of the conversation, kept up with it.
+    measure: ConversationMeasure,
+    /// The model by whose vocabulary it is counted.
+    counted_for: String,
     /// Digest of the policy that decided last; empty: none did.
     policy: String,
     journal: Option<Recorder>,
@@ -52,7 +56,9 @@ impl SteppedSession {
     pub(super) fn new(interpreter: Interpreter, past: SessionCheckpoint, journal: Option<Recorder>) -> Self {
         let SessionCheckpoint { state, messages, open, policy, tools, .. } = past;
         let fold = SessionFold::of(state, messages, open, tools);
-        Self { interpreter, fold, clock: Clock::system(), policy, journal }
+        let model = fold.state().first_target().to_owned();
+        let measure = measured(&interpreter, &fold, &model);
+        Self { interpreter, fold, clock: Clock::system(), measure, counted_for: model, policy, journal }
     }
 
     /// Does what the process that ended had still to do: it decides about an event without a decision, does the work that is done
@@ -63,15 +69,14 @@ impl SteppedSession {
         now: Option<Instant>,
     ) -> Result<Vec<Value>, StepFailure> {
         let (mut list, policy) = (Vec::new(), self.policy.clone());
-        let mut due = VecDeque::new();
-        if let Some(envelope) = untaken {
+        let due = if let Some(envelope) = untaken {
             // It is in the log already.
             let directives = self.fold.decide(&self.interpreter, envelope);
-            due = self.decided(directives, &mut list).map_err(StepFailure::Journal)?;
+            self.decided(directives, &mut list).map_err(StepFailure::Journal)?
         } else {
-            let own = self.fold.open().filter(|work| self.state().proposal_of(work.id()).is_none());
-            due.extend(own.filter_map(|work| self.done(work)));
-        }
+            let own = self.fold.open().map(Work::id).filter(|id| self.state().proposal_of(*id).is_none());
+            self.answers(&own.collect::<Vec<_>>())
+        };
         list.extend(self.take_all(due, self.now(now)).await?);
         if !self.state().run.is_empty() && !self.state().is_over() {
             let changes = rule_changes(&self.interpreter, &policy, self.fold.tools()).collect();
@@ -144,6 +149,7 @@ impl SteppedSession {
     ) -> Result<DirectivesAnswer, StepFailure> {
         let now_has = Interpreter::new(self.interpreter.policy().clone(), tools);
         let had = mem::replace(&mut self.interpreter, now_has);
+        self.measure.set_tools(&self.offered());
         if self.state().run.is_empty() {
             // The run that is to begin has these tools.
             return Ok(self.answer(Vec::new()));
@@ -152,6 +158,7 @@ impl SteppedSession {
         let taken = self.take(Event::ToolsChanged { tools }, now).await;
         if matches!(taken, Err(StepFailure::Line(_))) {
             self.interpreter = had;
+            self.measure.set_tools(&self.offered());
         }
         taken
     }
@@ -265,40 +272,26 @@ impl SteppedSession {
         list.extend(for_host(&directives));
         let own = directives.0.iter().filter(|directive| is_done_here(directive));
         let own: Vec<WorkId> = own.filter_map(work_of).collect();
-        self.fold.decided(directives);
-        let done = self.fold.open().filter(|work| own.contains(&work.id()));
-        Ok(done.filter_map(|work| self.done(work)).collect())
-    }
-
-    /// The event that answers a piece of work, if it is done here.
-    fn done(&self, work: &Work) -> Option<Event> {
-        let (messages, policy) = (self.fold.messages(), self.interpreter.policy());
-        let id = work.id();
-        Some(match work {
-            Work::PrepareTurn(_) => {
-                let drops = policy.turn().malformed_calls.value == MalformedCalls::Drop;
-                Event::TurnPrepared { work: id, measure: self.measure().of(messages, drops) }
+        for directive in &directives.0 {
+            match (&directive.order, directive.of) {
+                (DirectiveKind::Note(Note::Append { message }), _) => self.measure.append(message),
+                (DirectiveKind::Note(Note::Splice { splices }), None) => self.measure.splice(splices),
+                _ => {}
             }
-            Work::RepairHistory(work) => Event::HistoryRepaired {
-                work: id,
-                repair: repair(messages, work.orphan_calls, work.malformed_calls),
-            },
-            Work::ReduceContext(work) => Event::ContextReduced {
-                work: id,
-                reduction: self.measure().reduced(policy, &work.plan, messages),
-            },
-            _ => return None,
-        })
+        }
+        self.fold.decided(directives);
+        Ok(self.answers(&own))
     }
 
-    /// The size of the conversation as it is.
-    fn measure(&self) -> ConversationMeasure {
-        let model = self.state().first_target();
-        let counter = counter_by(&self.interpreter.policy().model(model).tokens, model);
-        let mut measure = ConversationMeasure::new(counter, ToolForm::Chat, model);
-        measure.set_tools(&self.offered());
-        measure.take_up(self.fold.messages());
-        measure
+    /// The events that answer those of these pieces of work that are done here.
+    fn answers(&mut self, own: &[WorkId]) -> VecDeque<Event> {
+        if self.counted_for != self.fold.state().first_target() {
+            self.fold.state().first_target().clone_into(&mut self.counted_for);
+            self.measure = measured(&self.interpreter, &self.fold, &self.counted_for);
+        }
+        let Self { interpreter, fold, measure, .. } = self;
+        let own = fold.open().filter(|work| own.contains(&work.id()));
+        own.filter_map(|work| answer_to(work, fold.messages(), interpreter.policy(), measure)).collect()
     }
 
     /// The conversation as a call of a model is to have it, if that is the interpreter's own.
@@ -318,6 +311,39 @@ impl SteppedSession {
     fn now(&self, told: Option<Instant>) -> Instant {
         told.unwrap_or_else(|| self.clock.now())
     }
+}
+
+/// The size of the conversation as it is, counted as that model counts.
+fn measured(interpreter: &Interpreter, fold: &SessionFold, model: &str) -> ConversationMeasure {
+    let counter = counter_by(&interpreter.policy().model(model).tokens, model);
+    let mut measure = ConversationMeasure::new(counter, ToolForm::Chat, model);
+    measure.set_tools(&offered(interpreter));
+    measure.take_up(fold.messages());
+    measure
+}
+
+/// The event that answers a piece of work, if it is pure.
+fn answer_to(
+    work: &Work,
+    messages: &[Message],
+    policy: &Policy,
+    measure: &mut ConversationMeasure,
+) -> Option<Event> {
+    let id = work.id();
+    Some(match work {
+        Work::PrepareTurn(_) => {
+            let drops = policy.turn().malformed_calls.value == MalformedCalls::Drop;
+            Event::TurnPrepared { work: id, measure: measure.of(messages, drops) }
+        }
+        Work::RepairHistory(work) => {
+            let repair = repair(messages, work.orphan_calls, work.malformed_calls);
+            Event::HistoryRepaired { work: id, repair }
+        }
+        Work::ReduceContext(work) => {
+            Event::ContextReduced { work: id, reduction: measure.reduced(policy, &work.plan, messages) }
+        }
+        _ => return None,
+    })
 }
 
 /// Where a saved session stood.
