@@ -250,7 +250,7 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// XXH3: it finds what a disk or a hand has changed. It is no signature.
-pub(super) fn checksum(bytes: &[u8]) -> String {
+pub(crate) fn checksum(bytes: &[u8]) -> String {
     format!("{:0DIGITS$x}", xxhash_rust::xxh3::xxh3_64(bytes))
 }
 

@@ -110,7 +110,7 @@ pub use record_line::{RecordLine, RecordLineError};
 /// What hosts and stores of this crate need in addition.
 #[cfg(feature = "host")]
 pub(crate) use self::{
-    log::{LineChecksum, verify},
+    log::{LineChecksum, checksum, verify},
     problems::reported,
     record_line::MAX_LINE,
 };

@@ -83,7 +83,7 @@ fn busy() -> Value {
     json!({"outcome": "failed", "failure": {"status": 503, "message": "busy"}, "effect": "not_started"})
 }
 
-/// A conversation in the drive `turns`, whose times are told: the same lines have the same answers.
+/// A conversation in the drive `turns`. Its lines have their times, so they always have the same answers.
 fn conversation() -> Vec<Value> {
     let call = |id: &str, n: u64| json!({"id": id, "name": "look", "arguments": json!({"n": n}).to_string()});
     let reply = |calls: &[Value], text: &str| {

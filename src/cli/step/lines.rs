@@ -16,7 +16,7 @@ pub(super) enum InputLine {
     TooLong,
 }
 
-/// The next line that is not blank, and its number, from 1; `None`: there is none.
+/// The next line that is not blank, and its number, from 1; `None` at the end of the input.
 pub(super) fn next(input: &mut impl BufRead, number: &mut u64, most: usize) -> io::Result<Option<InputLine>> {
     loop {
         let mut line = Vec::new();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use self::lines::InputLine;
 use self::protocol::{
@@ -143,13 +143,12 @@ impl StepProcess {
     }
 
     async fn answer(&mut self, line: InputLine) -> Result<StepAnswer, StepFailure> {
-        let line = parsed(line, self.most_of_a_line())?;
-        let kind = line["kind"].as_str().unwrap_or_default();
-        if !KINDS.contains(&kind) {
-            return Err(unknown_kind(&line).into());
-        }
+        let mut line = parsed(line, self.most_of_a_line())?;
+        let kind = KINDS.into_iter().find(|kind| line["kind"] == *kind).ok_or_else(|| unknown_kind(&line))?;
+        // The rest are the fields of a request of that kind, which has no others.
+        line.as_object_mut().and_then(|fields| fields.shift_remove("kind"));
         if kind == "hello" {
-            let hello = request(&line)?;
+            let hello = request(kind, &line)?;
             return Ok(StepAnswer::Ready(self.hello(hello).await?));
         }
         let Some(session) = &mut self.session else {
@@ -159,21 +158,21 @@ impl StepProcess {
         };
         Ok(match kind {
             "start" => {
-                let start: StartRequest = request(&line)?;
+                let start: StartRequest = request(kind, &line)?;
                 let (now, id) = (start.now, self.place.as_ref().map(|place| place.id.as_str()));
                 StepAnswer::Directives(session.start(start.started(id), now).await?)
             }
             "tools" => {
-                let ToolsRequest { tools, now } = request(&line)?;
+                let ToolsRequest { tools, now } = request(kind, &line)?;
                 let tools = catalogue(&self.policy, tools)?;
                 StepAnswer::Directives(session.tools(tools, now).await?)
             }
             "save" => {
-                let SaveRequest {} = request(&line)?;
+                let SaveRequest {} = request(kind, &line)?;
                 StepAnswer::Saved(SavedAnswer { saved: session.saved()? })
             }
             _ => {
-                let EventRequest { seq, now, event } = request(&line)?;
+                let EventRequest { seq, now, event } = request(kind, &line)?;
                 StepAnswer::Directives(session.event(seq, event, now).await?)
             }
         })
@@ -287,15 +286,12 @@ fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
 }
 
 /// What a line of a known kind asks for.
-fn request<T: DeserializeOwned>(line: &Value) -> Result<T, ErrorAnswer> {
-    let fields: Map<String, Value> = line
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(key, _)| *key != "kind")
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    serde_json::from_value(Value::Object(fields)).map_err(|error| protocol::mistake(line, &error))
+fn request<T: DeserializeOwned>(kind: &str, fields: &Value) -> Result<T, ErrorAnswer> {
+    T::deserialize(fields).map_err(|error| {
+        let mut line = fields.clone();
+        line["kind"] = kind.into();
+        protocol::mistake(&line, &error)
+    })
 }
 
 fn unknown_kind(line: &Value) -> ErrorAnswer {

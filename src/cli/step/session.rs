@@ -13,7 +13,7 @@ use super::protocol::{DirectivesAnswer, ErrorAnswer};
 use crate::context::{ToolForm, repair};
 use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, RunStarted,
-    SessionFold, State, ToolCatalogue, ToolFacts, ToolSpec, Work, WorkId,
+    SessionFold, State, ToolCatalogue, ToolFacts, ToolSpec, Work, WorkId, checksum,
 };
 use crate::host::measure::ConversationMeasure;
 use crate::host::{Clock, Journal, JournalError, SessionCheckpoint, counter_by, offered, rule_changes};
@@ -209,7 +209,7 @@ impl SteppedSession {
                 "the session has more than {most} MiB; `--record` keeps it"
             )));
         }
-        Ok(format!("{} {text}", checksum(&text)))
+        Ok(format!("{} {text}", checksum(text.as_bytes())))
     }
 
     /// Closes the log.
@@ -270,8 +270,7 @@ impl SteppedSession {
         }
         policy.clone_into(&mut self.policy);
         list.extend(for_host(&directives));
-        let own = directives.0.iter().filter(|directive| is_done_here(directive));
-        let own: Vec<WorkId> = own.filter_map(work_of).collect();
+        let own: Vec<WorkId> = directives.0.iter().filter_map(own_work).collect();
         for directive in &directives.0 {
             match (&directive.order, directive.of) {
                 (DirectiveKind::Note(Note::Append { message }), _) => self.measure.append(message),
@@ -353,27 +352,15 @@ pub(super) fn checkpoint(saved: &str) -> Result<SessionCheckpoint, ErrorAnswer> 
         ErrorAnswer::at("/saved", message)
     };
     let (written, text) = saved.split_once(' ').ok_or_else(wrong)?;
-    if checksum(text) != written {
+    if checksum(text.as_bytes()) != written {
         return Err(wrong());
     }
     serde_json::from_str(text).map_err(|_| wrong())
 }
 
-/// It finds what a disk or a hand has changed. It is no signature.
-fn checksum(text: &str) -> String {
-    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
-}
-
 /// The directives that the host gets.
 pub(super) fn for_host(directives: &Directives) -> impl Iterator<Item = Value> {
-    directives.0.iter().filter(|directive| !is_done_here(directive)).map(|directive| json!(directive))
-}
-
-fn work_of(directive: &Directive) -> Option<WorkId> {
-    match &directive.order {
-        DirectiveKind::Work(work) => Some(work.id()),
-        DirectiveKind::Note(_) => None,
-    }
+    directives.0.iter().filter(|directive| own_work(directive).is_none()).map(|directive| json!(directive))
 }
 
 /// Whether an event answers work of that kind.
@@ -394,11 +381,12 @@ const fn is_answer(event: &Event, work: &Work) -> bool {
     )
 }
 
-/// Whether this process answers a directive by itself. The conversation of a proposed turn is the host's.
-fn is_done_here(directive: &Directive) -> bool {
-    let is_pure = matches!(
-        directive.order,
-        DirectiveKind::Work(Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::ReduceContext(_))
-    );
-    is_pure && directive.of.is_none()
+/// The work of a directive that this process answers by itself. The conversation of a proposed turn is the host's.
+fn own_work(directive: &Directive) -> Option<WorkId> {
+    match &directive.order {
+        DirectiveKind::Work(
+            work @ (Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::ReduceContext(_)),
+        ) if directive.of.is_none() => Some(work.id()),
+        _ => None,
+    }
 }
