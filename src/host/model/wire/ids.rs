@@ -25,6 +25,10 @@ pub(crate) enum IdForm {
 }
 
 impl IdForm {
+    /// What Anthropic, Bedrock and `OpenAI`'s Responses take.
+    // `^[a-zA-Z0-9_-]+$` at Anthropic; 64 characters at Bedrock, and for `call_id` at OpenAI (openai/codex#14355).
+    pub(super) const WORD: Self = Self::Word { also: "_-", most: 64 };
+
     /// Whether an id is one that can be sent.
     pub(super) fn takes(self, id: &str) -> bool {
         match self {

@@ -8,10 +8,13 @@ mod finish;
 mod ids;
 mod kept;
 mod lenient;
+mod pieces;
 mod sendable;
 mod unread;
+mod usage;
 
 use reqwest::header::HeaderMap;
+use serde_json::{Map, Value};
 
 use super::sse::SseEvent;
 use crate::engine::{Failure, ModelReply};
@@ -87,6 +90,17 @@ pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A body without the byte order mark.
 pub(crate) fn without_mark(body: &[u8]) -> &[u8] {
     body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body)
+}
+
+/// Adds the fields of the user to a body; null leaves out a field.
+fn add_extra(body: &mut Map<String, Value>, extra: &Map<String, Value>) {
+    for (field, value) in extra {
+        if value.is_null() {
+            body.shift_remove(field);
+        } else {
+            body.insert(field.clone(), value.clone());
+        }
+    }
 }
 
 /// How many characters a text has.

@@ -4,19 +4,15 @@ use serde_json::{Map, Value, json};
 
 use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::IdForm;
+use crate::host::model::wire::pieces::{LENGTH, pieces, with_rest};
 use crate::host::model::wire::sendable::{safe_name, sendable};
 use crate::session::{Message, ToolCall, object_arguments};
-/// The ids of calls that the API takes.
-// `^[a-zA-Z0-9_-]+$` at Anthropic; Bedrock has the same models and no more than 64 characters.
-const CALL_IDS: IdForm = IdForm::Word { also: "_-", most: 64 };
-/// Of a kept text: how many characters of the message's text it has.
-const LENGTH: &str = "chars";
 
 /// The conversation without what precedes it: the roles alternate, and of a user's blocks the results of tools come
 /// first, as the API wants it.
 pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
     let mut turns: Vec<MessageTurn> = Vec::new();
-    for message in sendable(conversation, CALL_IDS, &[]) {
+    for message in sendable(conversation, IdForm::WORD, &[]) {
         let (role, results, rest) = match &*message {
             Message::System { .. } => continue,
             Message::User { text, .. } => ("user", Vec::new(), said(text)),
@@ -101,7 +97,7 @@ fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value>
     let mut open: Vec<&ToolCall> = calls.iter().collect();
     let mut blocks = Vec::new();
     // The text was changed since, by what was taken out of it, so the lengths no longer fit.
-    let (mut pieces, mut whole) = match pieces(text, kept) {
+    let (mut pieces, mut whole) = match pieces(text, kept.iter()) {
         Some(pieces) => (pieces.into_iter(), None),
         None => (Vec::new().into_iter(), Some(text)),
     };
@@ -126,30 +122,6 @@ fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value>
     blocks.extend(whole.take().into_iter().flat_map(said));
     blocks.extend(open.into_iter().map(call));
     blocks
-}
-
-/// The text cut into the pieces it came in; `None`: it is another text.
-fn pieces<'t>(text: &'t str, kept: &[Value]) -> Option<Vec<&'t str>> {
-    let mut rest = text;
-    let mut pieces = Vec::new();
-    for length in kept.iter().filter_map(|place| place.get(LENGTH)?.as_u64()) {
-        let length = usize::try_from(length).ok()?;
-        let ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]).nth(length)?;
-        let (piece, more) = rest.split_at(ends);
-        pieces.push(piece);
-        rest = more;
-    }
-    rest.is_empty().then_some(pieces)
-}
-
-/// A block with what else came with it.
-fn with_rest(mut block: Value, place: &Value) -> Value {
-    if let (Value::Object(block), Value::Object(place)) = (&mut block, place) {
-        for (field, value) in place.iter().filter(|(field, _)| *field != LENGTH) {
-            block.entry(field).or_insert_with(|| value.clone());
-        }
-    }
-    block
 }
 
 /// The blocks to keep of an answer; `None`: text and tool calls say it all. Of these only the places are kept, and what
@@ -254,7 +226,7 @@ mod tests {
             [said_by_model("", &[("functions.look:0", "{}")], None), tool("functions.look:0", "x", false)];
         let sent = messages(&conversation);
         let id = sent[0]["content"][0]["id"].as_str().unwrap();
-        assert!(CALL_IDS.takes(id), "{id}");
+        assert!(IdForm::WORD.takes(id), "{id}");
         assert_eq!(sent[1]["content"][0]["tool_use_id"], json!(id));
     }
 

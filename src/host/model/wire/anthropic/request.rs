@@ -6,6 +6,7 @@ use super::MessagesFormat;
 use super::blocks::{messages, system};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
+use crate::host::model::wire::add_extra;
 use crate::host::model::wire::sendable::safe_name;
 use crate::host::port::ModelRequest;
 use crate::session::Message;
@@ -34,13 +35,7 @@ pub(super) fn body(format: &MessagesFormat, request: &ModelRequest<'_>) -> Value
     if let Some(temperature) = format.temperature {
         write("temperature", json!(temperature));
     }
-    for (field, value) in &format.extra {
-        if value.is_null() {
-            body.shift_remove(field);
-        } else {
-            body.insert(field.clone(), value.clone());
-        }
-    }
+    add_extra(&mut body, &format.extra);
     if let Some(most) = request.max_output {
         lower(&mut body, most);
     }

@@ -9,8 +9,9 @@ use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CALL_EXTRAS;
 use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{finish, lenient, unread};
-use crate::session::{Message, ToolCall, Usage};
+use crate::session::{Message, ToolCall};
 
 #[derive(Deserialize)]
 struct ChatResponse {
@@ -29,56 +30,6 @@ struct ReplyChoice {
     /// As Google's server has called it.
     #[serde(default, rename = "finishReason", deserialize_with = "lenient::text")]
     google_reason: Option<String>,
-}
-
-/// Tokens, under either pair of names.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) struct WireUsage {
-    #[serde(default, alias = "input_tokens", deserialize_with = "lenient::or_default")]
-    prompt_tokens: u64,
-    #[serde(default, alias = "output_tokens", deserialize_with = "lenient::or_default")]
-    completion_tokens: u64,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    total_tokens: u64,
-    #[serde(default, alias = "output_tokens_details", deserialize_with = "lenient::if_readable")]
-    completion_tokens_details: Option<CompletionDetails>,
-    #[serde(default, alias = "input_tokens_details", deserialize_with = "lenient::if_readable")]
-    prompt_tokens_details: Option<PromptDetails>,
-    /// As `DeepSeek` says it.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    prompt_cache_hit_tokens: u64,
-}
-
-/// What the tokens of the request are.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct PromptDetails {
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    cached_tokens: u64,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    cache_write_tokens: u64,
-}
-
-/// What the tokens of the reply are.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct CompletionDetails {
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    reasoning_tokens: u64,
-}
-
-impl WireUsage {
-    fn usage(self) -> Usage {
-        let details = self.prompt_tokens_details.unwrap_or_default();
-        let reasoning = self.completion_tokens_details.unwrap_or_default().reasoning_tokens;
-        // xAI and Gemini count reasoning in addition to the completion: only the total has all of it.
-        let all = self.total_tokens.saturating_sub(self.prompt_tokens);
-        Usage {
-            input: self.prompt_tokens,
-            output: self.completion_tokens.max(all).max(reasoning),
-            cache_read: details.cached_tokens.max(self.prompt_cache_hit_tokens),
-            cache_write: details.cache_write_tokens,
-            reasoning,
-        }
-    }
 }
 
 /// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of
@@ -192,6 +143,7 @@ fn is_blank(value: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::policy::ErrorClass;
+    use crate::session::Usage;
     use serde_json::json;
 
     fn read(body: &Value) -> Result<ModelReply, Failure> {

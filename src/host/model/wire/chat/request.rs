@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::message::{ChatContent, ChatMessage};
 use super::server::{ChatServer, MaxTokens, ReasoningRule};
 use crate::engine::{ToolChoice, ToolSpec};
-use crate::host::model::wire::lenient;
 use crate::host::model::wire::sendable::sendable;
+use crate::host::model::wire::{add_extra, lenient};
 use crate::host::port::ModelRequest;
 use crate::session::Message;
 
@@ -112,13 +112,7 @@ fn options(sampling: &SamplingOptions, server: &ChatServer, most: Option<u64>) -
     if let Some(max_tokens) = sampling.max_tokens.filter(|_| !fields.iter().any(written)) {
         options.insert(server.max_tokens.field().to_owned(), json!(max_tokens));
     }
-    for (field, value) in &sampling.extra {
-        if value.is_null() {
-            options.shift_remove(field);
-        } else {
-            options.insert(field.clone(), value.clone());
-        }
-    }
+    add_extra(&mut options, &sampling.extra);
     for (refused, option) in
         [(server.refuses.temperature, "temperature"), (server.refuses.stream_options, "stream_options")]
     {

@@ -7,11 +7,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
-use super::reply::{WireUsage, to_reply, unexpected};
+use super::reply::{to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
 
