@@ -53,8 +53,14 @@ fn events(c: &mut Criterion) {
             "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1764000000,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
         )
     };
+    let part = |text: &str| {
+        format!(
+            "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"{text}\",\"logprobs\":[],\"sequence_number\":7,\"obfuscation\":\"a1b2c3\"}}\n\n"
+        )
+    };
     let streams = [
         ("20000 events of a chat", chunk(" word").repeat(20_000)),
+        ("20000 events of a response", part(" word").repeat(20_000)),
         ("20 events of 100 KB", chunk(&"word ".repeat(20_000)).repeat(20)),
         ("20000 keep-alive comments", ": OPENROUTER PROCESSING\r\n\r\n".repeat(20_000)),
     ];
