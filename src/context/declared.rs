@@ -16,6 +16,8 @@ pub enum ToolForm {
     Chat,
     /// As Anthropic's messages want them.
     Messages,
+    /// As `OpenAI`'s Responses want them.
+    Responses,
 }
 
 impl ToolForm {
@@ -36,7 +38,7 @@ impl ToolForm {
     /// How its provider counts the tokens of an image.
     pub(super) const fn image_rule(self) -> ImageRule {
         match self {
-            Self::Chat => ImageRule::Tiles,
+            Self::Chat | Self::Responses => ImageRule::Tiles,
             Self::Messages => ImageRule::Pixels,
         }
     }
@@ -53,6 +55,13 @@ impl ToolForm {
                 tool.insert("parameters".to_owned(), spec.parameters.clone());
                 json!({"type": "function", "function": tool})
             }
+            Self::Responses => {
+                tool.insert("parameters".to_owned(), spec.parameters.clone());
+                // As in chat completions: left out, arguments follow the schema strictly, which not every schema allows
+                // (`function_tool_param.py` of OpenAI's SDK requires the field).
+                tool.insert("strict".to_owned(), json!(false));
+                with_type("function", tool)
+            }
             Self::Messages => {
                 // Anthropic requires a schema, and one with `type: object` (`tool_param.py` of its SDK).
                 let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
@@ -67,11 +76,17 @@ impl ToolForm {
     /// shown.
     pub fn tokens(self, counter: &dyn TokenCounter, model: &str, spec: &ToolSpec) -> u64 {
         let declared = self.declare(spec);
-        match (signature_rules(model), declared.get("function")) {
+        let function = if self == Self::Responses { Some(&declared) } else { declared.get("function") };
+        match (signature_rules(model), function) {
             (Some(rules), Some(function)) => rules.tokens(counter, function),
             _ => counter.count(&declared.to_string()),
         }
     }
+}
+
+fn with_type(kind: &str, tool: Map<String, Value>) -> Value {
+    let kind = ("type".to_owned(), json!(kind));
+    Value::Object(core::iter::once(kind).chain(tool).collect())
 }
 
 #[cfg(test)]
@@ -89,6 +104,8 @@ mod tests {
         assert_eq!(ToolForm::Chat.declare(&spec).to_string(), chat);
         let messages = r#"{"name":"look","description":"Looks.","input_schema":{"type":"object"}}"#;
         assert_eq!(ToolForm::Messages.declare(&spec).to_string(), messages);
+        let responses = r#"{"type":"function","name":"look","description":"Looks.","parameters":{"type":"object"},"strict":false}"#;
+        assert_eq!(ToolForm::Responses.declare(&spec).to_string(), responses);
     }
 
     #[test]
@@ -102,5 +119,17 @@ mod tests {
             ToolForm::Messages.declare(&spec),
             json!({"name": "look", "input_schema": {"type": "object"}})
         );
+        assert_eq!(
+            ToolForm::Responses.declare(&spec),
+            json!({"type": "function", "name": "look", "parameters": null, "strict": false})
+        );
+    }
+
+    #[test]
+    fn a_tool_costs_the_same_in_both_forms_of_a_provider() {
+        let parameters = json!({"type": "object", "properties": {"item": {"type": "integer"}}});
+        let spec = tool("Looks.", parameters);
+        let tokens = |form: ToolForm| form.tokens(&crate::context::ByteEstimate, "gpt-5", &spec);
+        assert_eq!(tokens(ToolForm::Responses), tokens(ToolForm::Chat));
     }
 }

@@ -15,7 +15,11 @@ fn quickstart(sessions: &Path, args: &[&str]) -> Command {
 
 fn run() -> (Vec<Value>, Option<i32>, String) {
     let sessions = tempfile::tempdir().unwrap();
-    let output = quickstart(sessions.path(), &["--format", "json"]).output().unwrap();
+    run_of(quickstart(sessions.path(), &["--format", "json"]))
+}
+
+fn run_of(mut command: Command) -> (Vec<Value>, Option<i32>, String) {
+    let output = command.output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let session = lines.last().and_then(|line| line["session"].as_str()).unwrap_or_default();
@@ -70,6 +74,40 @@ fn everything_goes_wrong_and_the_report_is_delivered() {
 
     let feedback = log.lines().filter(|line| line.contains(r#""directive":"feedback""#)).count();
     assert!(feedback >= 5, "the session holds {feedback} records of feedback");
+}
+
+#[test]
+fn the_story_is_the_same_in_every_wire_format() {
+    use unfazed::host::scripted::{Script, ScriptedServer};
+    let told = |lines: &[Value]| lines.iter().filter_map(chapter).collect::<Vec<_>>();
+    let (expected, ..) = run();
+    let example = root().join("examples/quickstart");
+    let agent = std::fs::read_to_string(example.join("agent.yaml")).unwrap();
+    let script = std::fs::read(example.join("model.yaml")).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (api, stream) in [("openai", true), ("anthropic", true), ("responses", true), ("responses", false)] {
+        let script = Script::from_yaml("model.yaml", &script).unwrap();
+        let server = runtime.block_on(ScriptedServer::start(script, 0)).unwrap();
+        let model = format!(
+            "{{api: {api}, base_url: '{}', model: m, stream: {stream}, ask_window: false}}",
+            server.base_url()
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let text = agent.replace("{api: scripted, script: model.yaml}", &model);
+        assert!(text.contains(&model), "{text}");
+        std::fs::write(folder.path().join("agent.yaml"), text).unwrap();
+        std::fs::copy(example.join("policy.yaml"), folder.path().join("policy.yaml")).unwrap();
+        std::fs::create_dir(folder.path().join("tools")).unwrap();
+        for tool in std::fs::read_dir(example.join("tools")).unwrap() {
+            let tool = tool.unwrap();
+            std::fs::copy(tool.path(), folder.path().join("tools").join(tool.file_name())).unwrap();
+        }
+        let mut command = command::unfazed(folder.path(), &["run", "agent.yaml", "--format", "json"]);
+        command.env("UNFAZED_SESSIONS", folder.path().join("sessions"));
+        let (lines, code, _) = run_of(command);
+        assert_eq!((told(&lines), code), (told(&expected), Some(0)), "{api}, streamed: {stream}");
+        assert!(!server.requests().is_empty());
+    }
 }
 
 #[test]

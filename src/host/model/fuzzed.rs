@@ -1,6 +1,7 @@
-//! What providers send, for the fuzz targets: bodies and streams of events, in either wire format.
+//! What providers send, for the fuzz targets: bodies and streams of events, in every wire format.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -11,6 +12,7 @@ use super::failure::from_status;
 use super::sse::{SseEvent, SseParser};
 use super::wire::anthropic::MessagesFormat;
 use super::wire::chat::{ChatFormat, ChatServer, LearnedForms, SamplingOptions};
+use super::wire::responses::ResponsesFormat;
 use super::wire::{StreamProgress, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::policy::Policy;
@@ -29,6 +31,7 @@ pub fn provider_bodies(data: &[u8]) {
     check(&Failure::from_body(body));
     let _ = read_as(&chat(), "application/json", &[body]);
     let _ = read_as(&messages(), "application/json", &[body]);
+    let _ = read_as(&responses(), "application/json", &[body]);
 }
 
 /// The first bytes say how long the pieces are in which the rest arrives: the events, and the answer they make, are the
@@ -39,6 +42,7 @@ pub fn sse_bytes(data: &[u8]) {
     assert!(events(&[bytes]) == events(&split), "the events depend on how their bytes arrive");
     arrives(&chat(), bytes, &split);
     arrives(&messages(), bytes, &split);
+    arrives(&responses(), bytes, &split);
 }
 
 fn chat() -> ChatFormat {
@@ -58,6 +62,18 @@ fn messages() -> MessagesFormat {
         stream: true,
         temperature: None,
         extra: Map::new(),
+    }
+}
+
+pub(super) fn responses() -> ResponsesFormat {
+    ResponsesFormat {
+        model: "main".into(),
+        issuer: "host main".into(),
+        stream: true,
+        temperature: None,
+        max_tokens: None,
+        extra: Map::new(),
+        refuses_reasoning: Arc::default(),
     }
 }
 
@@ -96,7 +112,11 @@ fn arrives(format: &dyn WireFormat, bytes: &[u8], split: &[&[u8]]) {
 }
 
 /// Reads an answer that arrives in these pieces.
-fn read_as(format: &dyn WireFormat, kind: &'static str, pieces: &[&[u8]]) -> Result<ModelReply, Failure> {
+pub(super) fn read_as(
+    format: &dyn WireFormat,
+    kind: &'static str,
+    pieces: &[&[u8]],
+) -> Result<ModelReply, Failure> {
     let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
     let mut answer = HttpAnswer::announced_by(&headers);
     let mut read = Ok(StreamProgress::More);

@@ -23,6 +23,8 @@ pub(super) struct Dialect {
     pub(super) chunks: fn(&AnswerRendering<'_>, include_usage: bool) -> AnswerChunks,
     /// The body of an error.
     pub(super) error_body: fn(&ErrorReply) -> String,
+    /// The data of an event that is an error.
+    pub(super) error_event: fn(&ErrorReply) -> String,
 }
 
 /// What matters of a request.
@@ -39,6 +41,7 @@ pub(super) static CHAT: Dialect = Dialect {
     body: |rendering| rendering.body(),
     chunks: |rendering, include_usage| AnswerChunks::of(rendering, include_usage),
     error_body: render::error_body,
+    error_event: render::error_body,
 };
 
 fn read_chat(_: &HeaderMap, body: &Value) -> Result<Asked, Box<ErrorReply>> {

@@ -14,6 +14,8 @@ mod facts;
 mod history;
 mod model;
 mod render;
+#[cfg(feature = "scripted")]
+mod responses;
 mod script;
 #[cfg(feature = "scripted")]
 mod server;

@@ -21,12 +21,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::anthropic;
 use super::chunks::{self, AnswerChunks};
 use super::connection::{BreakableListener, ConnectionBreaker};
 use super::dialect::{Asked, CHAT, Dialect, not_a_request};
 use super::render::{self, AnswerRendering};
 use super::script::{ErrorReply, Script, ScriptFault, ScriptOutcome, ScriptReply, ScriptState};
+use super::{anthropic, responses};
 use crate::host::file_error;
 
 const MAX_REQUEST: usize = 32 * 1024 * 1024;
@@ -38,7 +38,7 @@ const MAX_SEEN_BYTES: usize = 16 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// The formats that it speaks.
-static DIALECTS: [&Dialect; 2] = [&CHAT, &anthropic::MESSAGES];
+static DIALECTS: [&Dialect; 3] = [&CHAT, &anthropic::MESSAGES, &responses::RESPONSES];
 
 /// A scripted model behind a real HTTP server on loopback. Stops when it is dropped.
 #[derive(Debug)]
@@ -265,7 +265,7 @@ impl WireAnswer {
         match reply.outcome {
             ScriptOutcome::Answer(answer) => self.whole(&rendering(&answer)),
             ScriptOutcome::Error(refusal) if self.stream && (200..300).contains(&refusal.status) => {
-                let event = chunks::event(&(self.dialect.error_body)(&refusal));
+                let event = chunks::event(&(self.dialect.error_event)(&refusal));
                 events(vec![format!("event: error\n{event}")])
             }
             ScriptOutcome::Error(refusal) => self.dialect.error(&refusal),

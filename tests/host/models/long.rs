@@ -8,9 +8,7 @@ use unfazed::host::Model;
 use unfazed::host::scripted::{ScriptAnswer, ScriptEntry, ScriptOutcome, ScriptedCall};
 use unfazed::session::Message;
 
-use super::{LONG, Way, anthropic, ask, client, ok, raw, request, script};
-
-const STREAMED: [Way; 2] = [Way::Streamed, Way::AnthropicStreamed];
+use super::{LONG, STREAMED, anthropic, ask, client, ok, raw, request, responses, script};
 
 /// More than the wire had room for when every byte on it counted: each piece of eight characters goes with hundreds.
 const CHARS: usize = 400_000;
@@ -40,7 +38,7 @@ async fn so_is_a_long_answer_of_a_server_that_does_not_say_that_it_streams() {
     assert_eq!(reply.text.len(), 8 * 30_000);
 }
 
-/// A stream of events of either format.
+/// A stream of events of any format.
 fn events(data: &[Value]) -> Vec<u8> {
     let events = data.iter().map(|data| {
         let name = data["type"].as_str().unwrap_or("message");
@@ -95,6 +93,29 @@ async fn nor_is_more_kept_of_blocks() {
         let said = refused(&data, |base_url| Box::new(anthropic(base_url, true))).await;
         assert_eq!(said, "the answer is larger than 8 MiB");
     }
+}
+
+#[tokio::test]
+async fn nor_of_items() {
+    let more = "x".repeat(500_000);
+    for (kind, name) in
+        [("message", "output_text"), ("message", "refusal"), ("function_call", "function_call_arguments")]
+    {
+        let begin = json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": kind}});
+        let delta = json!({"type": format!("response.{name}.delta"), "output_index": 0, "content_index": 0, "delta": more});
+        let mut data = vec![delta; 20];
+        data.insert(0, begin);
+        let said = refused(&data, |base_url| Box::new(responses(base_url, true))).await;
+        assert_eq!(said, "the answer is larger than 8 MiB");
+    }
+    let item = json!({"type": "reasoning", "encrypted_content": more});
+    let ended = |index: usize| {
+        let event = |name: &str| json!({"type": format!("response.output_item.{name}"), "output_index": index, "item": item});
+        [event("added"), event("done")]
+    };
+    let data: Vec<Value> = (0..20).flat_map(ended).collect();
+    let said = refused(&data, |base_url| Box::new(responses(base_url, true))).await;
+    assert_eq!(said, "the answer is larger than 8 MiB");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod encoded;
 mod learned_forms;
 mod long;
 mod partial;
+mod responses;
 mod timeouts;
 
 use std::time::Duration;
@@ -32,9 +33,21 @@ enum Way {
     Streamed,
     Anthropic,
     AnthropicStreamed,
+    Responses,
+    ResponsesStreamed,
 }
 
-const WAYS: [Way; 5] = [Way::InProcess, Way::Http, Way::Streamed, Way::Anthropic, Way::AnthropicStreamed];
+const WAYS: [Way; 7] = [
+    Way::InProcess,
+    Way::Http,
+    Way::Streamed,
+    Way::Anthropic,
+    Way::AnthropicStreamed,
+    Way::Responses,
+    Way::ResponsesStreamed,
+];
+/// Those on which the answer of a server comes in pieces.
+const STREAMED: [Way; 3] = [Way::Streamed, Way::AnthropicStreamed, Way::ResponsesStreamed];
 /// Those that speak the chat-completions format.
 const CHAT: [Way; 3] = [Way::InProcess, Way::Http, Way::Streamed];
 const LONG: Nanos = Nanos::from_secs(20);
@@ -55,29 +68,33 @@ fn request(messages: &[Message], timeout: Nanos) -> ModelRequest<'_> {
 }
 
 fn client(base_url: &str, stream: bool) -> HttpModel {
-    let config =
-        ModelConfig { base_url: base_url.into(), stream, ..ModelConfig::new(Provider::OPENAI, "scripted") };
-    HttpModel::new(config).unwrap()
+    of(Provider::OPENAI, base_url, stream)
 }
 
 fn anthropic(base_url: &str, stream: bool) -> HttpModel {
-    let config = ModelConfig {
-        base_url: base_url.into(),
-        stream,
-        ..ModelConfig::new(Provider::ANTHROPIC, "scripted")
-    };
+    of(Provider::ANTHROPIC, base_url, stream)
+}
+
+fn responses(base_url: &str, stream: bool) -> HttpModel {
+    of(Provider::RESPONSES, base_url, stream)
+}
+
+fn of(provider: &'static Provider, base_url: &str, stream: bool) -> HttpModel {
+    let config = ModelConfig { base_url: base_url.into(), stream, ..ModelConfig::new(provider, "scripted") };
     HttpModel::new(config).unwrap()
 }
 
 impl Way {
     /// The model on that server; `None`: no server is needed.
-    fn model(self, base_url: &str) -> Option<Box<dyn Model>> {
+    fn model(self, base_url: &str) -> Option<HttpModel> {
         Some(match self {
             Self::InProcess => return None,
-            Self::Http => Box::new(client(base_url, false)),
-            Self::Streamed => Box::new(client(base_url, true)),
-            Self::Anthropic => Box::new(anthropic(base_url, false)),
-            Self::AnthropicStreamed => Box::new(anthropic(base_url, true)),
+            Self::Http => client(base_url, false),
+            Self::Streamed => client(base_url, true),
+            Self::Anthropic => anthropic(base_url, false),
+            Self::AnthropicStreamed => anthropic(base_url, true),
+            Self::Responses => responses(base_url, false),
+            Self::ResponsesStreamed => responses(base_url, true),
         })
     }
 }

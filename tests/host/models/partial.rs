@@ -14,7 +14,7 @@ use unfazed::host::{Agent, FunctionTool, ModelConfig, Observer, Provider, RunRep
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::Message;
 
-use super::{anthropic, client, ok, raw, raw_from};
+use super::{STREAMED, Way, ok, raw, raw_from};
 
 const POLICY: &str = "
 version: 1
@@ -67,7 +67,7 @@ fn broken(fault: ScriptFault) -> ScriptEntry {
 }
 
 /// An agent whose only tool counts how often it runs.
-fn agent(base_url: &str, speaks_anthropic: bool, paid: &Arc<AtomicU32>) -> Agent {
+fn agent(base_url: &str, way: Way, paid: &Arc<AtomicU32>) -> Agent {
     let spec = ToolSpec {
         name: "pay".into(),
         description: String::new(),
@@ -80,21 +80,14 @@ fn agent(base_url: &str, speaks_anthropic: bool, paid: &Arc<AtomicU32>) -> Agent
         async { Ok(Value::Null) }
     });
     let agent = Agent::new(Policy::from_yaml("policy.yaml", POLICY).unwrap()).tools(Tools::new().with(pay));
-    if speaks_anthropic {
-        agent.model("main", anthropic(base_url, true))
-    } else {
-        agent.model("main", client(base_url, true))
-    }
+    agent.model("main", way.model(base_url).unwrap())
 }
 
 /// A run of an agent whose model breaks off while it calls `pay`, and then says that nothing was paid.
-async fn nothing_is_paid<const N: usize>(
-    script: [ScriptEntry; N],
-    speaks_anthropic: bool,
-) -> (RunReport, Retracted) {
+async fn nothing_is_paid<const N: usize>(script: [ScriptEntry; N], way: Way) -> (RunReport, Retracted) {
     let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
     let paid = Arc::new(AtomicU32::new(0));
-    let agent = agent(&server.base_url(), speaks_anthropic, &paid);
+    let agent = agent(&server.base_url(), way, &paid);
     let mut retracted = Retracted::default();
     let task = RunTask { run: "run-1".into(), task: "pay".into(), ..RunTask::default() };
     let report = agent.run_with(task, &mut retracted, None, CancellationToken::new()).await.unwrap();
@@ -105,13 +98,13 @@ async fn nothing_is_paid<const N: usize>(
 
 #[tokio::test]
 async fn a_half_streamed_tool_call_never_runs_and_is_taken_back() {
-    for speaks_anthropic in [false, true] {
+    for way in STREAMED {
         let script = [
             broken(ScriptFault::Stall),
             broken(ScriptFault::Truncate),
             ScriptEntry::text("Nothing was paid."),
         ];
-        let (report, retracted) = nothing_is_paid(script, speaks_anthropic).await;
+        let (report, retracted) = nothing_is_paid(script, way).await;
         let told: Vec<_> =
             retracted.0.iter().map(|(target, attempt, _)| (target.as_str(), *attempt)).collect();
         assert_eq!(told, [("main", 1), ("main", 2)]);
@@ -129,10 +122,10 @@ async fn streamed_text_is_shown_as_it_comes_without_secrets_and_taken_back_if_th
         ScriptFault::Stall,
         ScriptAnswer { text: said.into(), ..ScriptAnswer::default() },
     );
-    for speaks_anthropic in [false, true] {
+    for way in STREAMED {
         let script = [ScriptEntry::new(stalled.clone()), ScriptEntry::text(said)];
         let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
-        let agent = agent(&server.base_url(), speaks_anthropic, &Arc::default());
+        let agent = agent(&server.base_url(), way, &Arc::default());
         let agent = agent.redact(["sk-planted-1".into()]);
         let mut screen = Screen::default();
         let task = RunTask { run: "run-1".into(), task: "say".into(), ..RunTask::default() };
@@ -154,7 +147,7 @@ async fn of_what_has_the_form_of_a_secret_no_part_is_shown_while_it_comes() {
          or at https://me:plä/ntéd-Ünd-änther@shop.example/ä and https://shop.example/öffnen"
     );
     let server = ScriptedServer::start(Script::new("s.yaml", [ScriptEntry::text(said)]), 0).await.unwrap();
-    let agent = agent(&server.base_url(), false, &Arc::default());
+    let agent = agent(&server.base_url(), Way::Streamed, &Arc::default());
     let mut screen = Screen::default();
     let task = RunTask { run: "run-1".into(), task: "say".into(), ..RunTask::default() };
     let report = agent.run_with(task, &mut screen, None, CancellationToken::new()).await.unwrap();
@@ -235,12 +228,12 @@ async fn an_answer_whose_reason_to_stop_is_a_failure_is_none_streamed_or_whole()
 async fn a_call_whose_stream_ends_with_an_error_never_runs() {
     let call = ScriptedCall { name: "pay".into(), arguments: "{}".into(), id: None };
     let failed = ScriptAnswer { calls: vec![call], finish: Some("error".into()), ..ScriptAnswer::default() };
-    for speaks_anthropic in [false, true] {
+    for way in STREAMED {
         let script = [
             ScriptEntry::new(scripted::ScriptOutcome::Answer(failed.clone())),
             ScriptEntry::text("Nothing was paid."),
         ];
-        let (_, retracted) = nothing_is_paid(script, speaks_anthropic).await;
+        let (_, retracted) = nothing_is_paid(script, way).await;
         assert_eq!(retracted.0.len(), 1);
     }
 }

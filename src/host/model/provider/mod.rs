@@ -3,15 +3,19 @@
 
 mod anthropic;
 mod openai;
+mod responses;
 
 use super::config::Provider;
 
 pub(in crate::host) use anthropic::AnthropicKeys;
 pub(in crate::host) use openai::OpenAiKeys;
+pub(in crate::host) use responses::ResponsesKeys;
 
 impl Provider {
     /// The chat completions of `OpenAI`, and of all servers that speak them too.
     pub const OPENAI: &'static Self = &openai::OPENAI;
     /// Anthropic's messages.
     pub const ANTHROPIC: &'static Self = &anthropic::ANTHROPIC;
+    /// The Responses of `OpenAI`, and of all servers that speak them too.
+    pub const RESPONSES: &'static Self = &responses::RESPONSES;
 }

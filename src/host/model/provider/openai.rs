@@ -105,7 +105,7 @@ fn format(config: ModelConfig) -> ChatFormat {
 }
 
 /// What is known of the server, with what the configuration says of it.
-fn server(config: &ModelConfig) -> ChatServer {
+pub(super) fn server(config: &ModelConfig) -> ChatServer {
     let known = ChatServer::of(&config.host(), &config.model);
     ChatServer {
         guidance_in_results: config.guidance_in_results.unwrap_or(known.guidance_in_results),
@@ -114,26 +114,32 @@ fn server(config: &ModelConfig) -> ChatServer {
     }
 }
 
+/// What is below the root of the API.
+fn window(config: &ModelConfig, mut endpoint: Url) -> Option<WindowPlaces> {
+    if let Ok(mut path) = endpoint.path_segments_mut() {
+        path.pop().pop();
+    }
+    window_below(config, endpoint)
+}
+
 /// Hosted servers have a list of models. One that is spoken to without TLS may be one of the user's own, which has further
-/// places.
-fn window(config: &ModelConfig, mut base: Url) -> Option<WindowPlaces> {
+/// places. `root` is where the API begins.
+pub(super) fn window_below(config: &ModelConfig, mut root: Url) -> Option<WindowPlaces> {
     if !server(config).tells_window {
         return None;
     }
-    let mut list = base.clone();
+    let mut list = root.clone();
     if let Ok(mut path) = list.path_segments_mut() {
-        // `chat/completions` and `models` are neighbours in OpenAI's API and in all that copy it.
-        path.pop().pop().push("models");
+        // In OpenAI's API and in all that copy it.
+        path.push("models");
     }
     // llama.cpp, LM Studio and Ollama have their own pages at the root, next to `/v1`.
-    let versioned = base.path().ends_with("/v1/chat/completions");
-    if let Ok(mut path) = base.path_segments_mut() {
-        path.pop().pop();
-        if versioned {
-            path.pop();
-        }
+    if root.path().ends_with("/v1")
+        && let Ok(mut path) = root.path_segments_mut()
+    {
+        path.pop();
     }
-    let own = (base.scheme() == "http").then_some(base);
+    let own = (root.scheme() == "http").then_some(root);
     Some(WindowPlaces { list, own })
 }
 

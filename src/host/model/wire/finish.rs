@@ -54,7 +54,8 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
     })
 }
 
-fn not_whole(said: &str, word: &str) -> Failure {
+/// An answer that stopped with that word before it was whole.
+pub(super) fn not_whole(said: &str, word: &str) -> Failure {
     let what = match word {
         "pause_turn" => "the server paused the turn before the answer was whole".to_owned(),
         _ => format!("the model stopped with `{}` before the answer was whole", short(said)),

@@ -9,6 +9,7 @@ mod ids;
 mod kept;
 mod lenient;
 mod pieces;
+pub(crate) mod responses;
 mod sendable;
 mod unread;
 mod usage;

@@ -11,8 +11,7 @@ use serde_json::{Map, Value};
 
 use super::ids::IdForm;
 use crate::engine::ToolSpec;
-use crate::host::model::wire::extras::CALL_EXTRAS;
-use crate::host::model::wire::extras::KEPT;
+use crate::host::model::wire::extras::{CALL_EXTRAS, kept_ids};
 use crate::session::{Message, ToolCall, object_arguments};
 
 /// The longest name of a tool that providers take.
@@ -133,12 +132,10 @@ fn with_ids(mut extra: Map<String, Value>, calls: &[ToolCall], sent: &[ToolCall]
             }
         }
     }
-    if let Some(Value::Array(places)) = extra.get_mut(KEPT) {
-        let mut renamed: Vec<_> = renamed().collect();
-        for place in places.iter_mut().filter_map(|place| place.get_mut("id")) {
-            if let Some(at) = renamed.iter().position(|(call, _)| *place == call.id) {
-                *place = renamed.remove(at).1.id.clone().into();
-            }
+    let mut renamed: Vec<_> = renamed().collect();
+    for id in kept_ids(&mut extra) {
+        if let Some(at) = renamed.iter().position(|(call, _)| *id == call.id) {
+            *id = renamed.remove(at).1.id.clone().into();
         }
     }
     extra
@@ -257,6 +254,7 @@ mod tests {
         let extra = json!({
             "tool_calls": {"a:1": {"signature": "s"}, "b": {"signature": "t"}},
             "thinking_anthropic": [{"type": "tool_use", "id": "a:1"}, {"type": "tool_use", "id": "b"}],
+            "output_responses": {"items": [{"type": "reasoning", "id": "b"}, {"type": "function_call", "call_id": "b"}]},
         });
         let conversation = [Message::Assistant { text, calls, extra: extra.as_object().cloned().unwrap() }];
         let sent = sendable(&conversation, WORD, &[]);
@@ -266,6 +264,20 @@ mod tests {
         assert_eq!(extra["tool_calls"][id], json!({"signature": "s"}));
         assert_eq!(extra["tool_calls"]["b"], json!({"signature": "t"}));
         assert_eq!(extra["thinking_anthropic"][0]["id"], json!(id));
+        assert_eq!(extra["output_responses"]["items"][1]["call_id"], json!("b"));
+    }
+
+    #[test]
+    fn an_item_of_a_call_goes_with_its_new_id_and_keeps_its_own() {
+        let Message::Assistant { text, calls, .. } = assistant(&[("a:1", "{}")]) else { unreachable!() };
+        let kept = json!({"output_responses": {"items": [{"type": "function_call", "id": "fc_1", "call_id": "a:1"}]}});
+        let conversation = [Message::Assistant { text, calls, extra: kept.as_object().cloned().unwrap() }];
+        let sent = sendable(&conversation, IdForm::WORD, &[]);
+        let Message::Assistant { calls, extra, .. } = &*sent[0] else { unreachable!() };
+        assert_eq!(
+            extra["output_responses"]["items"],
+            json!([{"type": "function_call", "id": "fc_1", "call_id": calls[0].id}])
+        );
     }
 
     #[test]

@@ -12,4 +12,5 @@ pub(super) static MESSAGES: Dialect = Dialect {
     body: render::body,
     chunks: |rendering, _| chunks::chunks(rendering),
     error_body: render::error_body,
+    error_event: render::error_body,
 };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::host::model::wire::extras::{CALL_EXTRAS, KEPT};
+use crate::host::model::wire::extras::{CALL_EXTRAS, take_out_kept};
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::lenient;
 use crate::host::model::wire::sendable::sendable;
@@ -113,9 +113,7 @@ impl From<&Message> for ChatMessage {
             },
             Message::Assistant { text: said, calls, extra } => {
                 let mut extra = extra.clone();
-                // A session may change its provider: strict servers of the chat API refuse a field with thinking
-                // blocks of the Anthropic API.
-                extra.shift_remove(KEPT);
+                take_out_kept(&mut extra);
                 let mut call_extras = match extra.remove(CALL_EXTRAS) {
                     Some(Value::Object(extras)) => extras,
                     _ => Map::new(),

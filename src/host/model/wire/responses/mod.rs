@@ -1,0 +1,75 @@
+//! `OpenAI`'s Responses format.
+//!
+//! A response is a list of items. The text and the function calls among them become the reply; everything else, reasoning
+//! above all, is kept as it came and goes back in its place to who sent it.
+
+mod input;
+mod items;
+mod reply;
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value};
+
+use stream::ReplyItems;
+
+use super::{StreamDecoder, WireFormat};
+use crate::engine::{Failure, ModelReply};
+use crate::host::port::ModelRequest;
+use crate::session::Message;
+
+/// The format, for one model.
+#[derive(Clone, Debug)]
+pub(crate) struct ResponsesFormat {
+    /// The model's name on the server.
+    pub(crate) model: String,
+    /// The model and its server: nobody else can read what it thought.
+    pub(crate) issuer: String,
+    pub(crate) stream: bool,
+    pub(crate) temperature: Option<f64>,
+    /// The most tokens of a reply.
+    pub(crate) max_tokens: Option<u32>,
+    /// Fields to add; null leaves a field out.
+    pub(crate) extra: Map<String, Value>,
+    /// Whether the server has refused what the model thought before.
+    pub(crate) refuses_reasoning: Arc<AtomicBool>,
+}
+
+impl WireFormat for ResponsesFormat {
+    fn write(&self, request: &ModelRequest<'_>) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&request::body(self, request))
+    }
+
+    fn read(
+        &self,
+        body: &[u8],
+        headers: &HeaderMap,
+        conversation: &[Message],
+    ) -> Result<ModelReply, Failure> {
+        reply::read_body(body, headers, conversation, &self.issuer)
+    }
+
+    fn begin(&self) -> Box<dyn StreamDecoder> {
+        Box::new(ReplyItems::of(&self.issuer))
+    }
+
+    fn learn(&self, failure: &Failure) -> Option<String> {
+        // Reasoning is bound to the account too, so another key makes the server refuse it (`exception_mapping_utils.py`
+        // of LiteLLM).
+        if failure.code.as_deref() != Some("invalid_encrypted_content")
+            || self.refuses_reasoning.swap(true, Ordering::Relaxed)
+        {
+            return None;
+        }
+        Some(format!(
+            "`{}` refused the request, which is sent again without the reasoning of earlier replies",
+            self.model
+        ))
+    }
+}

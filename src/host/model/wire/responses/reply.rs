@@ -1,0 +1,138 @@
+//! Responses, read into replies.
+
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::items::{Item, is_unfinished, kept, kind, parts, said, word};
+use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
+use crate::host::model::failure;
+use crate::host::model::wire::extras::RESPONSE;
+use crate::host::model::wire::finish::{finish, not_whole};
+use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::usage::WireUsage;
+use crate::host::model::wire::{lenient, unread};
+use crate::session::{Message, ToolCall};
+
+/// A response, as a body or at the end of a stream.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct WireResponse {
+    #[serde(default, deserialize_with = "lenient::text")]
+    pub(super) status: Option<String>,
+    #[serde(default)]
+    pub(super) output: Option<Vec<Item>>,
+    #[serde(default)]
+    pub(super) error: Option<Value>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    incomplete_details: Option<IncompleteDetails>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Debug, Deserialize)]
+struct IncompleteDetails {
+    #[serde(default, deserialize_with = "lenient::text")]
+    reason: Option<String>,
+}
+
+/// Reads the body of a response whose HTTP status says that all is well. `conversation` is what was sent: the ids of calls
+/// are unique in it.
+///
+/// # Errors
+/// The body holds an error, is cut off, is not JSON, or is no response that is whole.
+pub(super) fn read_body(
+    body: &[u8],
+    headers: &HeaderMap,
+    conversation: &[Message],
+    issuer: &str,
+) -> Result<ModelReply, Failure> {
+    let value = unread::json(body)?;
+    if let Some(failure) = failure::inside_success(&value, headers) {
+        return Err(failure);
+    }
+    let mut response: WireResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+    let items = response.output.take().ok_or_else(without_output)?;
+    to_reply(items, &response, conversation, issuer)
+}
+
+/// JSON of another shape than the format's.
+pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
+    failure::unreadable(format!("the answer is not a response: {error}"))
+}
+
+/// A response that has no items.
+pub(super) fn without_output() -> Failure {
+    failure::unreadable("the answer holds no output")
+}
+
+/// The reply that the items of a response are.
+///
+/// # Errors
+/// The response is not whole.
+pub(super) fn to_reply(
+    mut items: Vec<Item>,
+    response: &WireResponse,
+    conversation: &[Message],
+    issuer: &str,
+) -> Result<ModelReply, Failure> {
+    let finish = response.finish(&items)?;
+    let mut ids = None;
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for item in &mut items {
+        match kind(item) {
+            "message" => text.extend(parts(item).filter_map(said).map(|(_, text)| text)),
+            "function_call" => {
+                let ids = ids.get_or_insert_with(|| CallIds::of(conversation));
+                // `id` is the item's own, and the result names `call_id`.
+                let id = ids.next(Some(word(item, "call_id").to_owned()));
+                item.insert("call_id".to_owned(), id.as_str().into());
+                calls.push(call(id, item));
+            }
+            _ => {}
+        }
+    }
+    let extra = kept(&items, issuer).map(|kept| (RESPONSE.to_owned(), kept)).into_iter().collect();
+    let usage = response.usage.map(WireUsage::usage);
+    Ok(ModelReply { text, calls, finish, usage, extra, ..ModelReply::default() })
+}
+
+fn call(id: String, item: &Item) -> ProposedCall {
+    let arguments = word(item, "arguments");
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+    ToolCall { id, name: word(item, "name").to_owned(), arguments: arguments.to_owned() }.into()
+}
+
+impl WireResponse {
+    /// Why the model stopped.
+    fn finish(&self, items: &[Item]) -> Result<FinishReason, Failure> {
+        match self.status.as_deref() {
+            Some("completed") => completed(items),
+            Some("incomplete") => {
+                let details = self.incomplete_details.as_ref();
+                let reason = details.and_then(|details| details.reason.clone());
+                finish(Some(reason.unwrap_or_else(|| "incomplete".to_owned())))
+            }
+            Some(status) => Err(not_whole(status, status)),
+            None => Err(failure::cut_off("the answer has no `status`, so it may be cut")),
+        }
+    }
+}
+
+fn completed(items: &[Item]) -> Result<FinishReason, Failure> {
+    if let Some((at, item)) = items.iter().enumerate().find(|(_, item)| is_unfinished(item)) {
+        return Err(failure::unreadable(format!(
+            "the answer is `completed`, but output item {at} (`{}`) is `{}`",
+            kind(item),
+            word(item, "status")
+        )));
+    }
+    let refused = items.iter().flat_map(parts).filter_map(said).any(|(field, _)| field == "refusal");
+    Ok(if refused {
+        FinishReason::ContentFilter
+    } else if items.iter().any(|item| kind(item) == "function_call") {
+        // There is no status for calls.
+        FinishReason::ToolCalls
+    } else {
+        FinishReason::Stop
+    })
+}

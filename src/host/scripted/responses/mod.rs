@@ -1,0 +1,17 @@
+//! The same scripts in `OpenAI`'s Responses format.
+
+mod chunks;
+mod render;
+mod request;
+
+use super::dialect::Dialect;
+use super::render::error_body;
+
+pub(super) static RESPONSES: Dialect = Dialect {
+    path: "/v1/responses",
+    read: |_, body| request::read(body),
+    body: render::body,
+    chunks: |rendering, _| chunks::chunks(rendering),
+    error_body,
+    error_event: render::error_event,
+};
