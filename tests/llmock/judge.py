@@ -3,7 +3,7 @@
     python3 -m venv venv && venv/bin/pip install llmock==0.2.2
     venv/bin/python tests/llmock/judge.py venv/bin/llmock target/release/unfazed
 
-Each scenario is played by itself, with both providers, with streams and without where it makes a difference. It holds if
+Each scenario is played by itself, with every provider, with streams and without where it makes a difference. It holds if
 the judge finds no error in how the client behaved, the run ends as it should, and as many requests were made as should be.
 """
 
@@ -43,6 +43,7 @@ TOOLS = """tools:
 PROVIDERS = {
     "openai": ("gpt-4o-mini", "/v1"),
     "anthropic": ("claude-sonnet-4-5", "/anthropic"),
+    "responses": ("gpt-4o-mini", "/v1"),
 }
 
 GOOD, FAILED = 0, "failed"
