@@ -60,11 +60,7 @@ impl WireFormat for ResponsesFormat {
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {
-        // Reasoning is bound to the account too, so another key makes the server refuse it (`exception_mapping_utils.py`
-        // of LiteLLM).
-        if failure.code.as_deref() != Some("invalid_encrypted_content")
-            || self.refuses_reasoning.swap(true, Ordering::Relaxed)
-        {
+        if !refuses_reasoning(failure) || self.refuses_reasoning.swap(true, Ordering::Relaxed) {
             return None;
         }
         Some(format!(
@@ -72,4 +68,14 @@ impl WireFormat for ResponsesFormat {
             self.model
         ))
     }
+}
+
+/// Whether a request was refused for the reasoning in it.
+fn refuses_reasoning(failure: &Failure) -> bool {
+    // Reasoning is bound to the account too, so another key makes the server refuse it (`exception_mapping_utils.py` of
+    // LiteLLM). The other sentences: vercel/ai#7099, and `convert-to-openai-responses-input.ts` of its `@ai-sdk/openai`.
+    const SENTENCES: [&str; 2] =
+        ["without its required following item", "without its required 'reasoning' item"];
+    failure.code.as_deref() == Some("invalid_encrypted_content")
+        || SENTENCES.iter().any(|sentence| failure.message.contains(sentence))
 }

@@ -409,6 +409,29 @@ fn what_has_come_is_counted_in_characters() {
     assert!(items.kept() > 100);
 }
 
+#[test]
+fn a_refusal_of_reasoning_is_learned_once() {
+    let failure = |code: Option<&str>, message: &str| Failure {
+        code: code.map(str::to_owned),
+        message: message.into(),
+        ..Failure::default()
+    };
+    for refusal in [
+        failure(Some("invalid_encrypted_content"), "The encrypted content could not be verified."),
+        failure(None, "Item 'rs_1' of type 'reasoning' was provided without its required following item."),
+        failure(
+            None,
+            "Item 'msg_1' of type 'message' was provided without its required 'reasoning' item: 'rs_1'.",
+        ),
+    ] {
+        let format = responses();
+        let note = "`main` refused the request, which is sent again without the reasoning of earlier replies";
+        assert_eq!(format.learn(&refusal).as_deref(), Some(note));
+        assert_eq!(format.learn(&refusal), None);
+    }
+    assert_eq!(responses().learn(&failure(Some("invalid_prompt"), "Invalid prompt.")), None);
+}
+
 proptest! {
     #[test]
     fn a_prefix_of_a_stream_is_no_answer_and_its_text_the_beginning_of_the_answer(
