@@ -1,6 +1,7 @@
 //! Models over real sockets on loopback: what a call returns, and what it makes of everything that goes wrong.
 
 mod anthropic;
+mod azure;
 mod encoded;
 mod learned_forms;
 mod long;

@@ -2,12 +2,14 @@
 //! speak are in `wire/`.
 
 mod anthropic;
+mod azure;
 mod openai;
 mod responses;
 
 use super::config::Provider;
 
 pub(in crate::host) use anthropic::AnthropicKeys;
+pub(in crate::host) use azure::AzureKeys;
 pub(in crate::host) use openai::OpenAiKeys;
 pub(in crate::host) use responses::ResponsesKeys;
 
@@ -16,6 +18,8 @@ impl Provider {
     pub const OPENAI: &'static Self = &openai::OPENAI;
     /// Anthropic's messages.
     pub const ANTHROPIC: &'static Self = &anthropic::ANTHROPIC;
+    /// The chat completions of Azure `OpenAI`, whose version of the API is `api-version` in the query of the base URL.
+    pub const AZURE: &'static Self = &azure::AZURE;
     /// The Responses of `OpenAI`, and of all servers that speak them too.
     pub const RESPONSES: &'static Self = &responses::RESPONSES;
 }

@@ -15,13 +15,16 @@ use crate::host::model::{ApiEntry, FinishReasonEntry};
 use crate::policy::PriceEntry;
 use crate::policy::decode::{Spanned, record};
 
+/// Fields of the request that the agent itself writes.
+pub(super) const OWN_FIELDS: &[&str] = &["model", "messages", "tools", "tool_choice", "stream"];
+
 pub(super) static OPENAI: Provider = Provider {
     name: "openai",
     base_url: "https://api.openai.com/v1",
     endpoint,
     auth: Auth::Bearer,
     headers: &[],
-    own_fields: &["model", "messages", "tools", "tool_choice", "stream"],
+    own_fields: OWN_FIELDS,
     tool_form: ToolForm::Chat,
     served_by: |config| server(config).name,
     window,
@@ -97,7 +100,7 @@ fn endpoint(_: &ModelConfig, url: &mut Url) {
 }
 
 /// The format for the model that is reached so.
-fn format(config: ModelConfig) -> ChatFormat {
+pub(super) fn format(config: ModelConfig) -> ChatFormat {
     let server = server(&config);
     let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
     let sampling = SamplingOptions { stream, temperature, max_tokens, extra };
