@@ -13,7 +13,7 @@ use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, PlainNext,
     ProposalId, ProposalRef, RunStarted, SettledProposal, State, ToolCatalogue, ToolFacts, ToolSpec,
 };
-use crate::host::checkpoint::{SessionCheckpoint, rule_changes};
+use crate::host::checkpoint::{SessionCheckpoint, rule_changes, same_tools};
 use crate::host::clock::Clock;
 use crate::host::observer::Journal;
 use crate::host::telemetry::{ModelAttempt, Telemetry};
@@ -253,6 +253,19 @@ impl LockedRun {
                     Err(error)
                 }
             }
+        })
+    }
+
+    /// The host has these tools from now on.
+    pub(in crate::host) fn set_tools(&self, tools: ToolCatalogue) -> Result<(), ProposalError> {
+        self.change(|inner| {
+            let had = facts(inner.interpreter.tools());
+            inner.interpreter = Interpreter::new(inner.interpreter.policy().clone(), tools);
+            let tools = facts(inner.interpreter.tools());
+            if same_tools(&had, &tools) || inner.state.run.is_empty() || inner.state.is_over() {
+                return Ok(());
+            }
+            inner.tell(self.clock, Event::ToolsChanged { tools })
         })
     }
 

@@ -6,6 +6,7 @@
 pub(in crate::host) mod locked;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -15,14 +16,17 @@ use serde_json::Value;
 
 pub use self::work::RunHost;
 
-use self::locked::LockedRun;
+use self::locked::{LockedRun, RunSetup};
 use super::clock::Clock;
 use super::observer::{Journal, JournalError};
+use super::telemetry::Telemetry;
+use super::{LivePolicy, Metrics};
 use crate::engine::{
     DirectiveKind, DriveMode, Event, Interpreter, Note, Outcome, ProposalFault, ProposalId, ProposedCall,
-    RunStarted, SettledProposal, State, ToolFacts, TurnProposal, Work, WorkId,
+    RunStarted, SettledProposal, State, ToolCatalogue, ToolFacts, TurnProposal, Work, WorkId,
 };
 use crate::host::checkpoint::SessionCheckpoint;
+use crate::policy::Policy;
 
 /// A run that the host drives. Clones are of the same run.
 ///
@@ -57,7 +61,19 @@ use crate::host::checkpoint::SessionCheckpoint;
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
-pub struct DrivenRun(Arc<LockedRun>);
+pub struct DrivenRun {
+    locked: Arc<LockedRun>,
+    /// What proposals are made under; `None`: what the run has begun with.
+    follows: Option<Arc<FollowedRules>>,
+}
+
+/// What the proposals of a run are made under.
+#[derive(Debug)]
+struct FollowedRules {
+    policy: LivePolicy,
+    /// What each run of the session begins with.
+    started: RunStarted,
+}
 
 /// A tool that was running when the process of a run ended: it is unknown what it did, and it is not run again.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +136,40 @@ impl DrivenRun {
         let started = RunStarted { drive: DriveMode::Calls, policy, tools, ..started };
         let run = LockedRun::new(interpreter, State::new(), Box::new(journal), clock);
         run.tell(Event::RunStarted(started))?;
-        Ok(Self(Arc::new(run)))
+        Ok(Self { locked: Arc::new(run), follows: None })
+    }
+
+    /// Begins a run under a policy that may be replaced: each proposal is decided by the one that is effective then. When
+    /// the run is over, the next proposal begins the next run of the session. `journal` writes all of it down, and `metrics`
+    /// counts it. `started.drive`, `policy` and `tools` are set here.
+    ///
+    /// # Errors
+    /// The session cannot be written; where that shows later, the first proposal says so.
+    pub fn start_live(
+        policy: LivePolicy,
+        tools: ToolCatalogue,
+        started: RunStarted,
+        journal: Box<dyn Journal>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, ProposalError> {
+        let interpreter = Interpreter::new(policy.current(), tools);
+        let telemetry = Telemetry::new(metrics, BTreeMap::new());
+        let run = LockedRun::new(interpreter, State::new(), journal, Clock::system()).watched(
+            telemetry,
+            Box::new(|_| ()),
+            Box::new(|_| ()),
+        );
+        let follows = FollowedRules { policy, started };
+        run.ready(&follows.setup(&follows.policy.current()))?;
+        Ok(Self { locked: Arc::new(run), follows: Some(Arc::new(follows)) })
+    }
+
+    /// The host has other tools from now on.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub fn set_tools(&self, tools: ToolCatalogue) -> Result<(), ProposalError> {
+        self.locked.set_tools(tools)
     }
 
     /// Continues a run whose process has ended: `past` is what [`store::resume`](crate::store::resume) has made of its log,
@@ -137,7 +186,7 @@ impl DrivenRun {
     ) -> Result<(Self, Vec<InterruptedCall>), ProposalError> {
         let run = LockedRun::new(interpreter, State::new(), Box::new(journal), clock);
         let interrupted = run.catch_up(past)?;
-        Ok((Self(Arc::new(run)), interrupted))
+        Ok((Self { locked: Arc::new(run), follows: None }, interrupted))
     }
 
     /// Proposes calls of tools, those of one reply in the model's order. `turn`: the turn whose reply they are of, if it was
@@ -179,7 +228,7 @@ impl DrivenRun {
     /// # Errors
     /// The session cannot be written.
     pub fn cancel(&self, reason: &str) -> Result<(), ProposalError> {
-        self.0.tell(Event::Cancelled { reason: reason.to_owned() })
+        self.locked.tell(Event::Cancelled { reason: reason.to_owned() })
     }
 
     /// Ends when all that happened is written down. What may act waits for that in any case; this is for the end of a process.
@@ -187,21 +236,23 @@ impl DrivenRun {
     /// # Errors
     /// The session cannot be written.
     pub async fn written(&self) -> Result<(), ProposalError> {
-        self.0.written().await
+        self.locked.written().await
     }
 
     /// How the run ended; `None` before that.
     pub fn outcome(&self) -> Option<Outcome> {
-        self.0.read(|state| state.outcome.clone())
+        self.locked.read(|state| state.outcome.clone())
     }
 
     /// Reads the state.
     pub fn state<T>(&self, read: impl FnOnce(&State) -> T) -> T {
-        self.0.read(read)
+        self.locked.read(read)
     }
 
     async fn drive(&self, event: Event, host: &dyn RunHost) -> Result<SettledProposal, ProposalError> {
-        let mut open = LockedRun::propose(&self.0, None, |_| event)?;
+        let policy = self.follows.as_ref().map(|follows| follows.policy.current());
+        let setup = self.follows.as_ref().zip(policy.as_ref()).map(|(follows, policy)| follows.setup(policy));
+        let mut open = LockedRun::propose(&self.locked, setup.as_ref(), |_| event)?;
         let mut under_way = FuturesUnordered::new();
         let mut handles: Vec<(WorkId, AbortHandle)> = Vec::new();
         loop {
@@ -211,7 +262,7 @@ impl DrivenRun {
                 // Work that was dropped is aborted, and says nothing.
                 Some(ended) = under_way.next() => {
                     if let Ok(event) = ended {
-                        self.0.tell(event)?;
+                        self.locked.tell(event)?;
                     }
                     continue;
                 }
@@ -236,6 +287,12 @@ impl DrivenRun {
                 }
             }
         }
+    }
+}
+
+impl FollowedRules {
+    const fn setup<'a>(&'a self, policy: &'a Policy) -> RunSetup<'a> {
+        RunSetup { policy, tool: None, started: &self.started }
     }
 }
 

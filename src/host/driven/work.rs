@@ -5,7 +5,7 @@ use tokio::time::{sleep, timeout};
 use crate::engine::{
     ApprovalAnswer, AskPerson, CallModel, ConsultPlanner, Directive, EffectState, Event, Failure, ModelReply,
     PlannerDecision, ProposalRef, ReduceContext, RepairHistory, RunFacts, RunTool, SummarizeMessages,
-    ToolOutcome, TurnMeasure, Work,
+    ToolOutcome, TurnMeasure, WaitWork, Work,
 };
 use crate::host::port::BoxFuture;
 use crate::policy::ErrorClass;
@@ -63,6 +63,9 @@ pub trait RunHost: Send + Sync {
         Box::pin(std::future::ready(Err(Failure::of(ErrorClass::NotFound, message))))
     }
 
+    /// A wait begins: for people who look on.
+    fn waits(&self, _wait: &WaitWork) {}
+
     /// Takes note of what was decided about a proposal: messages for the conversation, repairs, breakers.
     fn noted(&self, _directive: &Directive) {}
 }
@@ -92,6 +95,7 @@ pub(super) async fn carry_out(work: Work, of: ProposalRef, host: &dyn RunHost) -
             }
         }
         Work::Wait(wait) => {
+            host.waits(&wait);
             sleep(wait.delay.to_std()).await;
             wait.fired()
         }
