@@ -85,5 +85,8 @@ pub use tool::{
     StdinMode, ToolContext, ToolError, Tools, builtin,
 };
 #[cfg(feature = "mcp")]
-pub use tool::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};
+pub use tool::{
+    McpConfig, McpError, McpIssueReason, McpReach, McpRelay, McpServer, McpServers, McpToolIssue,
+    RelayApproval, RelayConfig, RelayError,
+};
 pub(crate) use windows::known_window;

@@ -14,7 +14,10 @@ pub use builtin::builtin;
 pub use error::ToolError;
 pub use function::{FunctionTool, ToolContext};
 #[cfg(feature = "mcp")]
-pub use mcp::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};
+pub use mcp::{
+    McpConfig, McpError, McpIssueReason, McpReach, McpRelay, McpServer, McpServers, McpToolIssue,
+    RelayApproval, RelayConfig, RelayError,
+};
 pub use process::{
     BackgroundProcesses, CommandArgument, OnTimeout, OutputFormat, ProcessConfig, ProcessTool, StdinMode,
 };

@@ -103,7 +103,7 @@ fn unknown(block: &ContentBlock) -> ContentPart {
     ContentPart::Unknown { kind, bytes: u64::try_from(written.to_string().len()).unwrap_or(u64::MAX) }
 }
 
-fn cut(text: String, most: usize) -> String {
+pub(super) fn cut(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
     }

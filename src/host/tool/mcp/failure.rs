@@ -3,6 +3,8 @@
 //! Servers have two ways to say that there is no such tool, or that arguments are wrong: an error of the protocol, and
 //! a result that is an error and whose text quotes one. Both mean that nothing was done.
 
+use std::time::Duration;
+
 use rmcp::ServiceError;
 use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ClientInitializeError;
@@ -91,7 +93,7 @@ pub(super) fn of_service(error: &ServiceError, why: &str) -> ToolError {
 }
 
 /// An error of the protocol.
-fn of_protocol(error: &ErrorData) -> ToolError {
+pub(super) fn of_protocol(error: &ErrorData) -> ToolError {
     let said = format!("{} ({})", error.message, error.code.0);
     match error.code {
         ErrorCode::METHOD_NOT_FOUND => not_found(&said),
@@ -104,13 +106,23 @@ fn of_protocol(error: &ErrorData) -> ToolError {
 }
 
 /// A request that could not be sent, or whose answer did not come.
-fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ToolError {
+pub(super) fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ToolError {
     match error.downcast_ref::<HttpError>() {
         Some(HttpError::Client(failed)) if failed.is_connect() => {
             ToolError::network(lost(error)).effect(EffectState::NotStarted)
         }
         Some(HttpError::AuthRequired(_) | HttpError::InsufficientScope(_)) => {
             ToolError::new(ErrorClass::PermissionDenied, lost(error)).effect(EffectState::NotStarted)
+        }
+        Some(HttpError::HttpStatus(answer)) if answer.status == 429 => {
+            let error =
+                ToolError::new(ErrorClass::RateLimit, "the server answered HTTP 429: too many requests");
+            let wait = answer.retry_after.as_ref().and_then(|wait| wait.trim().parse().ok());
+            let error = error.effect(EffectState::NotStarted);
+            wait.map_or_else(
+                || error.clone(),
+                |seconds| error.clone().retry_after(Duration::from_secs(seconds)),
+            )
         }
         _ => ToolError::network(lost(error)),
     }

@@ -25,7 +25,7 @@ use super::answer::readable;
 use super::events;
 
 /// The most bytes of an answer.
-const MAX_ANSWER: usize = 16 * 1024 * 1024;
+pub(super) const MAX_ANSWER: usize = 16 * 1024 * 1024;
 /// The most bytes of a refusal, and how many of them are shown.
 const MAX_REFUSAL: usize = 64 * 1024;
 const MAX_SHOWN: usize = 256;
@@ -41,10 +41,28 @@ pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
 pub(super) struct HttpClient(pub(super) Client);
 
 /// Whose request it is, and what it says.
-struct RequestSender {
-    session: Option<Arc<str>>,
-    token: Option<String>,
-    headers: HashMap<HeaderName, HeaderValue>,
+#[derive(Clone, Default)]
+pub(super) struct RequestSender {
+    pub(super) session: Option<Arc<str>>,
+    pub(super) token: Option<String>,
+    pub(super) headers: HashMap<HeaderName, HeaderValue>,
+}
+
+/// A message as it is posted.
+pub(super) struct PostedMessage {
+    pub(super) body: Vec<u8>,
+    /// The id, if it is a request.
+    pub(super) asked: Option<RequestId>,
+    /// It asks which versions there are, before anything else.
+    pub(super) discovers: bool,
+}
+
+/// What a message that was posted is answered with, and the session that begins.
+pub(super) enum HttpAnswer {
+    Accepted,
+    /// A message, as it can be decoded.
+    Message(Vec<u8>, Option<String>),
+    Events(BoxStream<'static, Result<Sse, SseError>>, Option<String>),
 }
 
 impl StreamableHttpClient for HttpClient {
@@ -59,7 +77,7 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let sender = RequestSender { session, token, headers };
-        self.post(&uri, &message, sender, MAX_ANSWER).await
+        self.post_typed(&uri, &message, sender, MAX_ANSWER).await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -71,7 +89,7 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         largest: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.post(&uri, &message, RequestSender { session, token, headers }, largest).await
+        self.post_typed(&uri, &message, RequestSender { session, token, headers }, largest).await
     }
 
     async fn delete_session(
@@ -81,14 +99,7 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        let sender = RequestSender { session: Some(session), token, headers };
-        let response = self.request(Method::DELETE, &uri, sender)?.send().await;
-        let response = response.map_err(StreamableHttpError::Client)?;
-        // A server need not support it.
-        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            return Ok(());
-        }
-        response.error_for_status().map(drop).map_err(StreamableHttpError::Client)
+        self.delete(&uri, RequestSender { session: Some(session), token, headers }).await
     }
 
     async fn get_stream(
@@ -133,48 +144,80 @@ impl HttpClient {
         })
     }
 
-    async fn post(
+    async fn post_typed(
         &self,
         uri: &str,
         message: &ClientJsonRpcMessage,
         sender: RequestSender,
         largest: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let asked = id_of(message).cloned();
+        let (awaited, discovers) = (asked.is_some(), begins(message));
+        let body = serde_json::to_vec(message)?;
+        let posted = PostedMessage { body, asked, discovers };
+        Ok(match self.post(uri, posted, sender, largest).await? {
+            HttpAnswer::Accepted => StreamableHttpPostResponse::Accepted,
+            HttpAnswer::Events(events, session) => StreamableHttpPostResponse::Sse(events, session),
+            HttpAnswer::Message(body, session) => match serde_json::from_slice(&body) {
+                Ok(message) => StreamableHttpPostResponse::Json(message, session),
+                Err(_) if !awaited => StreamableHttpPostResponse::Accepted,
+                Err(_) => return Err(no_message(&body)),
+            },
+        })
+    }
+
+    /// Posts a message.
+    pub(super) async fn post(
+        &self,
+        uri: &str,
+        PostedMessage { body, asked, discovers }: PostedMessage,
+        sender: RequestSender,
+        largest: usize,
+    ) -> Result<HttpAnswer, HttpError> {
         let in_session = sender.session.is_some();
-        let request = self.request(Method::POST, uri, sender)?.header(ACCEPT, BOTH).json(message);
-        let response = sent(request).await?;
+        let request = self.request(Method::POST, uri, sender)?;
+        let response = sent(request.header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON).body(body)).await?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            return Ok(StreamableHttpPostResponse::Accepted);
+            return Ok(HttpAnswer::Accepted);
         }
         if status == StatusCode::NOT_FOUND && in_session {
             return Err(StreamableHttpError::SessionExpired);
         }
         let session = text_of(response.headers(), HEADER_SESSION_ID);
         if !status.is_success() {
-            return refusal(message, response, in_session, session).await;
+            return refusal((asked.as_ref(), discovers), response, in_session, session).await;
         }
-        let asked = id_of(message);
         // Some servers answer what needs no answer with an empty 200 in the place of a 202.
         if asked.is_none() && response.content_length() == Some(0) {
-            return Ok(StreamableHttpPostResponse::Accepted);
+            return Ok(HttpAnswer::Accepted);
         }
         if is_of(&response, EVENTS) {
-            let events = events::read(response, largest, asked.cloned());
-            return Ok(StreamableHttpPostResponse::Sse(events, session));
+            return Ok(HttpAnswer::Events(events::read(response, largest, asked), session));
         }
         if !is_of(&response, JSON) {
             return Err(other_type(&response));
         }
         let body = whole(response, MAX_ANSWER).await?;
-        match decode(&body, asked) {
-            Some(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
-            None if asked.is_none() => Ok(StreamableHttpPostResponse::Accepted),
-            None => Err(unusable(&format!("it is no message: {}", shown(&body)))),
+        match readable(&body, asked.as_ref()) {
+            Some(message) => Ok(HttpAnswer::Message(message, session)),
+            None if asked.is_none() => Ok(HttpAnswer::Accepted),
+            None => Err(no_message(&body)),
         }
     }
 
-    async fn listen(
+    /// Ends a session. A server need not support it.
+    pub(super) async fn delete(&self, uri: &str, sender: RequestSender) -> Result<(), HttpError> {
+        let response = self.request(Method::DELETE, uri, sender)?.send().await;
+        let response = response.map_err(StreamableHttpError::Client)?;
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            return Ok(());
+        }
+        response.error_for_status().map(drop).map_err(StreamableHttpError::Client)
+    }
+
+    /// The messages of a server that belong to no request.
+    pub(super) async fn listen(
         &self,
         uri: &str,
         last_event: Option<String>,
@@ -201,8 +244,8 @@ impl HttpClient {
     }
 }
 
-fn decode(body: &[u8], asked: Option<&RequestId>) -> Option<ServerJsonRpcMessage> {
-    serde_json::from_slice(&readable(body, asked)?).ok()
+fn no_message(body: &[u8]) -> HttpError {
+    unusable(&format!("it is no message: {}", shown(body)))
 }
 
 /// The answer, unless it says that the server wants to know who asks.
@@ -222,32 +265,35 @@ async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
 
 /// What a status that is no success means. Some servers send an error of the protocol with it.
 async fn refusal(
-    message: &ClientJsonRpcMessage,
+    (asked, discovers): (Option<&RequestId>, bool),
     response: Response,
     in_session: bool,
     session: Option<String>,
-) -> Result<StreamableHttpPostResponse, HttpError> {
+) -> Result<HttpAnswer, HttpError> {
     let (status, json) = (response.status(), is_of(&response, JSON));
     let overloaded = overloaded(status, response.headers());
     let body = match overloaded {
         Some(error) if !json || status == StatusCode::TOO_MANY_REQUESTS => return Err(error.into()),
         _ => whole(response, MAX_REFUSAL).await.unwrap_or_default(),
     };
-    let error = decode(&body, id_of(message)).and_then(|message| match message {
+    let said = readable(&body, asked);
+    let decoded = said.as_deref().and_then(|said| serde_json::from_slice(said).ok());
+    let error = decoded.and_then(|message: ServerJsonRpcMessage| match message {
         JsonRpcMessage::Error(error) => Some(error),
         _ => None,
     });
     let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if let Some(id) = begins(message).filter(|_| status.is_client_error() && !refused && !in_session) {
+    if let Some(id) = asked.filter(|_| discovers && status.is_client_error() && !refused && !in_session) {
         // A server of an older version, or what comes before it. The transport only believes an answer with its id.
         let error = error.map_or_else(
             || ErrorData::invalid_request(format!("HTTP {status}: {}", shown(&body)), None),
             |said| said.error,
         );
-        return Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None));
+        let answer = ServerJsonRpcMessage::error(error, Some(id.clone()));
+        return Ok(HttpAnswer::Message(serde_json::to_vec(&answer)?, None));
     }
-    match (error.filter(|_| json && !refused), overloaded) {
-        (Some(error), _) => Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)),
+    match (error.and(said).filter(|_| json && !refused), overloaded) {
+        (Some(said), _) => Ok(HttpAnswer::Message(said, session)),
         (None, Some(overloaded)) => Err(overloaded.into()),
         (None, None) => Err(unusable(&format!("HTTP {status}: {}", shown(&body)))),
     }
@@ -284,14 +330,9 @@ fn id_of(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// Whose answer the conversation begins with, if this is the question.
-fn begins(message: &ClientJsonRpcMessage) -> Option<RequestId> {
-    match message {
-        JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)) => {
-            Some(request.id.clone())
-        }
-        _ => None,
-    }
+/// Whether the conversation begins with this question.
+fn begins(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
 }
 
 fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {

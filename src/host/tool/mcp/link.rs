@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
     CustomResult, ErrorCode, Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams,
@@ -31,9 +32,9 @@ use crate::host::{ProgressReporter, ToolError, ToolInput};
 use crate::time::Nanos;
 
 /// The most pages of tools that are asked for.
-const MOST_PAGES: usize = 100;
+pub(super) const MOST_PAGES: usize = 100;
 /// The most tools of one server.
-const MOST_TOOLS: usize = 2000;
+pub(super) const MOST_TOOLS: usize = 2000;
 /// The longest wait for a server that gets a notification or is to end the conversation.
 const COURTESY: Duration = Duration::from_secs(1);
 
@@ -309,6 +310,16 @@ fn http(
     url: &str,
     headers: &[(String, secrecy::SecretString)],
 ) -> Result<StreamableHttpClientTransport<HttpClient>, LinkError> {
+    let (client, headers) = http_client(url, headers)?;
+    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// The way to a server over HTTP, and the headers of its requests.
+pub(super) fn http_client(
+    url: &str,
+    headers: &[(String, secrecy::SecretString)],
+) -> Result<(HttpClient, HashMap<HeaderName, HeaderValue>), LinkError> {
     let parsed = reqwest::Url::parse(url)
         .map_err(|error| LinkError::of(format!("`url` is not a URL: {error}"), error))?;
     let client = HttpClients::new(&parsed)
@@ -317,12 +328,10 @@ fn http(
     let mut own = HashMap::new();
     for (name, value) in headers {
         let refused = || format!("header `{name}` cannot be sent");
-        let name = name.parse::<reqwest::header::HeaderName>().map_err(|_| refused())?;
-        let mut value =
-            reqwest::header::HeaderValue::from_str(value.expose_secret().trim()).map_err(|_| refused())?;
+        let name = name.parse::<HeaderName>().map_err(|_| refused())?;
+        let mut value = HeaderValue::from_str(value.expose_secret().trim()).map_err(|_| refused())?;
         value.set_sensitive(true);
         own.insert(name, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(own);
-    Ok(StreamableHttpClientTransport::with_client(HttpClient(client), config))
+    Ok((HttpClient(client), own))
 }

@@ -14,6 +14,7 @@ mod failure;
 mod http;
 mod issue;
 mod link;
+mod relay;
 mod set;
 mod stdio;
 
@@ -31,6 +32,7 @@ use serde_json::Value;
 use self::failure::LinkError;
 pub use self::issue::{McpIssueReason, McpToolIssue};
 use self::link::ServerLink;
+pub use self::relay::{McpRelay, RelayApproval, RelayConfig, RelayError};
 pub use self::set::McpServers;
 use super::{DEFAULT_ENV, ToolError, allowed, expiry};
 use crate::ErrorCause;

@@ -1,0 +1,61 @@
+//! Where the policy wants a person to agree: the client is asked to ask (`elicitation/create`).
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::message::RpcMessage;
+use super::{RelayApproval, RelayParts};
+use crate::engine::{ApprovalAnswer, ApprovalQuestion, AskPerson};
+use crate::policy::UnansweredMode;
+
+/// What the person said.
+#[derive(Deserialize)]
+struct ElicitResult {
+    action: String,
+}
+
+/// The answer to a question.
+pub(super) async fn answer(relay: &Arc<RelayParts>, ask: &AskPerson) -> ApprovalAnswer {
+    match relay.approve {
+        RelayApproval::Yes if ask.question == ApprovalQuestion::Run => return ApprovalAnswer::Approve,
+        RelayApproval::Yes | RelayApproval::No => return ApprovalAnswer::Refuse,
+        RelayApproval::Ask if !relay.client().can_elicit => return nobody(relay, ask),
+        RelayApproval::Ask => {}
+    }
+    let schema = json!({ "type": "object", "properties": {} });
+    let params = json!({ "message": question(ask), "requestedSchema": schema });
+    let answer = relay.ask_client("elicitation/create", &params.to_string()).await;
+    let answer = answer.as_deref().map(RpcMessage::parse);
+    let Some(Ok(RpcMessage::Answer { outcome: Ok(result), .. })) = answer else { return nobody(relay, ask) };
+    match serde_json::from_str(result.get()) {
+        Ok(ElicitResult { action }) if action == "accept" => ApprovalAnswer::Approve,
+        Ok(ElicitResult { action }) if action == "decline" => ApprovalAnswer::Refuse,
+        _ => nobody(relay, ask),
+    }
+}
+
+/// Where nobody can be asked nothing is approved, whatever the policy makes of silence: who wrote `unanswered: approve` meant
+/// a person who was asked.
+fn nobody(relay: &RelayParts, ask: &AskPerson) -> ApprovalAnswer {
+    match (ask.question, relay.policy.current().turn().approval.unanswered.value) {
+        (ApprovalQuestion::Run, UnansweredMode::Approve) => ApprovalAnswer::Refuse,
+        (ApprovalQuestion::Run, UnansweredMode::Refuse) | (ApprovalQuestion::RunAgain, _) => {
+            ApprovalAnswer::None
+        }
+    }
+}
+
+/// The whole call: whoever agrees must have seen what to.
+fn question(ask: &AskPerson) -> String {
+    let AskPerson { tool, arguments, message, .. } = ask;
+    match ask.question {
+        ApprovalQuestion::Run => format!("Run {tool} with these arguments?\n{arguments:#}"),
+        ApprovalQuestion::RunAgain => {
+            format!(
+                "{tool} failed and may have had side effects: {message}\nRun it again with these arguments?\n{arguments:#}"
+            )
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A call of a tool under the policy: the calls drive decides, and the server runs what it is asked to.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use indexmap::IndexMap;
+use rmcp::model::{CallToolResult, ErrorCode, ErrorData};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+
+use super::RelayParts;
+use super::ask;
+use super::link::RelayLink;
+use super::message::{self, RpcMessage};
+use super::result::{CallRecord, RelayedResult};
+use super::tools::KnownTool;
+use crate::engine::{
+    ApprovalAnswer, AskPerson, Directive, EffectState, ProposalRef, ProposedCall, RunFacts, RunTool,
+    SettledProposal, ToolOutcome, WaitWork,
+};
+use crate::host::tool::mcp::{content, failure};
+use crate::host::{BoxFuture, ProgressReporter, ProposalError, RunHost, ToolError};
+use crate::policy::ErrorClass;
+use crate::session::ToolCall;
+use crate::time::Nanos;
+
+/// Where a server finds what is the same for every attempt of a call, and for no other call.
+const IDEMPOTENCY_KEY: &str = "unfazed/idempotencyKey";
+/// What the keys of `_meta` begin with that a request cannot do without where there is no handshake.
+const PROTOCOL_META: &str = "io.modelcontextprotocol/";
+
+/// The parameters of a call as the client sent them.
+pub(super) struct CallParams {
+    name: String,
+    fields: IndexMap<String, Box<RawValue>>,
+    meta: IndexMap<String, Box<RawValue>>,
+}
+
+/// A call under the policy.
+struct RelayedCall<'a> {
+    relay: &'a Arc<RelayParts>,
+    params: &'a CallParams,
+    /// What the server answered last.
+    answer: Mutex<Option<RelayedResult>>,
+    record: Mutex<CallRecord>,
+}
+
+impl CallParams {
+    /// Reads the parameters, or says what is wrong with them.
+    pub(super) fn read(params: Option<&RawValue>) -> Result<Self, String> {
+        let fields: IndexMap<String, Box<RawValue>> = match params {
+            Some(params) => {
+                serde_json::from_str(params.get()).map_err(|_| "`params` is not an object".to_owned())?
+            }
+            None => IndexMap::new(),
+        };
+        let name = fields.get("name").and_then(|name| serde_json::from_str(name.get()).ok());
+        let name = name.ok_or_else(|| "`params` has no `name` of a tool".to_owned())?;
+        let meta = match fields.get("_meta") {
+            Some(meta) => {
+                serde_json::from_str(meta.get()).map_err(|_| "`_meta` is not an object".to_owned())?
+            }
+            None => IndexMap::new(),
+        };
+        Ok(Self { name, fields, meta })
+    }
+
+    /// By which the client wants to know how far the call is, as JSON.
+    pub(super) fn progress_token(&self) -> Option<&str> {
+        self.meta.get("progressToken").map(|token| token.get())
+    }
+
+    /// What each request of the client has in its `_meta`, if there is no handshake.
+    fn protocol_meta(&self) -> Map<String, Value> {
+        let fields = self.meta.iter().filter(|(key, _)| key.starts_with(PROTOCOL_META));
+        fields
+            .filter_map(|(key, value)| Some((key.clone(), serde_json::from_str(value.get()).ok()?)))
+            .collect()
+    }
+
+    /// The arguments as they were written.
+    fn arguments(&self) -> &str {
+        self.fields.get("arguments").map_or("{}", |arguments| arguments.get())
+    }
+
+    /// The parameters of one attempt: those of the client, but for what the policy has changed.
+    fn of_attempt(&self, remote: &str, run: &RunTool) -> serde_json::Result<String> {
+        let mut fields = self.fields.clone();
+        if remote != self.name {
+            fields.insert("name".to_owned(), to_raw_value(remote)?);
+        }
+        // Numbers stay as they were written, unless the arguments are others.
+        if serde_json::from_str::<Value>(self.arguments()).ok().as_ref() != Some(&run.arguments) {
+            fields.insert("arguments".to_owned(), to_raw_value(&run.arguments)?);
+        }
+        let mut meta = self.meta.clone();
+        meta.insert(IDEMPOTENCY_KEY.to_owned(), to_raw_value(&run.idempotency_key)?);
+        fields.insert("_meta".to_owned(), to_raw_value(&meta)?);
+        serde_json::to_string(&fields)
+    }
+}
+
+/// Makes a call under the policy: the result of the request, as JSON.
+pub(super) async fn make(relay: &Arc<RelayParts>, params: &CallParams) -> String {
+    if let Err(refused) = known_tools(relay, params).await {
+        return refused;
+    }
+    let call = RelayedCall { relay, params, answer: Mutex::default(), record: Mutex::default() };
+    let proposed = ToolCall {
+        id: relay.next_call(),
+        name: relay.tools.name_of(&params.name),
+        arguments: params.arguments().to_owned(),
+    };
+    // No one closes the semaphore.
+    let _place = relay.places.acquire().await.ok();
+    relay.look_at_policy();
+    let settled = relay.run.tools(vec![ProposedCall::from(proposed)], None, &call).await;
+    call.result(settled)
+}
+
+/// Sees to it that the tools are known; otherwise the call is refused.
+async fn known_tools(relay: &Arc<RelayParts>, params: &CallParams) -> Result<(), String> {
+    let listed = match relay.link().await {
+        Ok(upstream) => relay.list_tools(&upstream, &params.protocol_meta()).await,
+        Err(error) => Err(error),
+    };
+    match listed {
+        Err(error) if relay.tools.get(&relay.tools.name_of(&params.name)).is_none() => {
+            let text = format!("the tools of the server are not known: {}", error.why);
+            Err(CallRecord::refused(ErrorClass::ToolUnavailable, text).failed())
+        }
+        // Its tools are known from before, and the policy decides about a server that is down.
+        _ => Ok(()),
+    }
+}
+
+impl RelayedCall<'_> {
+    /// What the client is answered.
+    fn result(self, settled: Result<SettledProposal, ProposalError>) -> String {
+        let mut record = self.record.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let answer = self.answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match settled {
+            Ok(settled) => record.guidance.extend(settled.guidance),
+            Err(error) => return CallRecord::refused(ErrorClass::Cancelled, error.to_string()).failed(),
+        }
+        match answer.filter(|_| record.class.is_none()) {
+            Some(answer) => answer.shown(&record, &self.relay.kept),
+            None => record.failed(),
+        }
+    }
+
+    /// One attempt.
+    async fn attempt(&self, run: &RunTool) -> ToolOutcome {
+        let is_own = self.is_own(&run.tool);
+        let Some(tool) = self.relay.tools.get(&run.tool) else {
+            let message = format!("the server has no tool `{}` any more", run.tool);
+            return ToolError::new(ErrorClass::ToolNotFound, message).effect(EffectState::NotStarted).into();
+        };
+        if is_own && run.attempt > 1 {
+            self.relay.again(self.params.progress_token());
+        }
+        let asked = self.ask(&tool, run, is_own).await;
+        match asked {
+            Ok(answer) => {
+                let outcome = answer.outcome.clone();
+                if is_own {
+                    *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+                }
+                outcome
+            }
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Asks the server to run a tool: what it answers, unless that is an error.
+    async fn ask(&self, tool: &KnownTool, run: &RunTool, is_own: bool) -> Result<RelayedResult, ToolError> {
+        let upstream = self.relay.link().await.map_err(|error| ToolError::unavailable(error.why))?;
+        let params = if is_own {
+            self.params.of_attempt(&tool.remote, run)
+        } else {
+            // A tool that the policy has run to look what another one has done.
+            let params = serde_json::json!({ "name": tool.remote, "arguments": run.arguments });
+            serde_json::to_string(&params)
+        };
+        let params = params.map_err(|error| ToolError::invalid_args(error.to_string()))?;
+        let asked = upstream.ask(|number| message::request(number, "tools/call", &params)).await;
+        let Ok(asked) = asked else { return Err(ToolError::unavailable(upstream.why().await)) };
+        let line = asked.answer().await?;
+        read(&line, tool, &upstream).await
+    }
+
+    /// Whether a run is of the tool that is called, and not of one that looks what it has done.
+    fn is_own(&self, tool: &str) -> bool {
+        match &self.record().resolved {
+            Some(resolved) => tool == resolved,
+            None => tool == self.relay.tools.name_of(&self.params.name),
+        }
+    }
+
+    fn record(&self) -> MutexGuard<'_, CallRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the server answered.
+async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<RelayedResult, ToolError> {
+    /// The most bytes of a result that the policy, and the log, get to see.
+    const MOST: usize = 1024 * 1024;
+    let unreadable = || {
+        let message = format!("the server's answer cannot be read{}", upstream.complaints());
+        ToolError::failed(message).effect(EffectState::Unknown)
+    };
+    let result = match RpcMessage::parse(line).map_err(|_| unreadable())? {
+        RpcMessage::Answer { outcome: Ok(result), .. } => result,
+        RpcMessage::Answer { outcome: Err(error), .. } => {
+            let error: ErrorData = serde_json::from_str(error.get()).unwrap_or_else(|_| {
+                ErrorData::new(ErrorCode::INTERNAL_ERROR, "the server's error cannot be read", None)
+            });
+            return Err(failure::of_protocol(&error));
+        }
+        _ => return Err(unreadable()),
+    };
+    let fields: IndexMap<String, &RawValue> = serde_json::from_str(result.get()).map_err(|_| unreadable())?;
+    // A task that goes on elsewhere, or a question to the person, is for the client.
+    if !fields.contains_key("content") && !fields.contains_key("structuredContent") {
+        return Ok(RelayedResult::new(result, tool.structured, ToolOutcome::Done));
+    }
+    // What has a kind of content that is not known here is passed on; the policy sees it as the JSON that it is.
+    let data = match serde_json::from_str::<CallToolResult>(result.get()) {
+        Ok(parsed) => content::read(&parsed, MOST, &ProgressReporter::default()).await?,
+        Err(_) => Value::String(content::cut(result.get().to_owned(), MOST)),
+    };
+    Ok(RelayedResult::new(result, tool.structured, ToolOutcome::from(Ok(data))))
+}
+
+impl RunHost for RelayedCall<'_> {
+    fn run_tool<'a>(&'a self, _of: ProposalRef, run: &'a RunTool) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
+        Box::pin(async move {
+            let began = tokio::time::Instant::now();
+            let outcome = self.attempt(run).await;
+            let duration = Some(Nanos::from_std(began.elapsed()));
+            (outcome, RunFacts { duration, ..RunFacts::default() })
+        })
+    }
+
+    fn answer<'a>(&'a self, ask: &'a AskPerson) -> BoxFuture<'a, ApprovalAnswer> {
+        Box::pin(ask::answer(self.relay, ask))
+    }
+
+    fn waits(&self, wait: &WaitWork) {
+        let most = wait.max_attempts.map(|most| format!(" of {most}")).unwrap_or_default();
+        let WaitWork { attempt, error_type, .. } = wait;
+        let delay = wait.delay.rounded();
+        let text = format!("attempt {attempt}{most} in {delay}, after {error_type}");
+        self.relay.waits(self.params.progress_token(), &text);
+    }
+
+    fn noted(&self, directive: &Directive) {
+        self.record().note(directive);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn params(text: &str) -> Result<CallParams, String> {
+        CallParams::read(Some(&RawValue::from_string(text.to_owned()).unwrap()))
+    }
+
+    #[test]
+    fn what_the_client_wrote_reaches_the_server_as_it_was_written() {
+        let written =
+            r#"{"name":"t","arguments":{"n": 1.50,"big":123456789012345678901234567890},"task":{"ttl":1}}"#;
+        let params = params(written).unwrap();
+        let mut run = run_of(&serde_json::from_str(params.arguments()).unwrap());
+        let sent = params.of_attempt("t", &run).unwrap();
+        let begin = written.strip_suffix('}').unwrap();
+        assert_eq!(sent, format!(r#"{begin},"_meta":{{"unfazed/idempotencyKey":"run-1-0"}}}}"#));
+        run.arguments = json!({"n": 2});
+        let sent: Value = serde_json::from_str(&params.of_attempt("u", &run).unwrap()).unwrap();
+        assert_eq!(
+            (&sent["name"], &sent["arguments"], &sent["task"]["ttl"]),
+            (&json!("u"), &json!({"n": 2}), &json!(1))
+        );
+    }
+
+    fn run_of(arguments: &Value) -> RunTool {
+        let run = json!({
+            "work": 1, "call": "c", "tool": "t", "attempt": 1, "max_attempts": 3, "arguments": arguments, "timeout": null,
+            "idempotency_key": "run-1-0",
+        });
+        serde_json::from_value(run).unwrap()
+    }
+
+    #[test]
+    fn the_meta_of_the_client_stays_and_what_the_protocol_needs_is_known() {
+        let params =
+            params(r#"{"name":"t","_meta":{"progressToken":"a","io.modelcontextprotocol/x":{"y":1}}}"#)
+                .unwrap();
+        assert_eq!(params.progress_token(), Some("\"a\""));
+        assert_eq!(Value::Object(params.protocol_meta()), json!({"io.modelcontextprotocol/x": {"y": 1}}));
+        let sent = params.of_attempt("t", &run_of(&json!({}))).unwrap();
+        assert!(
+            sent.contains(r#""_meta":{"progressToken":"a","io.modelcontextprotocol/x":{"y":1},"unfazed/"#),
+            "{sent}"
+        );
+        assert!(!sent.contains("arguments"), "{sent}");
+    }
+
+    #[test]
+    fn a_call_without_a_name_is_none() {
+        assert_eq!(params("[]").err().as_deref(), Some("`params` is not an object"));
+        assert_eq!(params(r#"{"name":7}"#).err().as_deref(), Some("`params` has no `name` of a tool"));
+        assert_eq!(params(r#"{"name":"t","_meta":7}"#).err().as_deref(), Some("`_meta` is not an object"));
+        assert!(CallParams::read(None).is_err());
+    }
+}

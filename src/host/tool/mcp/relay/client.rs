@@ -1,0 +1,246 @@
+//! What the client sends, line by line.
+
+use std::sync::{Arc, PoisonError};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::call::{self, CallParams};
+use super::link::ClientRequest;
+use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, RpcMessage};
+use super::{AskedOfClient, RelayParts};
+
+/// The error by which MCP says that there is no such resource.
+const NO_RESOURCE: i64 = -32002;
+
+/// What is known of the client, and of what it was promised.
+#[derive(Debug, Default)]
+pub(super) struct ClientFacts {
+    /// Its handshake, for a server that is started again; `None`: there was none.
+    pub(super) initialize: Option<String>,
+    /// It has confirmed the handshake.
+    pub(super) initialized: bool,
+    /// It can ask a person.
+    pub(super) can_elicit: bool,
+    /// It was told that there are resources though the server has none: those of the relay.
+    pub(super) only_own_resources: bool,
+}
+
+#[derive(Deserialize)]
+struct InitializeParams {
+    capabilities: ClientCapabilities,
+}
+
+#[derive(Deserialize)]
+struct ClientCapabilities {
+    #[serde(default)]
+    elicitation: Option<ElicitationModes>,
+}
+
+/// How it can ask a person. Without a mode it is by forms (the specification of 2025-11-25).
+#[derive(Deserialize)]
+struct ElicitationModes {
+    #[serde(default)]
+    form: Option<IgnoredAny>,
+    #[serde(default)]
+    url: Option<IgnoredAny>,
+}
+
+/// The parameters of `notifications/cancelled`.
+#[derive(Deserialize)]
+pub(super) struct CancelledParams<'a> {
+    #[serde(rename = "requestId", borrow)]
+    pub(super) id: &'a RawValue,
+}
+
+impl RelayParts {
+    /// Takes a line of the client.
+    pub(super) async fn client_sent(self: &Arc<Self>, line: &str) {
+        match RpcMessage::parse(line) {
+            Ok(RpcMessage::Request { id, method, params }) => self.request(line, id, &method, params).await,
+            Ok(RpcMessage::Notification { method, params }) => self.notification(line, &method, params).await,
+            Ok(RpcMessage::Answer { id, .. }) => self.client_answered(line, id).await,
+            Ok(RpcMessage::Nameless { error }) => {
+                tracing::warn!(error = error.get(), "an error of the client names no request");
+            }
+            Err(fault) => self.to_client(fault.answer()).await,
+        }
+    }
+
+    async fn request(self: &Arc<Self>, line: &str, id: &RawValue, method: &str, params: Option<&RawValue>) {
+        let answered = match method {
+            "tools/call" => match CallParams::read(params) {
+                Ok(params) => return self.begin_call(id, params),
+                Err(why) => Err((INVALID_PARAMS, why)),
+            },
+            "tools/list" => return self.pass(line, id, ClientRequest::ListTools).await,
+            "initialize" => {
+                self.introduced(line, params);
+                return self.pass(line, id, ClientRequest::Initialize).await;
+            }
+            "resources/read" => {
+                let own = self.kept.lock().unwrap_or_else(PoisonError::into_inner).read(params);
+                match own {
+                    Some(read) => read.map_err(|why| (NO_RESOURCE, why)),
+                    None => return self.pass(line, id, ClientRequest::Other).await,
+                }
+            }
+            // The results that were cut are named where they were cut, and in no list.
+            "resources/list" if self.client().only_own_resources => Ok(r#"{"resources":[]}"#.to_owned()),
+            "resources/templates/list" if self.client().only_own_resources => {
+                Ok(r#"{"resourceTemplates":[]}"#.to_owned())
+            }
+            _ => return self.pass(line, id, ClientRequest::Other).await,
+        };
+        self.to_client(match answered {
+            Ok(result) => message::answer(id.get(), &result),
+            Err((code, why)) => message::error(id.get(), code, &why),
+        })
+        .await;
+    }
+
+    /// The client says who it is.
+    fn introduced(&self, line: &str, params: Option<&RawValue>) {
+        let read: Option<InitializeParams> =
+            params.and_then(|params| serde_json::from_str(params.get()).ok());
+        let modes = read.and_then(|read| read.capabilities.elicitation);
+        let mut client = self.client();
+        client.can_elicit = modes.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        client.initialize = Some(line.trim().to_owned());
+    }
+
+    async fn notification(self: &Arc<Self>, line: &str, method: &str, params: Option<&RawValue>) {
+        if method == "notifications/cancelled" {
+            return self.client_cancelled(line, params).await;
+        }
+        if method == "notifications/initialized" {
+            self.client().initialized = true;
+        }
+        // A server that is down learns of the handshake when it is started, and has no use for the others.
+        if let Some(upstream) = self.live_link().await {
+            let _ = upstream.send(line.trim().to_owned()).await;
+        }
+    }
+
+    /// A request is the server's.
+    async fn pass(self: &Arc<Self>, line: &str, id: &RawValue, what: ClientRequest) {
+        let line = line.trim();
+        let passed = match self.link().await {
+            Ok(upstream) => {
+                let asked = (id.get().to_owned(), what);
+                let passed =
+                    upstream.pass(asked, |number| message::with_part(line, id, &number.to_string())).await;
+                match passed {
+                    Ok(()) => Ok(()),
+                    Err(_) => Err(upstream.why().await),
+                }
+            }
+            Err(error) => Err(error.why),
+        };
+        if let Err(why) = passed {
+            self.to_client(message::error(id.get(), INTERNAL_ERROR, &why)).await;
+        }
+    }
+
+    /// A call is the policy's.
+    fn begin_call(self: &Arc<Self>, id: &RawValue, params: CallParams) {
+        let (relay, id) = (Arc::clone(self), id.get().to_owned());
+        let mut calls = self.calls();
+        let key = id.clone();
+        // The lock is held until the call is known: it may be over at once.
+        let call = tokio::spawn(async move {
+            let token = params.progress_token().map(str::to_owned);
+            let of_call = CallInProgress::begin(&relay, token);
+            let result = call::make(&relay, &params).await;
+            drop(of_call);
+            // Whoever takes the call back from now on comes too late.
+            if relay.calls().remove(&id).is_some() {
+                relay.to_client(message::answer(&id, &result)).await;
+            }
+        });
+        calls.insert(key, call);
+    }
+
+    /// The client does not wait for a request any more. It gets no answer to it.
+    async fn client_cancelled(self: &Arc<Self>, line: &str, params: Option<&RawValue>) {
+        let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
+        let Some(CancelledParams { id }) = read else { return };
+        let call = self.calls().remove(id.get());
+        if let Some(call) = call {
+            return call.abort();
+        }
+        let Some(upstream) = self.live_link().await else { return };
+        let number = {
+            let mut asked = upstream.asked();
+            let number = asked.number_of(|asked| asked.is_of_client(id.get()));
+            number.inspect(|number| drop(asked.remove(*number)))
+        };
+        if let Some(number) = number {
+            let _ = upstream.send(message::with_part(line.trim(), id, &number.to_string())).await;
+        }
+    }
+
+    /// The client answers a request.
+    async fn client_answered(&self, line: &str, id: &RawValue) {
+        let asked = self.asked_of_client().answered(id);
+        match asked {
+            Some(AskedOfClient::Server { link: upstream, id: own }) => {
+                let _ = upstream.send(message::with_part(line.trim(), id, &own)).await;
+            }
+            Some(AskedOfClient::Relay(answer)) => drop(answer.send(line.to_owned())),
+            None => tracing::debug!(id = id.get(), "the client answers what it was not asked"),
+        }
+    }
+
+    /// Asks the client for something: the line that answers; `None`: the client has gone. Dropped before, the question is taken
+    /// back.
+    pub(super) async fn ask_client(&self, method: &str, params: &str) -> Option<String> {
+        let (sender, answer) = oneshot::channel();
+        let number = self.asked_of_client().open(AskedOfClient::Relay(sender))?;
+        let question = OpenQuestion { relay: self, number };
+        self.to_client(message::request(number, method, params)).await;
+        let answer = answer.await.ok();
+        drop(question);
+        answer
+    }
+}
+
+/// A call whose client wants to know how far it is.
+struct CallInProgress<'a> {
+    relay: &'a RelayParts,
+    token: Option<String>,
+}
+
+impl<'a> CallInProgress<'a> {
+    fn begin(relay: &'a RelayParts, token: Option<String>) -> Self {
+        if let Some(token) = &token {
+            relay.progress().begin(token);
+        }
+        Self { relay, token }
+    }
+}
+
+impl Drop for CallInProgress<'_> {
+    fn drop(&mut self) {
+        if let Some(token) = &self.token {
+            self.relay.progress().end(token);
+        }
+    }
+}
+
+/// A question to the client that has no answer yet.
+struct OpenQuestion<'a> {
+    relay: &'a RelayParts,
+    number: u64,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if self.relay.asked_of_client().remove(self.number).is_some() {
+            let line = message::cancelled(&self.number.to_string(), "it is not waited for any more");
+            let _ = self.relay.to_client.try_send(line);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A message of JSON-RPC, read no further than it takes to pass it on: what is not looked at arrives as it was sent, in its
+//! order, with its numbers and its unknown fields.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// JSON-RPC 2.0, section 5.1.
+const PARSE_ERROR: i64 = -32700;
+const INVALID_REQUEST: i64 = -32600;
+pub(super) const INVALID_PARAMS: i64 = -32602;
+pub(super) const INTERNAL_ERROR: i64 = -32603;
+
+/// A message.
+#[derive(Debug)]
+pub(super) enum RpcMessage<'a> {
+    Request {
+        id: &'a RawValue,
+        method: String,
+        params: Option<&'a RawValue>,
+    },
+    Notification {
+        method: String,
+        params: Option<&'a RawValue>,
+    },
+    Answer {
+        id: &'a RawValue,
+        outcome: Result<&'a RawValue, &'a RawValue>,
+    },
+    /// An error that does not say which request it answers.
+    Nameless {
+        error: &'a RawValue,
+    },
+}
+
+/// The fields of all messages. One that occurs twice makes the message none: readers disagree which of them counts.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default, borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A message that cannot be passed on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MessageFault {
+    code: i64,
+    message: String,
+}
+
+impl<'a> RpcMessage<'a> {
+    /// Reads a line.
+    pub(super) fn parse(line: &'a str) -> Result<Self, MessageFault> {
+        let line = line.trim();
+        if line.starts_with('[') {
+            // A batch could hold calls next to other requests, and its one answer would wait for all of them.
+            let message = "a batch is not taken: MCP has none since its version 2025-06-18".to_owned();
+            return Err(MessageFault { code: INVALID_REQUEST, message });
+        }
+        let fields: Fields<'_> = serde_json::from_str(line).map_err(|error| MessageFault {
+            code: if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR },
+            message: format!("the message cannot be read: {error}"),
+        })?;
+        match fields {
+            Fields { id: Some(id), method: Some(method), params, .. } if is_id(id) => {
+                Ok(Self::Request { id, method, params })
+            }
+            Fields { id: None, method: Some(method), params, .. } => {
+                Ok(Self::Notification { method, params })
+            }
+            Fields { id: Some(id), method: None, result: Some(result), error: None, .. } => {
+                Ok(Self::Answer { id, outcome: Ok(result) })
+            }
+            Fields { id: Some(id), method: None, error: Some(error), .. } => {
+                Ok(Self::Answer { id, outcome: Err(error) })
+            }
+            Fields { id: None, method: None, result: None, error: Some(error), .. } => {
+                Ok(Self::Nameless { error })
+            }
+            _ => Err(MessageFault {
+                code: INVALID_REQUEST,
+                message: "the message is no request, no notification and no answer".to_owned(),
+            }),
+        }
+    }
+}
+
+impl MessageFault {
+    /// A message that is longer than so many bytes.
+    pub(super) fn too_long(most: usize) -> Self {
+        Self { code: INVALID_REQUEST, message: format!("the message has more than {} MiB", most >> 20) }
+    }
+
+    /// The answer to whoever sent it. Whose it is cannot be known.
+    pub(super) fn answer(&self) -> String {
+        error("null", self.code, &self.message)
+    }
+}
+
+/// `line` with another text in the place of `part`, which is borrowed from it.
+pub(super) fn with_part(line: &str, part: &RawValue, new: &str) -> String {
+    let part = part.get();
+    let start = part.as_ptr().addr().checked_sub(line.as_ptr().addr());
+    let found = start.and_then(|start| {
+        let end = start.checked_add(part.len())?;
+        Some((line.get(..start)?, line.get(end..)?))
+    });
+    // It always is borrowed from there.
+    let (before, after) = found.unwrap_or((line, ""));
+    format!("{before}{new}{after}")
+}
+
+/// A request.
+pub(super) fn request(id: u64, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+}
+
+/// A notification.
+pub(super) fn notification(method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
+}
+
+/// The notification that a request is not waited for any more. `id` is JSON.
+pub(super) fn cancelled(id: &str, reason: &str) -> String {
+    let reason = Value::from(reason);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#
+    )
+}
+
+/// The answer to the request of that id. Both are JSON.
+pub(super) fn answer(id: &str, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+/// The error that answers the request of that id, which is JSON.
+pub(super) fn error(id: &str, code: i64, message: &str) -> String {
+    failed(id, &json!({ "code": code, "message": message }).to_string())
+}
+
+/// The answer with that error to the request of that id. Both are JSON.
+pub(super) fn failed(id: &str, error: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
+fn is_id(id: &RawValue) -> bool {
+    id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(line: &str) -> MessageFault {
+        RpcMessage::parse(line).unwrap_err()
+    }
+
+    #[test]
+    fn a_message_is_what_its_fields_make_it() {
+        let of = |line| format!("{:?}", RpcMessage::parse(line).unwrap());
+        assert!(of(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).starts_with("Request"));
+        assert!(of(r#"{"jsonrpc":"2.0","id":"a","method":"x","new":1}"#).starts_with("Request"));
+        assert!(of(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).starts_with("Notification"));
+        assert!(of(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).starts_with("Answer"));
+        assert!(of(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#).starts_with("Answer"));
+    }
+
+    #[test]
+    fn what_is_no_message_is_answered_with_an_error() {
+        assert_eq!(fault("{").code, PARSE_ERROR);
+        for line in [
+            "7",
+            "{}",
+            r#"{"id":[1],"method":"x"}"#,
+            r#"{"id":1}"#,
+            r#"{"id":1,"result":1,"error":1,"method":2}"#,
+        ] {
+            assert_eq!(fault(line).code, INVALID_REQUEST, "{line}");
+        }
+        assert!(fault(r#"[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]"#).message.contains("batch"));
+        let twice = fault(r#"{"id":1,"method":"ping","method":"tools/call"}"#);
+        assert!(twice.message.contains("duplicate field"), "{}", twice.message);
+    }
+
+    #[test]
+    fn only_the_id_of_a_message_is_changed() {
+        let line = r#" {"jsonrpc" : "2.0","x":1.0, "id":  "a\"b" ,"method":"ping","params":{"id":"a\"b"}}"#;
+        let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(line) else { panic!() };
+        let passed = r#" {"jsonrpc" : "2.0","x":1.0, "id":  17 ,"method":"ping","params":{"id":"a\"b"}}"#;
+        assert_eq!(with_part(line, id, "17"), passed);
+    }
+}

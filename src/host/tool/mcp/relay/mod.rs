@@ -1,0 +1,302 @@
+//! A relay between a client and a server of the Model Context Protocol: the tools of the server under a policy, and all
+//! else as it is.
+//!
+//! Messages are passed on as they were written, but for the ids of requests: each has one of the relay's own on the way to the
+//! other side, as the relay has requests too. The relay looks at `tools/call`, about which the interpreter decides, and at
+//! what it needs to know for that.
+
+mod ask;
+mod call;
+mod client;
+mod http;
+mod kept;
+mod link;
+mod message;
+mod progress;
+mod requests;
+mod result;
+mod server;
+mod tools;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use self::client::ClientFacts;
+use self::kept::KeptResults;
+use self::link::RelayLink;
+use self::progress::ProgressTable;
+use self::requests::RequestTable;
+use self::tools::RelayTools;
+use super::failure::LinkError;
+use super::{McpConfig, McpError};
+use crate::engine::{Interpreter, RunStarted, ToolCatalogue};
+use crate::host::{DrivenRun, Journal, LivePolicy, Metrics, NoopObserver, PolicyWatch, ProposalError};
+
+/// How many lines wait for a client that does not read. The server waits then, too.
+const WAITING: usize = 256;
+
+/// A server whose tools are to be under a policy.
+pub struct RelayConfig {
+    server: McpConfig,
+    policy: LivePolicy,
+    watch: Option<PolicyWatch>,
+    approve: RelayApproval,
+    run: String,
+    journal: Box<dyn Journal>,
+    metrics: Arc<Metrics>,
+}
+
+/// Who agrees where the policy wants a person to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelayApproval {
+    /// The person at the client is asked by elicitation; a client that cannot ask has the call refused.
+    #[default]
+    Ask,
+    /// Every call may run. One that may have had side effects does not run again.
+    Yes,
+    /// None may.
+    No,
+}
+
+/// Why a relay does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayError {
+    /// The server cannot be started.
+    #[error(transparent)]
+    Server(#[from] McpError),
+    /// The session cannot be written.
+    #[error(transparent)]
+    Session(#[from] ProposalError),
+}
+
+/// A relay that runs. Clones are of the same relay.
+#[derive(Clone)]
+pub struct McpRelay(Arc<RelayParts>);
+
+struct RelayParts {
+    server: McpConfig,
+    policy: LivePolicy,
+    watch: Option<Mutex<PolicyWatch>>,
+    approve: RelayApproval,
+    run: DrivenRun,
+    to_client: mpsc::Sender<String>,
+    slot: tokio::sync::Mutex<LinkSlot>,
+    asked_of_client: Mutex<RequestTable<AskedOfClient>>,
+    client: Mutex<ClientFacts>,
+    tools: RelayTools,
+    calls: Mutex<HashMap<String, JoinHandle<()>>>,
+    progress: Mutex<ProgressTable>,
+    kept: Mutex<KeptResults>,
+    /// How many more calls the run takes; further ones wait.
+    places: Semaphore,
+    numbers: AtomicU64,
+}
+
+/// The connection to the server.
+enum LinkSlot {
+    Up(Arc<RelayLink>),
+    Down,
+    Closed,
+}
+
+/// A request to the client.
+enum AskedOfClient {
+    /// Of the server over that connection, which gets the answer under its own id.
+    Server { link: Arc<RelayLink>, id: String },
+    /// Of the relay, which gets the whole line.
+    Relay(oneshot::Sender<String>),
+}
+
+impl RelayConfig {
+    /// A relay to that server under `policy`. If it is a [`LivePolicy`] that is replaced, calls that begin later are under the
+    /// new one. The policy knows the tools by the server's names, after the prefix of the server's configuration.
+    pub fn new(policy: impl Into<LivePolicy>, server: McpConfig) -> Self {
+        Self {
+            server,
+            policy: policy.into(),
+            watch: None,
+            approve: RelayApproval::default(),
+            run: crate::host::new_uuid().to_string(),
+            journal: Box::new(NoopObserver),
+            metrics: Arc::default(),
+        }
+    }
+
+    /// The same under the policy of files that are looked at before every call.
+    pub fn watching(watch: PolicyWatch, server: McpConfig) -> Self {
+        let live = watch.live().clone();
+        Self { watch: Some(watch), ..Self::new(live, server) }
+    }
+
+    /// Sets who agrees where the policy wants a person to.
+    #[must_use]
+    pub const fn approve(mut self, approve: RelayApproval) -> Self {
+        self.approve = approve;
+        self
+    }
+
+    /// Writes every event and decision down: a session log of that run.
+    #[must_use]
+    pub fn record(mut self, run: impl Into<String>, journal: impl Journal + 'static) -> Self {
+        self.run = run.into();
+        self.journal = Box::new(journal);
+        self
+    }
+
+    /// Counts into these metrics, which others may read meanwhile.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+}
+
+impl McpRelay {
+    /// Starts the server. The lines for the client come from the receiver.
+    ///
+    /// # Errors
+    /// The server cannot be started, or the session cannot be written.
+    pub async fn start(config: RelayConfig) -> Result<(Self, mpsc::Receiver<String>), RelayError> {
+        let RelayConfig { server, policy, watch, approve, run, journal, metrics } = config;
+        let started = RunStarted { run, ..RunStarted::default() };
+        let run = DrivenRun::start_live(policy.clone(), ToolCatalogue::default(), started, journal, metrics)?;
+        let (to_client, lines) = mpsc::channel(WAITING);
+        let parts = Arc::new(RelayParts {
+            tools: RelayTools::new(server.prefix.clone()),
+            server,
+            policy,
+            watch: watch.map(Mutex::new),
+            approve,
+            run,
+            to_client,
+            slot: tokio::sync::Mutex::new(LinkSlot::Down),
+            asked_of_client: Mutex::default(),
+            client: Mutex::default(),
+            calls: Mutex::default(),
+            progress: Mutex::default(),
+            kept: Mutex::default(),
+            places: Semaphore::new(Interpreter::MOST_OPEN),
+            numbers: AtomicU64::new(0),
+        });
+        parts.link().await.map_err(|why| parts.error(why))?;
+        Ok((Self(parts), lines))
+    }
+
+    /// Takes a line of the client.
+    pub async fn take(&self, line: &str) {
+        self.0.client_sent(line).await;
+    }
+
+    /// Answers a line of the client that is longer than so many bytes.
+    pub async fn refuse_long(&self, most: usize) {
+        self.0.to_client(message::MessageFault::too_long(most).answer()).await;
+    }
+
+    /// The client has gone: its calls are withdrawn, the server is ended, and what happened is written down.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub async fn close(&self) -> Result<(), ProposalError> {
+        self.0.close().await
+    }
+}
+
+impl RelayParts {
+    fn error(&self, error: LinkError) -> McpError {
+        McpError { server: self.server.name.clone(), message: error.why, source: error.source }
+    }
+
+    /// The next line for the client. Once it has gone, nobody reads them.
+    async fn to_client(&self, line: String) {
+        let _ = self.to_client.send(line).await;
+    }
+
+    fn client(&self) -> MutexGuard<'_, ClientFacts> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked_of_client(&self) -> MutexGuard<'_, RequestTable<AskedOfClient>> {
+        self.asked_of_client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<String, JoinHandle<()>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, ProgressTable> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id of the next call.
+    fn next_call(&self) -> String {
+        format!("call_{}", self.numbers.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+
+    /// A further attempt of a call begins.
+    fn again(&self, token: Option<&str>) {
+        if let Some(token) = token {
+            self.progress().again(token);
+        }
+    }
+
+    /// A call waits: the client sees it.
+    fn waits(&self, token: Option<&str>, text: &str) {
+        let line = token.and_then(|token| self.progress().waits(token, text));
+        if let Some(line) = line {
+            // A client that does not read what it is sent need not see it.
+            let _ = self.to_client.try_send(line);
+        }
+    }
+
+    /// Looks whether the files of the policy have changed.
+    fn look_at_policy(&self) {
+        let Some(watch) = &self.watch else { return };
+        match watch.lock().unwrap_or_else(PoisonError::into_inner).poll() {
+            Ok(true) => tracing::info!("the policy was read again"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(error = %error, "the files of the policy cannot be used; the last good policy holds");
+            }
+        }
+    }
+
+    /// Lists the tools of the server, unless they are known. Returns whether they may be others.
+    async fn list_tools(&self, link: &RelayLink, meta: &Map<String, Value>) -> Result<(), LinkError> {
+        let within = self.server.start_timeout;
+        let listed = tokio::time::timeout(within.to_std(), self.tools.refresh(link, meta)).await;
+        let listed = listed.unwrap_or_else(|_| {
+            self.tools.outdate();
+            Err(format!("the server did not list its tools within {within}").into())
+        });
+        if let Some(catalogue) = listed? {
+            self.run.set_tools(catalogue).map_err(|error| LinkError::of(error.to_string(), error))?;
+        }
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), ProposalError> {
+        let calls: Vec<JoinHandle<()>> = self.calls().drain().map(|(_, call)| call).collect();
+        for call in calls {
+            call.abort();
+            // It withdraws what it has proposed.
+            let _ = call.await;
+        }
+        let slot = core::mem::replace(&mut *self.slot.lock().await, LinkSlot::Closed);
+        if let LinkSlot::Up(link) = slot {
+            link.end().await;
+        }
+        if self.run.outcome().is_none() {
+            self.run.cancel("the client has gone")?;
+        }
+        self.run.written().await
+    }
+}
+
+crate::debug_parts!(|this: RelayConfig| server: this.server, approve: this.approve);
+crate::debug_parts!(|this: McpRelay| server: this.0.server, approve: this.0.approve);

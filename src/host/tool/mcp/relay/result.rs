@@ -1,0 +1,147 @@
+//! What the client is answered: the server's result as it is, unless the policy shows another one, or a refusal.
+
+use std::sync::{Mutex, PoisonError};
+
+use indexmap::IndexMap;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::kept::KeptResults;
+use crate::engine::{Directive, DirectiveKind, Note, ToolOutcome};
+use crate::policy::ErrorClass;
+use crate::session::Message;
+
+/// What the interpreter noted about a call.
+#[derive(Debug, Default)]
+pub(super) struct CallRecord {
+    /// The result, as the model reads it.
+    text: String,
+    /// The tool the call is of, if that is another one than the client wrote.
+    pub(super) resolved: Option<String>,
+    /// Why it has no result of the server.
+    pub(super) class: Option<ErrorClass>,
+    attempts: u32,
+    /// The rules that decided, each with its place.
+    because: Vec<(String, String)>,
+    /// What else the model is to read.
+    pub(super) guidance: Vec<String>,
+}
+
+/// What the server answered.
+pub(super) struct RelayedResult {
+    raw: Box<RawValue>,
+    /// Clients expect structured content of the tool.
+    structured: bool,
+    /// What the interpreter learns of it.
+    pub(super) outcome: ToolOutcome,
+}
+
+impl CallRecord {
+    /// A call that the interpreter did not take.
+    pub(super) fn refused(class: ErrorClass, text: String) -> Self {
+        Self { text, class: Some(class), ..Self::default() }
+    }
+
+    /// Takes note of what was decided.
+    pub(super) fn note(&mut self, directive: &Directive) {
+        let DirectiveKind::Note(note) = &directive.order else { return };
+        match note {
+            Note::Append { message: Message::Tool { text, .. } } => self.text.clone_from(text),
+            Note::Append { message: Message::User { text, .. } } => self.guidance.push(text.clone()),
+            Note::Renamed { tool, .. } => self.resolved = Some(tool.clone()),
+            Note::Refused { error_type, .. } => self.class = Some(*error_type),
+            Note::ToolEnded { attempts, error_type, .. } => {
+                self.attempts = *attempts;
+                self.class = error_type.or(self.class);
+            }
+            Note::Exhausted { .. } => {}
+            _ => return,
+        }
+        for reason in &directive.because {
+            let reason = (reason.rule.clone(), reason.place.to_string());
+            if !self.because.contains(&reason) {
+                self.because.push(reason);
+            }
+        }
+    }
+
+    /// The result of a call that was refused, or given up.
+    pub(super) fn failed(&self) -> String {
+        let because: Vec<Value> =
+            self.because.iter().map(|(rule, place)| json!({ "rule": rule, "place": place })).collect();
+        let class = self.class.unwrap_or(ErrorClass::Cancelled);
+        let about = json!({ "class": class, "attempts": self.attempts, "because": because });
+        let texts = core::iter::once(&self.text).chain(&self.guidance);
+        let content: Vec<Value> = texts.map(|text| text_block(text)).collect();
+        json!({ "content": content, "isError": true, "_meta": { "unfazed": about } }).to_string()
+    }
+}
+
+impl RelayedResult {
+    pub(super) fn new(raw: &RawValue, structured: bool, outcome: ToolOutcome) -> Self {
+        Self { raw: raw.to_owned(), structured, outcome }
+    }
+
+    /// What the client is shown: the result as it came, unless the policy shows another text of it, or has more to say.
+    pub(super) fn shown(&self, record: &CallRecord, kept: &Mutex<KeptResults>) -> String {
+        let whole = match &self.outcome {
+            ToolOutcome::Ok { data: Value::String(text) } => Some(text.clone()),
+            ToolOutcome::Ok { data } => Some(data.to_string()),
+            ToolOutcome::Done | ToolOutcome::Failed { .. } => None,
+        };
+        let whole = whole.filter(|whole| *whole != record.text);
+        if whole.is_none() && record.guidance.is_empty() {
+            return self.raw.get().to_owned();
+        }
+        self.changed(whole, record, kept).unwrap_or_else(|| self.raw.get().to_owned())
+    }
+
+    /// The result with the text of the policy in the place of `whole`, and with what else the model is to read.
+    fn changed(
+        &self,
+        whole: Option<String>,
+        record: &CallRecord,
+        kept: &Mutex<KeptResults>,
+    ) -> Option<String> {
+        let mut fields: IndexMap<String, Box<RawValue>> = serde_json::from_str(self.raw.get()).ok()?;
+        let blocks: Vec<Box<RawValue>> = match fields.get("content") {
+            Some(content) => serde_json::from_str(content.get()).ok()?,
+            None => Vec::new(),
+        };
+        let mut content: Vec<Box<RawValue>> = Vec::new();
+        if let Some(whole) = whole {
+            content.push(to_raw_value(&text_block(&record.text)).ok()?);
+            // Pictures and sounds are no text, and the policy does not cut them.
+            content.extend(blocks.into_iter().filter(|block| is_media(block)));
+            let size = whole.len();
+            let uri = kept.lock().unwrap_or_else(PoisonError::into_inner).keep(whole);
+            let link =
+                json!({ "type": "resource_link", "uri": uri, "name": "the whole result", "size": size });
+            content.push(to_raw_value(&link).ok()?);
+            // Clients take a result without it for a mistake, where the tool declares it.
+            if !self.structured {
+                fields.shift_remove("structuredContent");
+            }
+        } else {
+            content = blocks;
+        }
+        for text in &record.guidance {
+            content.push(to_raw_value(&text_block(text)).ok()?);
+        }
+        fields.insert("content".to_owned(), to_raw_value(&content).ok()?);
+        serde_json::to_string(&fields).ok()
+    }
+}
+
+fn text_block(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn is_media(block: &RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Block {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    serde_json::from_str(block.get()).is_ok_and(|Block { kind }| matches!(&*kind, "image" | "audio"))
+}

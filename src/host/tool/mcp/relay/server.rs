@@ -1,0 +1,276 @@
+//! What the server sends, line by line; how it is started again, and what becomes of what it leaves behind.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::Map;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::client::CancelledParams;
+use super::link::{AskedOfServer, ClientRequest, LinkEvent, LinkLines, RelayLink};
+use super::message::{self, INTERNAL_ERROR, RpcMessage};
+use super::{AskedOfClient, LinkSlot, RelayParts};
+use crate::host::ToolError;
+use crate::host::guard::ClassifyError;
+use crate::host::tool::mcp::failure::LinkError;
+
+/// What of the answer to a handshake says whether the server has resources.
+#[derive(Deserialize)]
+struct InitializeResult<'a> {
+    #[serde(borrow)]
+    capabilities: IndexMap<String, &'a RawValue>,
+}
+
+/// Why a server refuses a handshake.
+#[derive(Deserialize)]
+struct Refusal {
+    message: String,
+}
+
+impl AskedOfServer {
+    /// Whether it is the request of the client of that id.
+    pub(super) fn is_of_client(&self, wanted: &str) -> bool {
+        matches!(self, Self::Client { id, .. } if id == wanted)
+    }
+}
+
+impl RelayParts {
+    /// The connection; a new one, if the last has ended.
+    pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<RelayLink>, LinkError> {
+        let mut slot = self.slot.lock().await;
+        let dead = match &*slot {
+            LinkSlot::Up(upstream) if upstream.is_alive() => return Ok(Arc::clone(upstream)),
+            LinkSlot::Closed => return Err("the relay is closed".to_owned().into()),
+            LinkSlot::Up(dead) => Some(Arc::clone(dead)),
+            LinkSlot::Down => None,
+        };
+        *slot = LinkSlot::Down;
+        if let Some(dead) = dead {
+            dead.end().await;
+        }
+        let (upstream, lines) = RelayLink::start(&self.server)?;
+        let upstream = Arc::new(upstream);
+        tokio::spawn(Arc::clone(self).read(Arc::clone(&upstream), lines));
+        if let Err(why) = self.shake_hands(&upstream).await {
+            upstream.end().await;
+            return Err(why);
+        }
+        *slot = LinkSlot::Up(Arc::clone(&upstream));
+        Ok(upstream)
+    }
+
+    /// The connection, if there is one.
+    pub(super) async fn live_link(&self) -> Option<Arc<RelayLink>> {
+        match &*self.slot.lock().await {
+            LinkSlot::Up(upstream) if upstream.is_alive() => Some(Arc::clone(upstream)),
+            _ => None,
+        }
+    }
+
+    /// A server that is started again does not know its client: it gets the handshake of the first once more.
+    async fn shake_hands(self: &Arc<Self>, upstream: &Arc<RelayLink>) -> Result<(), LinkError> {
+        let (initialize, initialized) = {
+            let client = self.client();
+            (client.initialize.clone(), client.initialized)
+        };
+        let Some(line) = initialize.filter(|_| initialized) else { return Ok(()) };
+        let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(&line) else { return Ok(()) };
+        let within = self.server.start_timeout;
+        let asked = upstream.ask(|number| message::with_part(&line, id, &number.to_string())).await;
+        let answered = async {
+            match asked {
+                Ok(asked) => asked.answer().await,
+                Err(_) => Err(ToolError::unavailable(upstream.why().await)),
+            }
+        };
+        let Ok(answer) = tokio::time::timeout(within.to_std(), answered).await else {
+            return Err(format!("the server did not answer within {within}{}", upstream.complaints()).into());
+        };
+        let answer = answer.map_err(|error| LinkError::from(error.message()))?;
+        if let Ok(RpcMessage::Answer { outcome: Err(error), .. }) = RpcMessage::parse(&answer) {
+            let why =
+                serde_json::from_str(error.get()).map(|Refusal { message, .. }| message).unwrap_or_default();
+            return Err(format!("the server was started again and refuses to begin: {why}").into());
+        }
+        let _ = upstream.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned()).await;
+        self.tools.outdate();
+        tracing::warn!(server = self.server.name, "the server was started again");
+        tokio::spawn(Arc::clone(self).look_for_changes(Arc::clone(upstream)));
+        Ok(())
+    }
+
+    /// A server that was started again may have other tools: the client is informed.
+    async fn look_for_changes(self: Arc<Self>, upstream: Arc<RelayLink>) {
+        let before = self.tools.names();
+        if self.list_tools(&upstream, &Map::new()).await.is_ok()
+            && !before.is_empty()
+            && self.tools.names() != before
+        {
+            let line = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+            self.to_client(line.to_owned()).await;
+        }
+    }
+
+    /// Takes what the server sends, until it ends.
+    async fn read(self: Arc<Self>, upstream: Arc<RelayLink>, mut lines: LinkLines) {
+        while let Some(event) = lines.next().await {
+            match event {
+                LinkEvent::Line(line) => self.server_sent(&upstream, line.trim()).await,
+                LinkEvent::Lost(number, error) => self.lost(&upstream, number, error).await,
+            }
+        }
+        self.server_ended(&upstream).await;
+    }
+
+    /// A request has no answer.
+    async fn lost(&self, upstream: &RelayLink, number: u64, error: ToolError) {
+        let asked = upstream.asked().remove(number);
+        match asked {
+            Some(AskedOfServer::Client { id, .. }) => {
+                self.to_client(message::error(&id, INTERNAL_ERROR, &error.message())).await;
+            }
+            Some(AskedOfServer::Relay(answer)) => drop(answer.send(Err(error))),
+            None => {}
+        }
+    }
+
+    async fn server_sent(&self, upstream: &Arc<RelayLink>, line: &str) {
+        match RpcMessage::parse(line) {
+            Ok(RpcMessage::Answer { id, outcome }) => {
+                let asked = upstream.asked().answered(id);
+                self.server_answered(line, id, outcome, asked).await;
+            }
+            Ok(RpcMessage::Request { id, .. }) => {
+                let asked = AskedOfClient::Server { link: Arc::clone(upstream), id: id.get().to_owned() };
+                let number = self.asked_of_client().open(asked);
+                if let Some(number) = number {
+                    self.to_client(message::with_part(line, id, &number.to_string())).await;
+                }
+            }
+            Ok(RpcMessage::Notification { method, params }) => {
+                self.server_notifies(upstream, line, &method, params).await;
+            }
+            Ok(RpcMessage::Nameless { error }) => self.nameless(upstream, error).await,
+            // Who reads it has left out what is none already.
+            Err(fault) => tracing::debug!(?fault, "the server sends what is no message"),
+        }
+    }
+
+    /// An error that does not say whose it is: a server that cannot read the id of a request writes null (JSON-RPC 2.0,
+    /// section 5). While one request is in flight, the error is its answer.
+    async fn nameless(&self, upstream: &RelayLink, error: &RawValue) {
+        let asked = upstream.asked().remove_only();
+        match asked {
+            Some((_, AskedOfServer::Client { id, .. })) => {
+                self.to_client(message::failed(&id, error.get())).await;
+            }
+            Some((number, AskedOfServer::Relay(answer))) => {
+                let _ = answer.send(Ok(message::failed(&number.to_string(), error.get())));
+            }
+            None => tracing::warn!(error = error.get(), "an error of the server names no request"),
+        }
+    }
+
+    async fn server_answered(
+        &self,
+        line: &str,
+        id: &RawValue,
+        outcome: Result<&RawValue, &RawValue>,
+        asked: Option<AskedOfServer>,
+    ) {
+        let (own, what) = match asked {
+            Some(AskedOfServer::Client { id, what }) => (id, what),
+            Some(AskedOfServer::Relay(answer)) => return drop(answer.send(Ok(line.to_owned()))),
+            None => {
+                tracing::debug!(id = id.get(), "the server answers what it was not asked");
+                return;
+            }
+        };
+        let changed = match (what, outcome) {
+            (ClientRequest::Initialize, Ok(result)) => self.with_resources(line, result),
+            (ClientRequest::ListTools, Ok(_)) => self.tools.without_unusable(line),
+            _ => None,
+        };
+        let line = changed.as_deref().unwrap_or(line);
+        // The id has moved with the line.
+        if let Ok(RpcMessage::Answer { id, .. }) = RpcMessage::parse(line) {
+            self.to_client(message::with_part(line, id, &own)).await;
+        }
+    }
+
+    async fn server_notifies(
+        &self,
+        upstream: &Arc<RelayLink>,
+        line: &str,
+        method: &str,
+        params: Option<&RawValue>,
+    ) {
+        let line = match method {
+            "notifications/cancelled" => {
+                let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
+                let Some(CancelledParams { id }) = read else { return };
+                let number = {
+                    let mut asked = self.asked_of_client();
+                    let number = asked.number_of(|asked| asked.is_of_server(upstream, Some(id.get())));
+                    number.inspect(|number| drop(asked.remove(*number)))
+                };
+                let Some(number) = number else { return };
+                message::with_part(line, id, &number.to_string())
+            }
+            "notifications/progress" => {
+                let moved = self.progress().moved(params);
+                moved.unwrap_or_else(|| line.to_owned())
+            }
+            "notifications/tools/list_changed" => {
+                self.tools.outdate();
+                line.to_owned()
+            }
+            _ => line.to_owned(),
+        };
+        self.to_client(line).await;
+    }
+
+    /// The connection has ended: who waits for an answer learns why there is none.
+    async fn server_ended(&self, upstream: &Arc<RelayLink>) {
+        let open: Vec<AskedOfServer> = upstream.asked().close().collect();
+        let why = if open.is_empty() { String::new() } else { upstream.why().await };
+        for asked in open {
+            // A request of the relay learns it from the channel.
+            if let AskedOfServer::Client { id, .. } = asked {
+                self.to_client(message::error(&id, INTERNAL_ERROR, &why)).await;
+            }
+        }
+        let questions = self.asked_of_client().remove_all(|asked| asked.is_of_server(upstream, None));
+        for (number, _) in questions {
+            self.to_client(message::cancelled(&number.to_string(), "the server has ended")).await;
+        }
+    }
+
+    /// The answer to a handshake of a server that has no resources: the relay has some.
+    fn with_resources(&self, line: &str, result: &RawValue) -> Option<String> {
+        let InitializeResult { mut capabilities } = serde_json::from_str(result.get()).ok()?;
+        if capabilities.contains_key("resources") {
+            return None;
+        }
+        let none = to_raw_value(&Map::new()).ok()?;
+        capabilities.insert("resources".to_owned(), &none);
+        let capabilities = to_raw_value(&capabilities).ok()?;
+        let mut fields: IndexMap<String, &RawValue> = serde_json::from_str(result.get()).ok()?;
+        fields.insert("capabilities".to_owned(), &capabilities);
+        self.client().only_own_resources = true;
+        Some(message::with_part(line, result, &serde_json::to_string(&fields).ok()?))
+    }
+}
+
+impl AskedOfClient {
+    /// Whether it is the request of that server, and of that id if there is one.
+    fn is_of_server(&self, wanted: &Arc<RelayLink>, number: Option<&str>) -> bool {
+        match self {
+            Self::Server { link: upstream, id } => {
+                Arc::ptr_eq(upstream, wanted) && number.is_none_or(|number| number == id)
+            }
+            Self::Relay(_) => false,
+        }
+    }
+}
