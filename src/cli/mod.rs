@@ -11,8 +11,10 @@ mod format;
 mod generated;
 mod help;
 mod init;
+mod lines;
 mod logs;
 mod man;
+mod mcp;
 mod named;
 mod out;
 mod pages;
@@ -61,6 +63,7 @@ enum CliCommand {
     Explain(explain::ExplainArgs),
     Rule(rule::RuleArgs),
     Run(run::RunArgs),
+    Mcp(mcp::McpArgs),
     Step(step::StepArgs),
     Sessions(sessions::SessionsArgs),
     Context(context::ContextArgs),
@@ -121,6 +124,7 @@ pub fn run_command() -> ExitCode {
         CliCommand::Explain(args) => explain::run(&args, &settings),
         CliCommand::Init(args) => init::run(&args),
         CliCommand::Man(args) => man::run(&args, CommandLine::command()),
+        CliCommand::Mcp(args) => mcp::run(&args, &settings),
         CliCommand::Reference(args) => reference::run(&args),
         CliCommand::Replay(args) => replay::run(&args, &settings),
         CliCommand::Rule(args) => rule::run(&args),

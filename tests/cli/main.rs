@@ -16,6 +16,8 @@ mod guide;
 #[cfg(unix)]
 mod headers;
 mod manual;
+#[cfg(unix)]
+mod mcp;
 mod policy_commands;
 mod quickstart;
 mod replay;

@@ -6,11 +6,11 @@ mod ended;
 mod inventory;
 mod issues;
 mod json;
-mod metrics;
+pub(in crate::cli) mod metrics;
 mod over;
 mod request;
 mod setup;
-mod signals;
+pub(in crate::cli) mod signals;
 mod spent;
 
 use std::ffi::OsString;

@@ -1,6 +1,5 @@
 //! `unfazed step`: the interpreter for hosts in any language, as JSON lines over standard input and output.
 
-mod lines;
 mod protocol;
 mod session;
 
@@ -11,13 +10,13 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::lines::InputLine;
 use self::protocol::{
     ErrorAnswer, EventRequest, HelloRequest, ReadyAnswer, SaveRequest, SavedAnswer, StartRequest, StepAnswer,
     ToolsRequest, VERSION, shortened,
 };
 use self::session::{StepFailure, SteppedSession};
 use super::exit::{CommandFailure, ExitStatus};
+use super::lines::{self, InputLine};
 use super::sessions::{self, OpenStore};
 use super::settings::CliSettings;
 use super::{named, out, policies, runtime};

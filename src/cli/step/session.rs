@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use super::lines;
 use super::protocol::{DirectivesAnswer, ErrorAnswer};
+use crate::cli::lines;
 use crate::context::{ToolForm, repair};
 use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, RunStarted,

@@ -292,7 +292,7 @@ async fn refusal(
         let answer = ServerJsonRpcMessage::error(error, Some(id.clone()));
         return Ok(HttpAnswer::Message(serde_json::to_vec(&answer)?, None));
     }
-    match (error.and(said).filter(|_| json && !refused), overloaded) {
+    match (said.filter(|_| error.is_some() && json && !refused), overloaded) {
         (Some(said), _) => Ok(HttpAnswer::Message(said, session)),
         (None, Some(overloaded)) => Err(overloaded.into()),
         (None, None) => Err(unusable(&format!("HTTP {status}: {}", shown(&body)))),

@@ -220,7 +220,7 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
         _ => return Err(unreadable()),
     };
     let fields: IndexMap<String, &RawValue> = serde_json::from_str(result.get()).map_err(|_| unreadable())?;
-    // A task that goes on elsewhere, or a question to the person, is for the client.
+    // A task that continues elsewhere, or a question to the person, is for the client.
     if !fields.contains_key("content") && !fields.contains_key("structuredContent") {
         return Ok(RelayedResult::new(result, tool.structured, ToolOutcome::Done));
     }

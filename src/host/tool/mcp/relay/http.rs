@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::link::LinkEvent;
+use super::event::{EndReason, LinkEvent};
 use super::message::RpcMessage;
 use crate::host::ToolError;
 use crate::host::tool::mcp::failure::{self, LinkError};
@@ -31,9 +31,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const COURTESY: Duration = Duration::from_secs(1);
 /// The header that all requests after the handshake have (the specification of 2025-06-18).
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-
-/// Why a server is not reached any more, once that is known.
-pub(super) type EndReason = Arc<Mutex<Option<String>>>;
 
 /// The way to a server.
 struct HttpSide {

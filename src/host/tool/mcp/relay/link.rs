@@ -7,7 +7,8 @@ use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::http::{self, EndReason};
+use super::event::{EndReason, LinkEvent};
+use super::http;
 use super::message;
 use super::requests::RequestTable;
 use crate::host::ToolError;
@@ -37,13 +38,6 @@ enum ServerSide {
 pub(super) enum LinkLines {
     Pipe(BufReader<DuplexStream>),
     Events(mpsc::Receiver<LinkEvent>),
-}
-
-/// What comes from the server.
-pub(super) enum LinkEvent {
-    Line(String),
-    /// The request of that number has no answer, and will have none.
-    Lost(u64, ToolError),
 }
 
 /// A request to the server.

@@ -8,6 +8,7 @@
 mod ask;
 mod call;
 mod client;
+mod event;
 mod http;
 mod kept;
 mod link;

@@ -8,7 +8,8 @@ use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::client::CancelledParams;
-use super::link::{AskedOfServer, ClientRequest, LinkEvent, LinkLines, RelayLink};
+use super::event::LinkEvent;
+use super::link::{AskedOfServer, ClientRequest, LinkLines, RelayLink};
 use super::message::{self, INTERNAL_ERROR, RpcMessage};
 use super::{AskedOfClient, LinkSlot, RelayParts};
 use crate::host::ToolError;

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read};
 
 /// The most bytes of a line: a longer one is skipped, so that nobody can fill the memory with one.
 pub(super) const MOST: usize = 16 << 20;
-/// The most bytes of the first line, which may have a whole session.
+/// The most bytes of the first line of `step`, which may have a whole session.
 pub(super) const MOST_OF_HELLO: usize = 64 << 20;
 
 /// A line that was read.

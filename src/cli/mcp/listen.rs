@@ -1,0 +1,213 @@
+//! `--listen`: clients over HTTP (the specification's "Streamable HTTP"), each with a session and a server of its own.
+
+mod access;
+mod session;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use axum::routing::method_routing::MethodRouter;
+use futures_util::Stream;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub(super) use self::access::AccessRules;
+use self::session::{HttpSession, MessageHead};
+use super::RelayMaker;
+use crate::cli::exit::CommandFailure;
+use crate::host::file_error;
+
+/// The most clients at once: each has a server.
+const MOST_SESSIONS: usize = 256;
+/// The most bytes of a message.
+const MOST_MESSAGE: usize = 16 << 20;
+/// How long a client without a stream is remembered.
+const IDLE: Duration = Duration::from_secs(3600);
+/// How often that is looked at.
+const SWEEP: Duration = Duration::from_secs(60);
+/// Where clients send their messages.
+const PATH: &str = "/mcp";
+const SESSION: &str = "mcp-session-id";
+
+/// The clients.
+struct RelayServer {
+    maker: RelayMaker,
+    access: AccessRules,
+    sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
+}
+
+/// Serves clients at that address until `stop` fires.
+pub(super) async fn serve(
+    maker: RelayMaker,
+    access: AccessRules,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), CommandFailure> {
+    let server = Arc::new(RelayServer { maker, access, sessions: Mutex::default() });
+    let methods: MethodRouter<Arc<RelayServer>> = axum::routing::post(post)
+        .get(listen)
+        .delete(end)
+        .fallback(|| async { StatusCode::METHOD_NOT_ALLOWED });
+    let router = Router::new()
+        .route(PATH, methods)
+        .fallback(any(|| async { (StatusCode::NOT_FOUND, "clients send their messages to /mcp\n") }))
+        .layer(DefaultBodyLimit::max(MOST_MESSAGE))
+        .with_state(Arc::clone(&server));
+    let sweeping = tokio::spawn(sweep(Arc::clone(&server)));
+    let ended = tokio::select! {
+        ended = axum::serve(listener, router) => ended,
+        () = stop.cancelled() => Ok(()),
+    };
+    sweeping.abort();
+    let sessions: Vec<Arc<HttpSession>> = server.sessions().drain().map(|(_, session)| session).collect();
+    futures_util::future::join_all(sessions.iter().map(|session| session.close())).await;
+    ended.map_err(|error| CommandFailure::io("cannot serve clients", error))
+}
+
+/// Takes an address. Port 0 is any free one.
+pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CommandFailure> {
+    let refused = |error: io::Error| {
+        CommandFailure::Usage(format!(
+            "--listen: clients cannot be served at {address}: {}",
+            file_error(&error)
+        ))
+    };
+    TcpListener::bind(address).await.map_err(refused)
+}
+
+/// Where clients send their messages.
+pub(super) fn url(address: SocketAddr) -> String {
+    format!("http://{address}{PATH}")
+}
+
+impl RelayServer {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session that a request names.
+    fn session(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, Response> {
+        let Some(id) = headers.get(SESSION).and_then(|id| id.to_str().ok()) else {
+            return Err(refusal(StatusCode::BAD_REQUEST, "the request names no session (`Mcp-Session-Id`)"));
+        };
+        // Of 404 the client makes a new session (the specification, "Session Management").
+        let known = self.sessions().get(id).cloned();
+        known.ok_or_else(|| refusal(StatusCode::NOT_FOUND, "there is no such session"))
+    }
+
+    /// A session begins.
+    async fn begin(&self) -> Result<(String, Arc<HttpSession>), Response> {
+        if self.sessions().len() >= MOST_SESSIONS {
+            return Err(refusal(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions"));
+        }
+        let begun = self.maker.relay().await;
+        let (relay, answers) = begun.map_err(|error| {
+            tracing::error!(error = %error, "a client cannot be served");
+            refusal(StatusCode::BAD_GATEWAY, &error.to_string())
+        })?;
+        let (id, session) = (crate::host::new_uuid().to_string(), HttpSession::begin(relay, answers));
+        self.sessions().insert(id.clone(), Arc::clone(&session));
+        Ok((id, session))
+    }
+}
+
+async fn post(State(server): State<Arc<RelayServer>>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Err(refused) = server.access.check(&headers) {
+        return refused;
+    }
+    let Ok(line) = std::str::from_utf8(&body) else {
+        return refusal(StatusCode::BAD_REQUEST, "the message is not UTF-8 text");
+    };
+    // Lines of a message are no lines of the protocol.
+    let line = line.replace(['\n', '\r'], " ");
+    let head = MessageHead::of(&line);
+    let begins = head.as_ref().is_some_and(|head| head.method.as_deref() == Some("initialize"));
+    let session = if begins {
+        server.begin().await.map(|(id, session)| (Some(id), session))
+    } else {
+        server.session(&headers).map(|session| (None, session))
+    };
+    let (id, session) = match session {
+        Ok(session) => session,
+        Err(refused) => return refused,
+    };
+    let answers = head.as_ref().and_then(|head| session.expect(head));
+    session.take(&line, head.as_ref()).await;
+    let mut response = answers.map_or_else(|| StatusCode::ACCEPTED.into_response(), events);
+    if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+        response.headers_mut().insert(SESSION, id);
+    }
+    response
+}
+
+/// What belongs to no request, as it comes.
+async fn listen(State(server): State<Arc<RelayServer>>, headers: HeaderMap) -> Response {
+    let session = server.access.check(&headers).and_then(|()| server.session(&headers));
+    match session {
+        Ok(session) => events(session.listen()),
+        Err(refused) => refused,
+    }
+}
+
+/// The client has no more use for its session.
+async fn end(State(server): State<Arc<RelayServer>>, headers: HeaderMap) -> Response {
+    if let Err(refused) = server.access.check(&headers).and_then(|()| server.session(&headers).map(drop)) {
+        return refused;
+    }
+    let id = headers.get(SESSION).and_then(|id| id.to_str().ok()).unwrap_or_default();
+    let session = server.sessions().remove(id);
+    if let Some(session) = session {
+        session.close().await;
+    }
+    StatusCode::NO_CONTENT.into_response()
+}
+
+/// Ends the sessions of clients that have gone without a word.
+async fn sweep(server: Arc<RelayServer>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let idle: Vec<Arc<HttpSession>> = {
+            let mut sessions = server.sessions();
+            let ids: Vec<String> = sessions
+                .iter()
+                .filter(|(_, session)| session.is_idle(IDLE))
+                .map(|(id, _)| id.clone())
+                .collect();
+            ids.iter().filter_map(|id| sessions.remove(id)).collect()
+        };
+        for session in idle {
+            session.close().await;
+        }
+    }
+}
+
+/// Lines as events, until there are no more.
+fn events(lines: mpsc::Receiver<String>) -> Response {
+    Sse::new(stream(lines)).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn stream(lines: mpsc::Receiver<String>) -> impl Stream<Item = Result<Event, Infallible>> {
+    futures_util::stream::unfold(lines, |mut lines| async move {
+        let line = lines.recv().await?;
+        Some((Ok(Event::default().event("message").data(line)), lines))
+    })
+}
+
+/// A refusal in the words of the protocol.
+fn refusal(status: StatusCode, why: &str) -> Response {
+    let body =
+        serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": why } });
+    (status, axum::Json(body)).into_response()
+}

@@ -1,0 +1,200 @@
+//! One client over HTTP: each line for it goes to the stream that waits for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::host::McpRelay;
+
+/// How many lines are kept for a client that does not read them, or has no stream open.
+const MOST_KEPT: usize = 256;
+
+/// A client.
+pub(super) struct HttpSession {
+    relay: McpRelay,
+    streams: Mutex<OpenStreams>,
+}
+
+/// Its streams.
+struct OpenStreams {
+    /// Those of its requests, by their ids, which are JSON.
+    requests: HashMap<String, RequestStream>,
+    /// The one for what belongs to no request.
+    listener: Option<mpsc::Sender<String>>,
+    /// What came when none was open.
+    kept: VecDeque<String>,
+    used: Instant,
+}
+
+/// The stream of a request.
+struct RequestStream {
+    lines: mpsc::Sender<String>,
+    /// By which the client wants to know how far the request is, as JSON.
+    token: Option<String>,
+}
+
+/// What of a message says where it belongs.
+#[derive(Deserialize)]
+pub(super) struct MessageHead<'a> {
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    pub(super) method: Option<String>,
+    #[serde(default, borrow)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct HeadParams<'a> {
+    #[serde(default, borrow, rename = "progressToken")]
+    token: Option<&'a RawValue>,
+    #[serde(default, borrow, rename = "_meta")]
+    meta: Option<HeadMeta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct HeadMeta<'a> {
+    #[serde(default, borrow, rename = "progressToken")]
+    token: Option<&'a RawValue>,
+}
+
+impl<'a> MessageHead<'a> {
+    /// Of a message, if it is one.
+    pub(super) fn of(line: &'a str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+
+    /// The request that it takes back.
+    fn cancels(&self) -> Option<&'a str> {
+        #[derive(Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, rename = "requestId")]
+            id: &'a RawValue,
+        }
+        self.method.as_ref().filter(|method| *method == "notifications/cancelled")?;
+        let params: Cancelled<'a> = serde_json::from_str(self.params?.get()).ok()?;
+        Some(params.id.get())
+    }
+
+    /// The token in its parameters, or in the `_meta` of them.
+    fn token(&self) -> Option<&'a str> {
+        let params: HeadParams<'a> = serde_json::from_str(self.params?.get()).ok()?;
+        params.token.or(params.meta?.token).map(RawValue::get)
+    }
+}
+
+impl HttpSession {
+    /// A session of that relay, whose lines for the client come from `answers`.
+    pub(super) fn begin(relay: McpRelay, answers: mpsc::Receiver<String>) -> Arc<Self> {
+        let (requests, listener, kept) = (HashMap::new(), None, VecDeque::new());
+        let streams = Mutex::new(OpenStreams { requests, listener, kept, used: Instant::now() });
+        let session = Arc::new(Self { relay, streams });
+        tokio::spawn(Arc::clone(&session).route(answers));
+        session
+    }
+
+    /// The lines of the stream that answers a message; `None`: it is no request.
+    pub(super) fn expect(&self, head: &MessageHead<'_>) -> Option<mpsc::Receiver<String>> {
+        let id = head.id.filter(|_| head.method.is_some())?;
+        let (lines, coming) = mpsc::channel(MOST_KEPT);
+        let token = head.token().map(str::to_owned);
+        self.streams().requests.insert(id.get().to_owned(), RequestStream { lines, token });
+        Some(coming)
+    }
+
+    /// Takes a message.
+    pub(super) async fn take(&self, line: &str, head: Option<&MessageHead<'_>>) {
+        {
+            let mut streams = self.streams();
+            streams.used = Instant::now();
+            // A request that is taken back has no answer.
+            if let Some(id) = head.and_then(MessageHead::cancels) {
+                streams.requests.remove(id);
+            }
+        }
+        self.relay.take(line).await;
+    }
+
+    /// The stream for what belongs to no request. One that was open before ends.
+    pub(super) fn listen(&self) -> mpsc::Receiver<String> {
+        let (lines, coming) = mpsc::channel(MOST_KEPT);
+        let mut streams = self.streams();
+        for line in streams.kept.drain(..) {
+            // There is room for all of them.
+            let _ = lines.try_send(line);
+        }
+        streams.listener = Some(lines);
+        coming
+    }
+
+    /// Whether it has had no use for that long.
+    pub(super) fn is_idle(&self, longest: Duration) -> bool {
+        let mut streams = self.streams();
+        let listens = streams.listener.as_ref().is_some_and(|listener| !listener.is_closed());
+        if listens || !streams.requests.is_empty() {
+            streams.used = Instant::now();
+        }
+        streams.used.elapsed() > longest
+    }
+
+    /// The client has gone.
+    pub(super) async fn close(&self) {
+        if let Err(error) = self.relay.close().await {
+            tracing::error!(error = %error, "the session of a client is not whole");
+        }
+        let mut streams = self.streams();
+        streams.requests.clear();
+        streams.listener = None;
+    }
+
+    async fn route(self: Arc<Self>, mut answers: mpsc::Receiver<String>) {
+        while let Some(line) = answers.recv().await {
+            self.streams().route(line);
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, OpenStreams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenStreams {
+    /// Gives a line to the stream it belongs to.
+    fn route(&mut self, line: String) {
+        let head = MessageHead::of(&line);
+        let answered = head.as_ref().filter(|head| head.method.is_none()).and_then(|head| head.id);
+        if let Some(id) = answered {
+            // A client that does not listen any more has no use for the answer.
+            if let Some(stream) = self.requests.remove(id.get()) {
+                // Nor has one that is far behind: its stream ends without it.
+                let _ = stream.lines.try_send(line);
+            }
+            return;
+        }
+        let token = head.filter(|head| head.id.is_none()).and_then(|head| head.token().map(str::to_owned));
+        let of_request = token.and_then(|token| {
+            self.requests
+                .values()
+                .find(|stream| stream.token.as_ref() == Some(&token) && !stream.lines.is_closed())
+        });
+        // A client need not have a stream for what belongs to no request: it comes with the answers then.
+        let open = of_request
+            .map(|stream| &stream.lines)
+            .or_else(|| self.listener.as_ref().filter(|listener| !listener.is_closed()))
+            .or_else(|| self.requests.values().map(|stream| &stream.lines).find(|lines| !lines.is_closed()));
+        if let Some(lines) = open {
+            // Of a client that is far behind, what is no answer is lost.
+            let _ = lines.try_send(line);
+            return;
+        }
+        self.kept.push_back(line);
+        if self.kept.len() > MOST_KEPT {
+            self.kept.pop_front();
+        }
+    }
+}

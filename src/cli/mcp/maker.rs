@@ -1,0 +1,55 @@
+//! The relays of the command, one for each client.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::cli::exit::CommandFailure;
+use crate::cli::sessions::OpenStore;
+use crate::engine::LogHeader;
+use crate::host::{Clock, McpConfig, McpRelay, Metrics, PolicyWatch, RelayApproval, RelayConfig};
+use crate::policy::{Loader, Policy};
+use crate::store::{Recorder, SessionId};
+
+/// Makes relays.
+#[derive(Clone)]
+pub(super) struct RelayMaker {
+    pub(super) server: McpConfig,
+    pub(super) approve: RelayApproval,
+    pub(super) policy: Policy,
+    /// The files of the policy, if they are looked at again.
+    pub(super) watched: Option<(Loader, Vec<PathBuf>)>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Where sessions are written.
+    pub(super) store: Option<OpenStore>,
+}
+
+impl RelayMaker {
+    /// Starts a relay, with a server and a session of its own.
+    pub(super) async fn relay(&self) -> Result<(McpRelay, mpsc::Receiver<String>), CommandFailure> {
+        let config = match &self.watched {
+            Some((loader, paths)) => {
+                let watch = PolicyWatch::load(loader.clone(), paths);
+                let watch = watch.map_err(|error| CommandFailure::Stopped(error.to_string()))?;
+                RelayConfig::watching(watch, self.server.clone())
+            }
+            None => RelayConfig::new(self.policy.clone(), self.server.clone()),
+        };
+        let mut config = config.approve(self.approve).metrics(Arc::clone(&self.metrics));
+        if let Some(store) = &self.store {
+            let (id, recorder) = recorder(store, self.policy.digest()).await?;
+            config = config.record(id.as_str(), recorder);
+        }
+        McpRelay::start(config).await.map_err(|error| CommandFailure::Stopped(error.to_string()))
+    }
+}
+
+/// What writes the session of a relay.
+async fn recorder(store: &OpenStore, policy: &str) -> Result<(SessionId, Recorder), CommandFailure> {
+    let id = SessionId::generate();
+    let header = LogHeader::new(id.as_str(), policy, Clock::system().now());
+    let log = store.store().create(&id, &header).await;
+    let log = log.map_err(|error| CommandFailure::Stopped(error.to_string()))?;
+    Ok((id, Recorder::new(log).await))
+}

@@ -1,0 +1,62 @@
+//! The official clients in Python and TypeScript, with servers as others write them. `.ci/run` installs them and runs this:
+//!
+//! ```text
+//! UNFAZED_MCP_NPM=…/node_modules UNFAZED_MCP_TIME=…/mcp-server-time cargo test --test cli -- --ignored mcp::clients
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use super::POLICY;
+
+fn place(variable: &str) -> PathBuf {
+    let place = std::env::var_os(variable);
+    PathBuf::from(place.unwrap_or_else(|| panic!("{variable} says where the servers are")))
+}
+
+fn npm(server: &str) -> String {
+    let script = place("UNFAZED_MCP_NPM").join(format!("@modelcontextprotocol/{server}/dist/index.js"));
+    assert!(script.exists(), "{} is not installed", script.display());
+    script.display().to_string()
+}
+
+fn script(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/mcp").join(name).display().to_string()
+}
+
+fn went_well(output: &Output) {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+}
+
+/// What the client in Python sees of a server with the relay is what it sees without.
+fn same_with_and_without(server: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("p.yaml"), POLICY).unwrap();
+    let time = place("UNFAZED_MCP_TIME");
+    let python = time.parent().unwrap().join("python");
+    let mut client = Command::new(python);
+    client.arg(script("client.py")).args([env!("CARGO_BIN_EXE_unfazed"), "p.yaml"]).args(server);
+    went_well(&client.current_dir(folder.path()).output().unwrap());
+}
+
+#[test]
+#[ignore = "takes servers from npm and PyPI"]
+fn a_client_in_python_sees_what_it_sees_without_the_relay() {
+    let time = place("UNFAZED_MCP_TIME").display().to_string();
+    same_with_and_without(&[&time]);
+    same_with_and_without(&["node", &npm("server-everything")]);
+    same_with_and_without(&["node", &npm("server-memory")]);
+    same_with_and_without(&["node", &npm("server-filesystem"), "."]);
+}
+
+#[test]
+#[ignore = "takes servers from npm"]
+fn a_client_in_typescript_is_corrected_asked_and_obeyed() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("p.yaml"), "version: 1\ntools: {echo: {approval: always}}\n").unwrap();
+    let modules = place("UNFAZED_MCP_NPM").display().to_string();
+    let mut client = Command::new("node");
+    client.arg(script("client.mjs")).args([&modules, env!("CARGO_BIN_EXE_unfazed"), "p.yaml", "node"]);
+    went_well(&client.arg(npm("server-everything")).current_dir(folder.path()).output().unwrap());
+}

@@ -1,0 +1,91 @@
+//! Servers over HTTP.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use super::{Client, texts};
+use crate::command;
+
+/// A server over HTTP, which ends with the test.
+struct HttpServer(Child, String);
+
+impl HttpServer {
+    fn start(mode: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/host/mcp/server.py");
+        let mut child = Command::new("python3").arg(script).arg(mode).stdout(Stdio::piped()).spawn().unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        Self(child, url.trim().to_owned())
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The relay to it, with that key in the environment.
+fn client(server: &HttpServer, key: &str) -> Client {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["mcp", "--url", &server.1, "--header", "X-Key={SERVER_KEY}"];
+    let mut command = command::unfazed(folder.path(), &args);
+    command.env("SERVER_KEY", key).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+    let (sender, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    Client { child, input, lines, folder }
+}
+
+#[test]
+fn a_server_is_reached_over_http_in_json_and_in_events() {
+    for mode in ["http", "sse"] {
+        let server = HttpServer::start(mode);
+        let mut client = client(&server, "sesame");
+        let began = client.shake_hands(&json!({}));
+        assert_eq!(began["result"]["serverInfo"]["name"], "hostile", "{mode}");
+        assert_eq!(texts(&client.call("echo", &json!({"text": "a"}))), ["a"], "{mode}");
+        assert!(texts(&client.call("echo", &json!({})))[0].contains("`text` is missing"), "{mode}");
+        assert!(texts(&client.call("fail", &json!({})))[0].contains("the disk is full"), "{mode}");
+        assert_eq!(client.end(), Some(0));
+    }
+}
+
+#[test]
+fn a_key_that_is_not_taken_is_an_error_of_each_request_and_is_not_shown() {
+    let server = HttpServer::start("http");
+    let mut client = client(&server, "open-up-1234");
+    let answer = client.ask("initialize", &json!({"protocolVersion": "1", "capabilities": {}}));
+    let why = answer["error"]["message"].as_str().unwrap();
+    assert!(why.contains("HTTP 401") && !why.contains("open-up"), "{why}");
+}
+
+#[test]
+fn a_call_that_only_reads_tries_a_server_again_that_cannot_be_reached() {
+    let server = HttpServer::start("http");
+    let mut client = client(&server, "sesame");
+    client.shake_hands(&json!({}));
+    client.call("echo", &json!({"text": "a"}));
+    drop(server);
+    let result = client.call("echo", &json!({"text": "b"}));
+    assert_eq!(result["_meta"]["unfazed"]["class"], "network_error", "{result}");
+    assert!(result["_meta"]["unfazed"]["attempts"].as_u64().unwrap() > 1, "it only reads: {result}");
+}
+
+#[test]
+fn a_header_whose_variable_is_not_set_is_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["mcp", "--url", "http://127.0.0.1:9/mcp", "--header", "Authorization=Bearer {NO_SUCH_TOKEN}"];
+    let output = command::unfazed(folder.path(), &args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("--header Authorization: the environment has no text in `NO_SUCH_TOKEN`"),
+        "{said}"
+    );
+}

@@ -1,0 +1,145 @@
+//! `--listen`: clients over HTTP.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{POLICY, server_script};
+use crate::command;
+
+/// The relay as a server.
+struct Relay {
+    child: Child,
+    url: String,
+    folder: TempDir,
+    http: reqwest::Client,
+}
+
+/// An answer over HTTP.
+struct Answer {
+    status: u16,
+    session: Option<String>,
+    /// The messages in it.
+    messages: Vec<Value>,
+}
+
+impl Relay {
+    fn start(args: &[&str], key: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("p.yaml"), POLICY).unwrap();
+        let notes = folder.path().join("notes").display().to_string();
+        let script = server_script().display().to_string();
+        let server = ["--", "python3", &script, &notes, "plain"];
+        let all = [&["mcp", "--policy", "p.yaml", "--listen", "127.0.0.1:0"], args, &server].concat();
+        let mut command = command::unfazed(folder.path(), &all);
+        let mut child = command.env("RELAY_KEY", key).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.strip_prefix("listens  ").unwrap_or_else(|| panic!("{line}")).trim().to_owned();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { child, url, folder, http }
+    }
+
+    async fn send(&self, method: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+        let mut request = self.http.request(method.parse().unwrap(), &self.url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        let session = response.headers().get("mcp-session-id").map(|id| id.to_str().unwrap().to_owned());
+        let text = response.text().await.unwrap();
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let messages = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+        Answer { status, session, messages }
+    }
+
+    /// A client of its own: its session.
+    async fn client(&self, headers: &[(&str, &str)]) -> String {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+        let answer = self.send("POST", headers, Some(&request(0, "initialize", &params))).await;
+        assert_eq!(answer.messages[0]["result"]["serverInfo"]["name"], "flaky", "{}", answer.status);
+        answer.session.unwrap()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn request(id: u64, method: &str, params: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+fn call(id: u64, tool: &str, text: &str) -> Value {
+    request(
+        id,
+        "tools/call",
+        &json!({"name": tool, "arguments": {"text": text}, "_meta": {"progressToken": id}}),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_client_has_a_session_and_a_server_of_its_own() {
+    let relay = Relay::start(&[], "");
+    let (one, two) = (relay.client(&[]).await, relay.client(&[]).await);
+    assert_ne!(one, two);
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    for session in [&one, &two] {
+        let headers = [("mcp-session-id", &**session)];
+        let told = relay.send("POST", &headers, Some(&note)).await;
+        assert_eq!((told.status, told.messages.len()), (202, 0));
+        // What is progress of a call comes with its answer.
+        let answer = relay.send("POST", &headers, Some(&call(7, "flaky", "a"))).await;
+        assert_eq!(answer.messages.len(), 6, "{:?}", answer.messages);
+        assert_eq!(answer.messages[5]["result"]["content"][0]["text"], "found");
+    }
+    let notes = std::fs::read_to_string(relay.folder.path().join("notes")).unwrap();
+    assert_eq!(notes.lines().filter(|note| note.starts_with("started")).count(), 2);
+    let headers = [("mcp-session-id", &*one)];
+    assert_eq!(relay.send("DELETE", &headers, None).await.status, 204);
+    assert_eq!(relay.send("POST", &headers, Some(&call(8, "echo", "a"))).await.status, 404);
+    let headers = [("mcp-session-id", &*two)];
+    let answer = relay.send("POST", &headers, Some(&call(8, "echo", "a"))).await;
+    assert_eq!(answer.messages[0]["result"]["content"][0]["text"], "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_may_not_be_are_refused_before_they_reach_a_server() {
+    let relay = Relay::start(&["--key", "RELAY_KEY"], "sesame");
+    let hello = request(0, "initialize", &json!({}));
+    let key = ("authorization", "Bearer sesame");
+    for (headers, status) in [
+        (&[][..], 401),
+        (&[("authorization", "Bearer open")], 401),
+        (&[key, ("host", "evil.example")], 403),
+        (&[key, ("origin", "https://evil.example")], 403),
+        (&[key, ("mcp-session-id", "no-such")], 200),
+    ] {
+        assert_eq!(relay.send("POST", headers, Some(&hello)).await.status, status, "{headers:?}");
+    }
+    assert_eq!(relay.send("POST", &[key], Some(&call(1, "echo", "a"))).await.status, 400);
+    assert_eq!(relay.send("GET", &[key], None).await.status, 400);
+    assert_eq!(relay.send("PUT", &[key], None).await.status, 405);
+    let large = json!("x".repeat(20 << 20));
+    assert_eq!(relay.send("POST", &[key], Some(&large)).await.status, 413);
+    relay.client(&[key]).await;
+}
+
+#[test]
+fn beyond_this_machine_clients_need_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["mcp", "--listen", "0.0.0.0:0", "--", "no-such-server"];
+    let output = command::unfazed(folder.path(), &args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("clients need a key; name the variable that holds it with --key"), "{said}");
+}
