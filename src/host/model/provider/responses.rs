@@ -109,11 +109,12 @@ fn format(config: ModelConfig) -> ResponsesFormat {
     }
 }
 
-/// Whose reasoning the model can read: its own, on the same server.
+/// Whose reasoning the model can read: its own, on the same server. A gateway has one path for each provider or account.
 fn issuer(config: &ModelConfig) -> String {
     let url = Url::parse(config.base_url.trim()).ok();
     let port = url.as_ref().and_then(Url::port).map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}{port} {}", config.host(), config.model)
+    let path = url.as_ref().map(|url| url.path().trim_end_matches('/')).unwrap_or_default();
+    format!("{}{port}{path} {}", config.host(), config.model)
 }
 
 fn window(config: &ModelConfig, mut endpoint: Url) -> Option<WindowPlaces> {
@@ -146,8 +147,9 @@ mod tests {
 
     #[test]
     fn another_server_and_another_model_are_another_issuer() {
-        assert_eq!(issuer(&at("https://api.openai.com/v1?key=secret")), "api.openai.com m");
-        assert_eq!(issuer(&at("http://127.0.0.1:8000/v1")), "127.0.0.1:8000 m");
+        assert_eq!(issuer(&at("https://api.openai.com/v1?key=secret")), "api.openai.com/v1 m");
+        assert_eq!(issuer(&at("http://127.0.0.1:8000/azure/v1/")), "127.0.0.1:8000/azure/v1 m");
+        assert_eq!(issuer(&at("http://host")), "host m");
     }
 
     #[test]
