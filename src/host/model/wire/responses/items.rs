@@ -2,22 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::engine::Failure;
+use crate::host::model::failure::unreadable;
 use crate::host::model::wire::extras::{ISSUER, ITEMS};
 use crate::host::model::wire::pieces::{LENGTH, with_rest};
 
 /// An item as it came.
 pub(super) type Item = Map<String, Value>;
-
-/// What an item says that becomes a part of the reply.
-#[derive(Debug, PartialEq)]
-pub(super) enum ItemWords<'i> {
-    /// Of a message: its texts and refusals.
-    Message(Vec<&'i str>),
-    /// Of a function call: its `call_id`, its name and its arguments.
-    Call(&'i str, &'i str, &'i str),
-    /// Nothing; its type.
-    Other(&'i str),
-}
 
 /// The type of an item.
 pub(super) fn kind(item: &Item) -> &str {
@@ -29,15 +20,76 @@ pub(super) fn word<'i>(item: &'i Item, field: &str) -> &'i str {
     item.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What an item says.
-pub(super) fn words(item: &Item) -> ItemWords<'_> {
+/// The text of a message, or the arguments of a call; of anything else, nothing.
+pub(super) fn text_of(item: &Item) -> String {
     match kind(item) {
-        "message" => ItemWords::Message(parts(item).filter_map(said).map(|(_, text)| text).collect()),
-        "function_call" => {
-            ItemWords::Call(word(item, "call_id"), word(item, "name"), word(item, "arguments"))
-        }
-        other => ItemWords::Other(other),
+        "message" => parts(item).filter_map(said).map(|(_, text)| text).collect(),
+        "function_call" => word(item, "arguments").to_owned(),
+        _ => String::new(),
     }
+}
+
+/// Whether these are the same arguments: some servers write them again in the last event.
+pub(super) fn same_arguments(first: &str, second: &str) -> bool {
+    let read =
+        |text: &str| serde_json::from_str::<Value>(if text.trim().is_empty() { "{}" } else { text }).ok();
+    first == second || read(first).is_some_and(|first| read(second) == Some(first))
+}
+
+/// An item in the form of the API: some servers write a text where it has a list of parts, call a part `text`, or write
+/// arguments as an object.
+///
+/// # Errors
+/// What becomes a part of the reply is of another type: to pass over it would make another reply of it.
+pub(super) fn normal(mut item: Item) -> Result<Item, Failure> {
+    match kind(&item) {
+        "" => return Err(misshapen("an output item has no type")),
+        "message" => normalize_message(&mut item)?,
+        "function_call" => {
+            if let Some(arguments) = item.get_mut("arguments").filter(|arguments| !arguments.is_string()) {
+                let text = if arguments.is_null() { String::new() } else { arguments.to_string() };
+                *arguments = text.into();
+            }
+        }
+        _ => {}
+    }
+    Ok(item)
+}
+
+fn normalize_message(item: &mut Item) -> Result<(), Failure> {
+    match item.get_mut("content") {
+        None => {}
+        Some(content @ Value::Null) => *content = json!([]),
+        Some(content @ Value::String(_)) => {
+            let text = content.take();
+            *content = json!([{"type": "output_text", "text": text, "annotations": []}]);
+        }
+        Some(Value::Array(parts)) => parts.iter_mut().try_for_each(normalize_part)?,
+        Some(_) => return Err(misshapen("the content of a message is no list")),
+    }
+    Ok(())
+}
+
+fn normalize_part(part: &mut Value) -> Result<(), Failure> {
+    let Value::Object(part) = part else { return Err(misshapen("a part of a message is no object")) };
+    if word(part, "type") == "text" {
+        part.insert("type".to_owned(), "output_text".into());
+    }
+    let field = match part.get("type").and_then(Value::as_str) {
+        Some("output_text") => "text",
+        Some("refusal") => "refusal",
+        Some(_) => return Ok(()),
+        None => return Err(misshapen("a part of a message has no type")),
+    };
+    let text = part.entry(field).or_insert(Value::Null);
+    if text.is_null() {
+        *text = "".into();
+    }
+    if text.is_string() { Ok(()) } else { Err(misshapen("a text of a message is none")) }
+}
+
+fn misshapen(what: &str) -> Failure {
+    unreadable(format!("the answer is not a response: {what}"))
 }
 
 /// The parts of a message.
@@ -55,9 +107,10 @@ pub(super) fn said(part: &Value) -> Option<(&'static str, &str)> {
     Some((field, part.get(field)?.as_str()?))
 }
 
-/// Whether an item was not finished, by its own status.
+/// Whether what becomes a part of the reply was not finished, by the item's own status.
 pub(super) fn is_unfinished(item: &Item) -> bool {
-    matches!(word(item, "status"), "in_progress" | "incomplete")
+    let is_said = matches!(kind(item), "message" | "function_call");
+    is_said && matches!(word(item, "status"), "in_progress" | "incomplete")
 }
 
 /// The items to keep of a response; `None`: text and calls say it all. Of these only the places are kept, and what else

@@ -5,9 +5,12 @@
 
 mod input;
 mod items;
+#[cfg(test)]
+mod lenient_tests;
 mod reply;
 mod request;
 mod stream;
+mod streamed;
 #[cfg(test)]
 mod tests;
 

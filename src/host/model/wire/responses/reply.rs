@@ -2,9 +2,10 @@
 
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::items::{Item, is_unfinished, kept, kind, parts, said, word};
+use super::items::{Item, is_unfinished, kept, kind, normal, parts, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::RESPONSE;
@@ -52,6 +53,7 @@ pub(super) fn read_body(
     }
     let mut response: WireResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let items = response.output.take().ok_or_else(without_output)?;
+    let items = items.into_iter().map(normal).collect::<Result<_, _>>()?;
     to_reply(items, &response, conversation, issuer)
 }
 
@@ -76,6 +78,11 @@ pub(super) fn to_reply(
     issuer: &str,
 ) -> Result<ModelReply, Failure> {
     let finish = response.finish(&items)?;
+    let is_cut = response.status.as_deref() != Some("completed");
+    if is_cut {
+        // Nobody knows what the call would have become.
+        items.retain(|item| kind(item) != "function_call" || !is_half(item));
+    }
     let mut ids = None;
     let (mut text, mut calls) = (String::new(), Vec::new());
     for item in &mut items {
@@ -100,6 +107,15 @@ fn call(id: String, item: &Item) -> ProposedCall {
     let arguments = word(item, "arguments");
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
     ToolCall { id, name: word(item, "name").to_owned(), arguments: arguments.to_owned() }.into()
+}
+
+/// Whether a call of an answer that was stopped would be run though it is not whole. One whose arguments are no JSON is
+/// refused where calls are checked.
+fn is_half(call: &Item) -> bool {
+    let arguments = word(call, "arguments");
+    let could_run = || serde_json::from_str::<IgnoredAny>(arguments).is_ok();
+    // The status of a call need not say that it was stopped (vllm-project/vllm#57998).
+    arguments.trim().is_empty() || (is_unfinished(call) && could_run())
 }
 
 impl WireResponse {

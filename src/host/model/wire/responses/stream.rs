@@ -1,18 +1,19 @@
 //! Streamed responses, put together item by item. What is streamed comes again in `…done` events and in the last one, and
-//! has to be the same each time.
+//! has to be the same each time. An answer counts if its last event has come and each of its items is whole, in an event of
+//! its own or in the last one.
 
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::items::{Item, ItemWords, kind, word, words};
+use super::items::{Item, kind, normal, same_arguments, text_of};
 use super::reply::{WireResponse, to_reply, unexpected, without_output};
+use super::streamed::{ItemPlace, StreamedItem, differs, find, is_repeated};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::finish::not_whole;
-use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, unread};
 use crate::session::Message;
 
@@ -22,11 +23,15 @@ struct ResponsesEvent<'d> {
     #[serde(default, rename = "type")]
     kind: Option<String>,
     #[serde(default)]
-    sequence_number: Option<u64>,
+    sequence_number: Option<i64>,
     #[serde(default)]
-    output_index: Option<usize>,
+    output_index: Option<u64>,
     #[serde(default)]
     content_index: Option<usize>,
+    #[serde(default)]
+    item_id: Option<String>,
+    #[serde(default)]
+    call_id: Option<String>,
     #[serde(borrow, default)]
     item: Option<&'d RawValue>,
     #[serde(borrow, default)]
@@ -39,6 +44,21 @@ struct ResponsesEvent<'d> {
     arguments: Option<&'d RawValue>,
     #[serde(borrow, default)]
     response: Option<&'d RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'d RawValue>,
+}
+
+impl ResponsesEvent<'_> {
+    /// The item of that type that the event is about.
+    fn place<'e>(&'e self, kind: &'e str) -> ItemPlace<'e> {
+        let (id, call) = (&self.item_id, &self.call_id);
+        ItemPlace {
+            index: self.output_index,
+            id: id.as_deref().unwrap_or_default(),
+            call: call.as_deref().unwrap_or_default(),
+            kind,
+        }
+    }
 }
 
 /// An answer that is being put together.
@@ -46,9 +66,7 @@ struct ResponsesEvent<'d> {
 pub(super) struct ReplyItems {
     issuer: String,
     items: Vec<StreamedItem>,
-    /// The number of the last event, and whether the server numbers its events.
-    last_number: Option<u64>,
-    numbered: bool,
+    numbers: EventNumbers,
     /// The response, and its items, once it has ended.
     end: Option<(WireResponse, Vec<Item>)>,
     received: u64,
@@ -57,15 +75,40 @@ pub(super) struct ReplyItems {
     started: bool,
 }
 
-/// One item.
+/// The numbers of the events. Servers that give all events one number do not number them.
 #[derive(Debug, Default)]
-struct StreamedItem {
-    /// As it began.
-    begun: Item,
-    /// What has come of its parts; of a call, its arguments.
-    parts: Vec<String>,
-    /// As it ended.
-    done: Option<Item>,
+struct EventNumbers {
+    last: Option<i64>,
+    /// Whether the server numbers its events.
+    counts: bool,
+    /// Whether the last event did not have the next number.
+    jumped: bool,
+    /// Whether an earlier one did not.
+    has_jumped: bool,
+}
+
+impl EventNumbers {
+    /// An event that comes twice, or too late.
+    fn take(&mut self, number: Option<i64>) -> Result<(), Failure> {
+        let Some(number) = number else { return Ok(()) };
+        if let Some(last) = self.last {
+            if number <= last && self.counts {
+                return Err(unreadable(format!(
+                    "event {number} of the stream comes after event {last}: it is repeated or out of order"
+                )));
+            }
+            self.counts |= number > last;
+            self.has_jumped |= self.jumped;
+            self.jumped = number != last.saturating_add(1);
+        }
+        self.last = Some(number);
+        Ok(())
+    }
+
+    /// Whether events are missing before the last one, though none was before.
+    fn lost_the_last(&self) -> bool {
+        self.counts && self.jumped && !self.has_jumped
+    }
 }
 
 impl StreamDecoder for ReplyItems {
@@ -86,12 +129,14 @@ impl StreamDecoder for ReplyItems {
         };
         let name = read.kind.as_deref().unwrap_or(&event.name);
         // All but these may be an error, in any of its forms.
-        if event.name == "error" || !name.starts_with("response.") || name == "response.failed" {
+        let failed = event.name == "error" || name == "response.failed" || read.error.is_some();
+        if failed || !name.starts_with("response.") {
             event::data(event, headers)?;
         }
-        self.count(read.sequence_number)?;
+        self.numbers.take(read.sequence_number)?;
         match name {
-            "response.completed" | "response.incomplete" => {
+            // OpenRouter's documentation ends streams with `response.done`.
+            "response.completed" | "response.incomplete" | "response.done" => {
                 let response: WireResponse = needed(read.response)?;
                 if response.error.is_some() {
                     event::data(event, headers)?;
@@ -99,7 +144,10 @@ impl StreamDecoder for ReplyItems {
                 self.end(name, response)?;
                 return Ok(StreamProgress::Done);
             }
-            "response.failed" => return Err(not_whole("failed", "failed")),
+            "response.failed" | "response.cancelled" => {
+                let status = name.trim_start_matches("response.");
+                return Err(not_whole(status, status));
+            }
             _ => self.piece(name, &read)?,
         }
         Ok(StreamProgress::More)
@@ -133,46 +181,31 @@ impl ReplyItems {
         Self { issuer: issuer.to_owned(), ..Self::default() }
     }
 
-    /// An event that comes twice, or too late. Servers that give all events one number do not number them.
-    fn count(&mut self, number: Option<u64>) -> Result<(), Failure> {
-        let Some(number) = number else { return Ok(()) };
-        match self.last_number {
-            Some(last) if number <= last && self.numbered => {
-                return Err(unreadable(format!(
-                    "event {number} of the stream comes after event {last}: it is repeated or out of order"
-                )));
-            }
-            Some(last) => self.numbered |= number > last,
-            None => {}
-        }
-        self.last_number = Some(number);
-        Ok(())
-    }
-
     /// An event in the middle.
     fn piece(&mut self, name: &str, read: &ResponsesEvent<'_>) -> Result<(), Failure> {
         let part = read.content_index.unwrap_or_default();
+        let (message, call) = (read.place("message"), read.place("function_call"));
         match name {
-            "response.output_item.added" => self.begin(read.output_index, needed(read.item)?),
+            "response.output_item.added" => match read.item {
+                Some(item) => self.begin(read.output_index, needed(Some(item))?),
+                // "A provider emits an empty added event" (`_responses.py` of OpenAI's SDK).
+                None => Ok(()),
+            },
             "response.output_text.delta" | "response.refusal.delta" => {
-                let more: String = needed(read.delta)?;
-                self.add(read.output_index, part, &more)?;
-                self.fresh.push_str(&more);
-                Ok(())
+                self.add(message, part, &needed::<String>(read.delta)?)
             }
-            "response.function_call_arguments.delta" => {
-                self.add(read.output_index, 0, &needed::<String>(read.delta)?)
-            }
+            "response.function_call_arguments.delta" => self.add(call, 0, &needed::<String>(read.delta)?),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.started = true;
                 self.received = self.received.saturating_add(chars(&needed::<String>(read.delta)?));
                 Ok(())
             }
-            "response.output_text.done" => self.check(read.output_index, part, &needed::<String>(read.text)?),
-            "response.refusal.done" => self.check(read.output_index, part, &needed::<String>(read.refusal)?),
+            "response.output_text.done" => self.check(message, part, &needed::<String>(read.text)?),
+            "response.refusal.done" => self.check(message, part, &needed::<String>(read.refusal)?),
             "response.function_call_arguments.done" => {
-                self.check(read.output_index, 0, &needed::<String>(read.arguments)?)
+                self.check(call, 0, &needed::<String>(read.arguments)?)
             }
-            "response.output_item.done" => self.finish(read.output_index, needed(read.item)?),
+            "response.output_item.done" => self.finish(read, normal(needed(read.item)?)?),
             // Types that are new are to be passed over.
             _ => {
                 self.started |= name.starts_with("response.");
@@ -181,159 +214,173 @@ impl ReplyItems {
         }
     }
 
-    fn begin(&mut self, index: Option<usize>, begun: Item) -> Result<(), Failure> {
-        let next = self.items.len();
-        if let Some(index) = index.filter(|index| *index != next) {
-            return Err(unreadable(format!(
-                "the stream of the answer begins output item {index} where item {next} is next"
-            )));
+    fn begin(&mut self, index: Option<u64>, begun: Item) -> Result<(), Failure> {
+        if is_repeated(&self.items, ItemPlace::of(index, &begun)) {
+            return Err(unreadable("the stream of the answer begins an output item twice"));
         }
+        let begun = StreamedItem::begun(index, begun);
         self.started = true;
-        self.received = self.received.saturating_add(chars(word(&begun, "name")));
-        self.kept = self.kept.saturating_add(size(&begun));
-        self.items.push(StreamedItem { begun, ..StreamedItem::default() });
+        self.received = self.received.saturating_add(chars(begun.name()));
+        self.kept = self.kept.saturating_add(begun.size());
+        self.items.push(begun);
         Ok(())
     }
 
-    fn add(&mut self, index: Option<usize>, part: usize, more: &str) -> Result<(), Failure> {
-        self.item(index)?.part(part)?.push_str(more);
+    fn add(&mut self, place: ItemPlace<'_>, part: usize, more: &str) -> Result<(), Failure> {
+        find(&mut self.items, place)?.part(part)?.push_str(more);
+        self.started = true;
         self.kept = self.kept.saturating_add(more.len());
-        self.received = self.received.saturating_add(chars(more));
+        self.show(place.kind, more);
         Ok(())
+    }
+
+    /// More of what the model says.
+    fn show(&mut self, kind: &str, more: &str) {
+        self.received = self.received.saturating_add(chars(more));
+        if kind == "message" {
+            self.fresh.push_str(more);
+        }
     }
 
     /// All that a part says: what was streamed of it, unless that is nothing.
-    fn check(&mut self, index: Option<usize>, part: usize, whole: &str) -> Result<(), Failure> {
-        let streamed = self.item(index)?.part(part)?;
-        if streamed == whole {
+    fn check(&mut self, place: ItemPlace<'_>, part: usize, whole: &str) -> Result<(), Failure> {
+        let item = find(&mut self.items, place)?;
+        let is_call = item.is_call();
+        let streamed = item.part(part)?;
+        if streamed == whole || (is_call && !streamed.is_empty() && same_arguments(streamed, whole)) {
             return Ok(());
         }
         if !streamed.is_empty() {
             return Err(differs("an event of its end"));
         }
-        let is_text = kind(&self.item(index)?.begun) == "message";
-        self.add(index, part, whole)?;
-        if is_text {
-            self.fresh.push_str(whole);
-        }
-        Ok(())
+        self.add(place, part, whole)
     }
 
-    fn finish(&mut self, index: Option<usize>, done: Item) -> Result<(), Failure> {
-        match words(&done) {
-            ItemWords::Message(texts) => {
-                for (part, text) in texts.into_iter().enumerate() {
-                    self.check(index, part, text)?;
-                }
-            }
-            ItemWords::Call(.., arguments) => self.check(index, 0, arguments)?,
-            ItemWords::Other(_) => {}
+    fn finish(&mut self, read: &ResponsesEvent<'_>, done: Item) -> Result<(), Failure> {
+        let mut place = ItemPlace::of(read.output_index, &done);
+        if place.id.is_empty() {
+            place.id = read.item_id.as_deref().unwrap_or_default();
         }
-        let done_size = size(&done);
-        let item = self.item(index)?;
-        item.agrees(&done)?;
-        let streamed = size(&item.begun).saturating_add(item.parts.drain(..).map(|part| part.len()).sum());
-        item.begun.clear();
-        item.done = Some(done);
-        self.kept = self.kept.saturating_add(done_size).saturating_sub(streamed);
+        let item = find(&mut self.items, place)?;
+        let (streamed, whole) = (item.words(), text_of(&done));
+        let same = if item.is_call() { same_arguments(&streamed, &whole) } else { streamed == whole };
+        if !same && !streamed.is_empty() {
+            return Err(differs("an event of its end"));
+        }
+        let before = item.size();
+        let kind = kind(&done).to_owned();
+        item.finish(done)?;
+        self.kept = self.kept.saturating_add(item.size()).saturating_sub(before);
+        self.started = true;
+        if streamed.is_empty() {
+            self.show(&kind, &whole);
+        }
         Ok(())
-    }
-
-    /// The item with that index, which is not done.
-    fn item(&mut self, index: Option<usize>) -> Result<&mut StreamedItem, Failure> {
-        let index = index.unwrap_or_else(|| self.items.len().saturating_sub(1));
-        let item = self.items.get_mut(index).filter(|item| item.done.is_none());
-        item.ok_or_else(|| {
-            unreadable(format!(
-                "the stream of the answer continues with output item {index}, which has not begun or has ended"
-            ))
-        })
     }
 
     /// The last event: what it says of the items has to be what was streamed.
     fn end(&mut self, name: &str, mut response: WireResponse) -> Result<(), Failure> {
-        let status = name.trim_start_matches("response.");
-        if response.status.as_deref() != Some(status) {
+        let last = response.output.take();
+        // One of the two has to be there, or it is no response.
+        if last.is_none() && response.status.is_none() {
             return Err(differs("the status in its last event"));
         }
-        let last = response.output.take();
+        let status = ended_as(name, response.status.as_deref())?;
         if last.is_none() && self.items.is_empty() {
             return Err(without_output());
         }
-        if last.as_ref().is_some_and(|last| last.len() != self.items.len()) {
-            return Err(differs("the number of items in its last event"));
-        }
-        let mut last = last.map(Vec::into_iter);
-        let mut items = Vec::with_capacity(self.items.len());
-        for (at, streamed) in std::mem::take(&mut self.items).into_iter().enumerate() {
-            items.push(streamed.whole(at, last.as_mut().and_then(Iterator::next), status)?);
-        }
+        let last = last.unwrap_or_default().into_iter().map(normal).collect::<Result<Vec<_>, _>>()?;
+        let mut streamed = std::mem::take(&mut self.items);
+        sort(&mut streamed);
+        let items = if last.is_empty() {
+            // Several servers leave the items out (BerriAI/litellm#32718, QuantumNous/new-api#4362).
+            if self.numbers.lost_the_last() {
+                return Err(unreadable("events are missing before the last one of the stream"));
+            }
+            streamed_alone(streamed, status)?
+        } else {
+            self.agreed(streamed, last, status)?
+        };
+        response.status = Some(status.to_owned());
         self.end = Some((response, items));
         Ok(())
     }
-}
 
-impl StreamedItem {
-    /// What has come of that part.
-    fn part(&mut self, part: usize) -> Result<&mut String, Failure> {
-        if part == self.parts.len() {
-            self.parts.push(String::new());
-        }
-        self.parts.get_mut(part).ok_or_else(|| {
-            unreadable(format!("the stream of the answer continues with part {part}, which has not begun"))
-        })
-    }
-
-    /// Whether `done` is how this item ends, as far as its beginning says it.
-    fn agrees(&self, done: &Item) -> Result<(), Failure> {
-        let same = match (words(&self.begun), words(done)) {
-            (ItemWords::Message(_), ItemWords::Message(texts)) => self.parts.len() <= texts.len(),
-            (ItemWords::Call(id, name, _), ItemWords::Call(done_id, done_name, _)) => {
-                let same = |begun: &str, done: &str| begun.is_empty() || begun == done;
-                same(id, done_id) && same(name, done_name)
-            }
-            (ItemWords::Other(begun), ItemWords::Other(done)) => begun == done,
-            _ => false,
+    /// The items that were streamed and those of the last event, if they say the same.
+    fn agreed(
+        &mut self,
+        streamed: Vec<StreamedItem>,
+        last: Vec<Item>,
+        status: &str,
+    ) -> Result<Vec<Item>, Failure> {
+        let text = |items: &[Item]| {
+            items.iter().filter(|item| kind(item) == "message").map(text_of).collect::<String>()
         };
-        if same { Ok(()) } else { Err(differs("an event of its end")) }
-    }
-
-    /// The item, which the last event has again, unless the server leaves it out.
-    fn whole(self, at: usize, last: Option<Item>, status: &str) -> Result<Item, Failure> {
-        match (self.done, last) {
-            (Some(done), Some(last)) if words(&done) != words(&last) => {
-                Err(differs(&format!("output item {at} in its last event")))
-            }
-            (Some(done), _) => Ok(done),
-            // Where the answer was stopped, its last item may have no end of its own.
-            (None, Some(last)) if status == "incomplete" && self.parts == texts(&last) => Ok(last),
-            (None, _) => Err(unreadable(format!(
-                "the stream of the answer is `{status}`, but output item {at} has not ended"
-            ))),
+        let messages = || streamed.iter().filter(|item| item.is_message());
+        let (said, whole) = (messages().map(StreamedItem::words).collect::<String>(), text(&last));
+        let all_done = messages().all(StreamedItem::is_done);
+        let Some(rest) = whole.strip_prefix(said.as_str()) else {
+            return Err(differs("the text in its last event"));
+        };
+        // What was streamed of a text that has ended is all of it.
+        if all_done && !said.is_empty() && !rest.is_empty() {
+            return Err(differs("the text in its last event"));
         }
+        let mut calls = last.iter().filter(|item| kind(item) == "function_call");
+        // A call that was stopped need not be among the items.
+        let counts = |item: &&StreamedItem| item.is_call() && (item.is_done() || status != "incomplete");
+        let mut streamed_calls = streamed.iter().filter(counts);
+        if !streamed_calls.all(|call| calls.next().is_some_and(|last| call.may_become(last))) {
+            return Err(differs("a call in its last event"));
+        }
+        let has_more = calls.next().is_some() || !rest.is_empty();
+        self.show("message", rest);
+        // The ids of a call may be others in the last event (vllm-project/vllm#47916), and of reasoning the item that ended
+        // is the one to send back. What has no end of its own is only in the last event (sgl-project/sglang#12652).
+        if has_more || !streamed.iter().all(StreamedItem::is_done) || last.len() > streamed.len() {
+            return Ok(last);
+        }
+        streamed_alone(streamed, status)
     }
 }
 
-/// The texts of an item that are streamed.
-fn texts(item: &Item) -> Vec<&str> {
-    match words(item) {
-        ItemWords::Message(texts) => texts,
-        ItemWords::Call(.., arguments) => vec![arguments],
-        ItemWords::Other(_) => Vec::new(),
+/// By their place in the answer, where each has one of its own.
+fn sort(items: &mut [StreamedItem]) {
+    let mut places: Vec<_> = items.iter().filter_map(StreamedItem::index).collect();
+    places.sort_unstable();
+    places.dedup();
+    if places.len() == items.len() {
+        items.sort_by_key(StreamedItem::index);
     }
 }
 
-/// A stream that contradicts itself.
-fn differs(what: &str) -> Failure {
-    unreadable(format!("the stream of the answer contradicts itself: {what} is not what was streamed"))
+/// The items of a stream whose last event does not have them.
+fn streamed_alone(items: Vec<StreamedItem>, status: &str) -> Result<Vec<Item>, Failure> {
+    if status == "incomplete" {
+        return Ok(items.into_iter().filter_map(StreamedItem::into_stopped).collect());
+    }
+    let whole = |(at, item): (usize, StreamedItem)| {
+        item.into_done().ok_or_else(|| {
+            unreadable(format!("the stream of the answer is `{status}`, but output item {at} has not ended"))
+        })
+    };
+    items.into_iter().enumerate().map(whole).collect()
+}
+
+/// How a response has ended, by the type of its last event and its status.
+fn ended_as(name: &str, status: Option<&str>) -> Result<&'static str, Failure> {
+    match (name, status) {
+        ("response.completed", None) | ("response.completed" | "response.done", Some("completed")) => {
+            Ok("completed")
+        }
+        // vLLM ends every stream with `response.completed` (vllm-project/vllm#45386).
+        (_, Some("incomplete")) | ("response.incomplete", None) => Ok("incomplete"),
+        (_, Some(status @ ("failed" | "cancelled"))) => Err(not_whole(status, status)),
+        _ => Err(differs("the status in its last event")),
+    }
 }
 
 /// What an event of that type has to have.
 fn needed<T: DeserializeOwned>(value: Option<&RawValue>) -> Result<T, Failure> {
     serde_json::from_str(value.map_or("null", RawValue::get)).map_err(|error| unexpected(&error))
-}
-
-/// About how many bytes an item takes.
-fn size(item: &Item) -> usize {
-    EACH + item.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>()
 }

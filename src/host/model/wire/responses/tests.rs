@@ -229,14 +229,11 @@ fn fields_of_a_wrong_type_make_no_other_reply() {
 fn an_end_that_contradicts_the_stream_is_a_failure() {
     let events = events(&rich(), 5);
     let last = events.len() - 1;
-    let contradictions: [fn(&mut Value); 8] = [
-        |end| end["output"] = json!([]),
+    let contradictions: [fn(&mut Value); 5] = [
         |end| drop(end["output"].as_array_mut().unwrap().remove(1)),
         |end| end["output"][1] = message("Something else."),
         |end| end["output"][2]["arguments"] = json!("{}"),
         |end| end["output"][2]["name"] = json!("pay"),
-        |end| end["output"][3]["call_id"] = json!("call_9"),
-        |end| end["output"].as_array_mut().unwrap().push(call("call_3", "{}")),
         |end| end["status"] = json!("in_progress"),
     ];
     for (at, contradict) in contradictions.into_iter().enumerate() {
@@ -253,6 +250,8 @@ fn an_end_that_contradicts_the_stream_is_a_failure() {
     let mut without = events.clone();
     without[last]["response"].as_object_mut().unwrap().remove("output");
     assert_eq!(streamed(&without), streamed(&events));
+    without[last]["response"]["output"] = json!([]);
+    assert_eq!(streamed(&without), streamed(&events));
     let nothing = json!({"type": "response.completed", "response": {"status": "completed"}});
     assert_eq!(streamed(&[nothing]).unwrap_err().message, "the answer holds no output");
 }
@@ -267,8 +266,12 @@ fn a_completed_response_with_an_unfinished_item_is_a_failure() {
     let mut events = events(&rich(), 5);
     let is_end = |event: &Value| event["type"] == "response.output_item.done" && event["output_index"] == 3;
     events.retain(|event| !is_end(event));
+    // Its end may be in the last event alone.
+    assert!(streamed(&events).is_ok());
+    let last = events.len() - 1;
+    events[last]["response"]["output"] = json!([]);
     let says = "the stream of the answer is `completed`, but output item 3 has not ended";
-    assert_eq!(streamed(&events).unwrap_err().message, says);
+    assert_eq!(streamed(&without_numbers(&events)).unwrap_err().message, says);
 }
 
 #[test]
@@ -299,10 +302,10 @@ fn a_response_says_why_it_ended() {
         let reply = streamed(&events).unwrap();
         assert_eq!((reply.text.as_str(), &reply.finish), ("Half", &finish));
         assert_eq!(read(&events[last]["response"]).unwrap(), reply);
-        // The last item need not have an end of its own, but its text has to be what came.
+        // The last item need not have an end of its own, but its text has to begin with what came.
         events.remove(last - 1);
         assert_eq!(streamed(&events).unwrap(), reply);
-        events[last - 1]["response"]["output"] = json!([message("Half an")]);
+        events[last - 1]["response"]["output"] = json!([message("Have")]);
         assert!(streamed(&events).is_err());
     }
 }
