@@ -80,7 +80,7 @@ pub(super) fn to_reply(
     let finish = response.finish(&items)?;
     let is_cut = response.status.as_deref() != Some("completed");
     if is_cut {
-        // Nobody knows what the call would have become.
+        // What the call would have become is unknown.
         items.retain(|item| kind(item) != "function_call" || !is_half(item));
     }
     let mut ids = None;
