@@ -135,7 +135,7 @@ impl StreamDecoder for ReplyItems {
         }
         self.numbers.take(read.sequence_number)?;
         match name {
-            // OpenRouter's documentation ends streams with `response.done`.
+            // `response.done` is how the Realtime API of OpenAI calls it.
             "response.completed" | "response.incomplete" | "response.done" => {
                 let response: WireResponse = needed(read.response)?;
                 if response.error.is_some() {
