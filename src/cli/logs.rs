@@ -28,6 +28,8 @@ pub(crate) fn start(settings: &CliSettings) -> Result<(), CommandFailure> {
     let styled = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
     let logs =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(styled).with_writer(std::io::stderr);
+    // A log that cannot be written is no reason to end: the writer would complain on the same stream, and panic.
+    let logs = logs.log_internal_errors(false);
     if settings.log_json {
         logs.json().flatten_event(true).init();
     } else {

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -24,15 +24,17 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::access::AccessRules;
-use self::session::{HttpSession, MessageHead};
+use self::session::{HttpSession, InFlight, MessageHead};
 use super::RelayMaker;
 use crate::cli::exit::CommandFailure;
-use crate::host::file_error;
+use crate::host::{McpRelay, file_error};
 
 /// The most clients at once: each has a server.
 const MOST_SESSIONS: usize = 256;
 /// The most bytes of a message.
 const MOST_MESSAGE: usize = 16 << 20;
+/// How long a message may take to come.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// How long a client without a stream is remembered.
 const IDLE: Duration = Duration::from_secs(3600);
 /// How often that is looked at.
@@ -63,7 +65,6 @@ pub(super) async fn serve(
     let router = Router::new()
         .route(PATH, methods)
         .fallback(any(|| async { (StatusCode::NOT_FOUND, "clients send their messages to /mcp\n") }))
-        .layer(DefaultBodyLimit::max(MOST_MESSAGE))
         .with_state(Arc::clone(&server));
     let sweeping = tokio::spawn(sweep(Arc::clone(&server)));
     let ended = tokio::select! {
@@ -107,6 +108,30 @@ impl RelayServer {
         known.ok_or_else(|| refusal(StatusCode::NOT_FOUND, "there is no such session"))
     }
 
+    /// Takes a message, and answers it with the stream of what comes of it.
+    async fn take(&self, headers: &HeaderMap, line: &str) -> Result<Response, Response> {
+        let head = MessageHead::of(line);
+        let begins = head.as_ref().is_some_and(|head| head.method.as_deref() == Some("initialize"));
+        let (id, session) = if begins {
+            self.begin().await.map(|(id, session)| (Some(id), session))?
+        } else {
+            (None, self.session(headers)?)
+        };
+        let answers = match head.as_ref().map(|head| session.expect(head)) {
+            Some(Err(InFlight)) => {
+                return Err(refusal(StatusCode::BAD_REQUEST, "a request of that id is in flight"));
+            }
+            Some(Ok(answers)) => answers,
+            None => None,
+        };
+        session.take(line, head.as_ref()).await;
+        let mut response = answers.map_or_else(|| StatusCode::ACCEPTED.into_response(), events);
+        if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+            response.headers_mut().insert(SESSION, id);
+        }
+        Ok(response)
+    }
+
     /// A session begins.
     async fn begin(&self) -> Result<(String, Arc<HttpSession>), Response> {
         if self.sessions().len() >= MOST_SESSIONS {
@@ -123,33 +148,33 @@ impl RelayServer {
     }
 }
 
-async fn post(State(server): State<Arc<RelayServer>>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Err(refused) = server.access.check(&headers) {
+async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    // Nothing is read of whoever may not.
+    if let Err(refused) = server.access.check(&head.headers) {
         return refused;
     }
+    let body = tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, MOST_MESSAGE)).await;
+    let Ok(Ok(body)) = body else {
+        let why = format!(
+            "a message has at most {} MiB, and comes within {} s",
+            MOST_MESSAGE >> 20,
+            BODY_WITHIN.as_secs()
+        );
+        return refusal(StatusCode::PAYLOAD_TOO_LARGE, &why);
+    };
     let Ok(line) = std::str::from_utf8(&body) else {
         return refusal(StatusCode::BAD_REQUEST, "the message is not UTF-8 text");
     };
     // Lines of a message are no lines of the protocol.
     let line = line.replace(['\n', '\r'], " ");
-    let head = MessageHead::of(&line);
-    let begins = head.as_ref().is_some_and(|head| head.method.as_deref() == Some("initialize"));
-    let session = if begins {
-        server.begin().await.map(|(id, session)| (Some(id), session))
-    } else {
-        server.session(&headers).map(|session| (None, session))
-    };
-    let (id, session) = match session {
-        Ok(session) => session,
-        Err(refused) => return refused,
-    };
-    let answers = head.as_ref().and_then(|head| session.expect(head));
-    session.take(&line, head.as_ref()).await;
-    let mut response = answers.map_or_else(|| StatusCode::ACCEPTED.into_response(), events);
-    if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) {
-        response.headers_mut().insert(SESSION, id);
+    if let Some(fault) = McpRelay::fault(&line) {
+        let json = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        return (StatusCode::BAD_REQUEST, json, fault).into_response();
     }
-    response
+    match server.take(&head.headers, &line).await {
+        Ok(response) | Err(response) => response,
+    }
 }
 
 /// What belongs to no request, as it comes.

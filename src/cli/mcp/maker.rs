@@ -28,12 +28,11 @@ pub(super) struct RelayMaker {
 impl RelayMaker {
     /// Starts a relay, with a server and a session of its own.
     pub(super) async fn relay(&self) -> Result<(McpRelay, mpsc::Receiver<String>), CommandFailure> {
-        let config = match &self.watched {
-            Some((loader, paths)) => {
-                let watch = PolicyWatch::load(loader.clone(), paths);
-                let watch = watch.map_err(|error| CommandFailure::Stopped(error.to_string()))?;
-                RelayConfig::watching(watch, self.server.clone())
-            }
+        // Files that are broken by now change nothing.
+        let watch =
+            self.watched.as_ref().and_then(|(loader, paths)| PolicyWatch::load(loader.clone(), paths).ok());
+        let config = match watch {
+            Some(watch) => RelayConfig::watching(watch, self.server.clone()),
             None => RelayConfig::new(self.policy.clone(), self.server.clone()),
         };
         let mut config = config.approve(self.approve).metrics(Arc::clone(&self.metrics));

@@ -30,6 +30,9 @@ use crate::store::FsyncMode;
 /// The longest that a client is waited for which has closed its end, and may read what is left.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// What is logged without being asked for.
+const RELAY_LOG: &str = "unfazed::host::tool::mcp=warn";
+
 /// Puts the tools of an MCP server under a policy: name it in the configuration of your client, with the server's command
 /// behind it
 #[derive(clap::Args)]
@@ -40,8 +43,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
   unfazed mcp --policy policy.yaml --listen 127.0.0.1:8788 -- uvx mcp-server-time
   unfazed mcp --example            # a policy to begin with, and how clients are configured
 
-Messages of the client come on standard input and go to standard output, or over HTTP with --listen; the server is a child of
-this process. Only calls of tools are looked at.
+Messages of the client come on standard input and go to standard output, or over HTTP with --listen. The server is a
+child of this process, or reached with --url. Only calls of tools are looked at.
 
 Exit codes:
   0    the client has closed its end
@@ -65,7 +68,7 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "WHO", value_enum, default_value_t)]
     approve: ApproveMode,
     /// Looks at the policy files before every call: what has changed in them holds at once.
-    #[arg(long)]
+    #[arg(long, requires = "policy")]
     reload: bool,
     /// Serves clients over HTTP at that address, each with a session and a server of its own: `127.0.0.1:8788`.
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
@@ -80,7 +83,7 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
     /// A header of the requests to it: `NAME=VALUE`. `{VARIABLE}` in the value stands for that variable of the environment.
-    #[arg(long, value_name = "NAME=VALUE", requires = "url")]
+    #[arg(long, value_name = "NAME=VALUE")]
     header: Vec<String>,
     /// Prints a policy to begin with, and how clients are configured, and ends.
     #[arg(long, conflicts_with_all = ["policy", "name", "sessions", "reload", "metrics_addr", "listen", "url", "command"])]
@@ -107,7 +110,14 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
         out::raw(include_str!("example.txt"))?;
         return Ok(ExitStatus::Clean);
     }
-    super::logs::start(settings)?;
+    if args.url.is_none() && !args.header.is_empty() {
+        return Err(CommandFailure::Usage(
+            "--header: a server that is a command has no headers; name it with --url".into(),
+        ));
+    }
+    // What a client shows of a server is its standard error: what goes wrong is written there without being asked for.
+    let log = if settings.log.is_empty() { RELAY_LOG.to_owned() } else { settings.log.clone() };
+    super::logs::start(&CliSettings { log, ..settings.clone() })?;
     let loader = named::chosen(args.profile.as_deref(), settings);
     let (policy, _) = policies::load(&args.policy, &loader)?;
     if let Some(warnings) = policy.warnings() {
@@ -138,11 +148,20 @@ impl From<ApproveMode> for RelayApproval {
 /// The server, and what the policy knows its tools by.
 fn server(args: &McpArgs) -> Result<McpConfig, CommandFailure> {
     let (named, reach) = match &args.url {
-        Some(url) => (url.clone(), McpReach::Http { url: url.clone(), headers: headers(&args.header)? }),
+        Some(url) => (host(url)?, McpReach::Http { url: url.clone(), headers: headers(&args.header)? }),
         None => (args.command.first().cloned().unwrap_or_default(), child(args)),
     };
     let prefix = args.name.as_ref().map(|name| format!("{name}__")).unwrap_or_default();
     Ok(McpConfig::new(args.name.clone().unwrap_or(named), reach).prefix(prefix))
+}
+
+/// What a server is called that is reached over HTTP.
+fn host(url: &str) -> Result<String, CommandFailure> {
+    let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let host = parsed.and_then(|url| url.host_str().map(str::to_owned));
+    host.ok_or_else(|| {
+        CommandFailure::Usage("--url: write an address such as https://example.org/mcp".into())
+    })
 }
 
 /// It sees the whole environment: the client has made it for the server.

@@ -4,10 +4,15 @@
 //! UNFAZED_MCP_NPM=…/node_modules UNFAZED_MCP_TIME=…/mcp-server-time cargo test --test cli -- --ignored mcp::clients
 //! ```
 
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use super::POLICY;
+use serde_json::json;
+
+use super::http::client_of;
+use super::{Client, PATIENCE, POLICY};
 
 fn place(variable: &str) -> PathBuf {
     let place = std::env::var_os(variable);
@@ -59,4 +64,37 @@ fn a_client_in_typescript_is_corrected_asked_and_obeyed() {
     let mut client = Command::new("node");
     client.arg(script("client.mjs")).args([&modules, env!("CARGO_BIN_EXE_unfazed"), "p.yaml", "node"]);
     went_well(&client.arg(npm("server-everything")).current_dir(folder.path()).output().unwrap());
+}
+
+#[test]
+#[ignore = "takes servers from npm"]
+fn a_server_over_http_that_was_started_again_gets_a_handshake() {
+    const ADDRESS: &str = "127.0.0.1:38291";
+    let start = || {
+        let mut server = Command::new("node");
+        server.arg(npm("server-everything")).arg("streamableHttp").env("PORT", "38291");
+        let server = server.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while TcpStream::connect(ADDRESS).is_err() {
+            assert!(began.elapsed() < PATIENCE, "the server does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    };
+    let hello = |client: &mut Client, text: &str| {
+        let result = client.call("echo", &json!({ "message": text }));
+        super::texts(&result)[0].to_owned()
+    };
+    let mut server = start();
+    let mut client = client_of(&format!("http://{ADDRESS}/mcp"), "none");
+    client.shake_hands(&json!({}));
+    assert_eq!(hello(&mut client, "a"), "Echo: a");
+    for text in ["b", "c"] {
+        server.kill().unwrap();
+        server.wait().unwrap();
+        server = start();
+        assert_eq!(hello(&mut client, text), format!("Echo: {text}"));
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

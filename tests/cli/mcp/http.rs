@@ -29,10 +29,14 @@ impl Drop for HttpServer {
     }
 }
 
-/// The relay to it, with that key in the environment.
 fn client(server: &HttpServer, key: &str) -> Client {
+    client_of(&server.1, key)
+}
+
+/// The relay to a server over HTTP, with that key in the environment.
+pub(super) fn client_of(url: &str, key: &str) -> Client {
     let folder = tempfile::tempdir().unwrap();
-    let args = ["mcp", "--url", &server.1, "--header", "X-Key={SERVER_KEY}"];
+    let args = ["mcp", "--url", url, "--header", "X-Key={SERVER_KEY}"];
     let mut command = command::unfazed(folder.path(), &args);
     command.env("SERVER_KEY", key).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -73,8 +77,16 @@ fn a_call_that_only_reads_tries_a_server_again_that_cannot_be_reached() {
     client.call("echo", &json!({"text": "a"}));
     drop(server);
     let result = client.call("echo", &json!({"text": "b"}));
-    assert_eq!(result["_meta"]["unfazed"]["class"], "network_error", "{result}");
+    assert_eq!(result["_meta"]["unfazed"]["class"], "tool_unavailable", "{result}");
     assert!(result["_meta"]["unfazed"]["attempts"].as_u64().unwrap() > 1, "it only reads: {result}");
+}
+
+#[test]
+fn what_may_be_secret_in_an_address_is_not_shown() {
+    let mut client = client_of("http://127.0.0.1:9/mcp?key=open-up-1234", "sesame");
+    let answer = client.ask("initialize", &json!({"protocolVersion": "1", "capabilities": {}}));
+    let why = answer["error"]["message"].as_str().unwrap();
+    assert!(why.contains("127.0.0.1") && !why.contains("open-up"), "{why}");
 }
 
 #[test]

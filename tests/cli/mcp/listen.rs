@@ -129,6 +129,10 @@ async fn requests_that_may_not_be_are_refused_before_they_reach_a_server() {
     assert_eq!(relay.send("POST", &[key], Some(&call(1, "echo", "a"))).await.status, 400);
     assert_eq!(relay.send("GET", &[key], None).await.status, 400);
     assert_eq!(relay.send("PUT", &[key], None).await.status, 405);
+    for wrong in ["{broken", "[]", r#"{"id":[1],"method":"ping"}"#] {
+        let posted = relay.http.post(&relay.url).bearer_auth("sesame").body(wrong).send().await.unwrap();
+        assert_eq!(posted.status(), 400, "{wrong}");
+    }
     let large = json!("x".repeat(20 << 20));
     assert_eq!(relay.send("POST", &[key], Some(&large)).await.status, 413);
     relay.client(&[key]).await;

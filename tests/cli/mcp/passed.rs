@@ -86,6 +86,46 @@ fn results_that_the_policy_leaves_alone_are_the_servers() {
 }
 
 #[test]
+fn no_call_reaches_the_server_without_the_policy() {
+    let policy = "version: 1\ntools: {echo: {approval: always}}\n";
+    let mut client = Client::ready("plain", policy, &["--approve", "no"]);
+    let params = r#"{"name":"echo","arguments":{"text":"a"}}"#;
+    for line in [
+        format!(r#"{{"jsonrpc":"2.0","method":"tools/call","params":{params}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{params}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call","params":{params}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":2,"method":"tools\u002fcall","params":{params}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":3,"method":"tools\/call","params":{params}}}"#),
+        r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"other","Name":"echo"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a","text":"b"}}}"#
+            .to_owned(),
+        format!("{{\"method\":\"notifications/x\",\"params\":\r{{\"id\":6,\"method\":\"tools/call\",\"params\":{params}}}\r}}"),
+    ] {
+        client.write(&line);
+    }
+    client.ask("ping", &json!({}));
+    client.call("refuse", &json!({}));
+    let read = client.read_by_server();
+    let calls = read.iter().filter(|line| line.contains("tools/call") || line.contains("tools\\"));
+    let calls: Vec<&String> = calls.filter(|line| !line.contains("notifications/x")).collect();
+    assert_eq!(calls.len(), 1, "only `refuse` is called: {calls:?}");
+    // A line break within a message is none of the protocol.
+    assert!(read.iter().any(|line| line.contains("notifications/x") && line.contains("tools/call")));
+}
+
+#[test]
+fn results_of_the_relay_are_complete_where_the_protocol_wants_it_said() {
+    let mut client = Client::ready("plain", POLICY, &[]);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    let refused = client.ask("tools/call", &json!({"name": "echo", "arguments": {}, "_meta": meta}));
+    assert_eq!(refused["result"]["resultType"], "complete", "{refused}");
+    client.call("big", &json!({}));
+    let read = client.ask("resources/read", &json!({"uri": "unfazed://result/1", "_meta": meta}));
+    assert_eq!(read["result"]["resultType"], "complete");
+    assert_eq!(client.call("echo", &json!({})).get("resultType"), None);
+}
+
+#[test]
 fn lines_that_are_no_messages_are_answered_and_the_next_one_is_read() {
     let mut client = Client::ready("plain", POLICY, &[]);
     for (line, code) in [

@@ -102,3 +102,40 @@ fn one_bad_tool_is_left_out_of_the_list_and_the_others_stay() {
     );
     assert!(texts(&client.call("broken", &json!({})))[0].contains("There is no tool `broken`"));
 }
+
+#[test]
+fn a_call_that_is_taken_back_while_tools_are_listed_leaves_them_known() {
+    let mut client = Client::ready("slow", POLICY, &[]);
+    client.send(&json!(1), "tools/call", &json!({"name": "echo", "arguments": {"text": "a"}}));
+    client.wait_for_note("in  {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"");
+    client.tell("notifications/cancelled", &json!({"requestId": 1}));
+    assert_eq!(texts(&client.call("echo", &json!({"text": "b"}))), ["b"]);
+}
+
+#[test]
+fn calls_that_are_taken_back_while_the_server_starts_leave_one_server() {
+    let mut client = Client::ready("slow", POLICY, &[]);
+    client.call("echo", &json!({"text": "a"}));
+    client.call("die", &json!({"text": "a"}));
+    for id in 1..5 {
+        client.send(&json!(id), "tools/call", &json!({"name": "echo", "arguments": {"text": "b"}}));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        client.tell("notifications/cancelled", &json!({"requestId": id}));
+    }
+    // What else the client has to say is not held up.
+    client.write("{");
+    assert_eq!(client.next()["error"]["code"], -32700);
+    assert_eq!(texts(&client.call("echo", &json!({"text": "c"}))), ["c"]);
+    assert_eq!(client.notes().iter().filter(|note| note.starts_with("started")).count(), 2);
+}
+
+#[test]
+fn a_server_that_does_not_read_any_more_is_started_again() {
+    let mut client = Client::ready("plain", POLICY, &[]);
+    assert_eq!(texts(&client.call("deaf", &json!({}))), ["no more"]);
+    let first = client.call("echo", &json!({"text": "a"}));
+    if first["isError"] == true {
+        assert_eq!(texts(&client.call("echo", &json!({"text": "b"}))), ["b"], "{first}");
+    }
+    assert_eq!(client.notes().iter().filter(|note| note.starts_with("started")).count(), 2);
+}

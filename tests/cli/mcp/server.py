@@ -4,7 +4,8 @@
 
 FILE is where it notes each line that it reads, after `in  `. What it answers to methods that it does not know is odd on
 purpose: a relay passes it on as it is. MODE `again` has other tools when it is started once more; `mute` never answers a
-handshake; `resources` has resources.
+handshake; `resources` has resources; `slow` takes a second for its first list of tools, and for a
+handshake when it is started once more.
 """
 
 import json
@@ -47,7 +48,7 @@ def tools():
         tool("flaky", TEXT, annotations=look), tool("send", TEXT, annotations={"destructiveHint": True}),
         tool("echo", TEXT, annotations=look), tool("die"), tool("big", annotations=look),
         tool("picture", annotations=look), tool("table", annotations=look, outputSchema=OBJECT), tool("slow"),
-        tool("refuse"), tool("ask"), tool("broken", {"type": "objekt"}), tool("task"), tool("new.kind"),
+        tool("refuse"), tool("ask"), tool("deaf"), tool("broken", {"type": "objekt"}), tool("task"), tool("new.kind"),
     ]
     return listed + ([tool("late")] if MODE == "again" and AGAIN else [])
 
@@ -83,6 +84,10 @@ def call(ident, params):
         return {"task": {"taskId": "7", "status": "working"}}
     if name == "new.kind":
         return {"content": [{"type": "hologram", "data": "AAEC"}], "later": True}
+    if name == "deaf":
+        os.close(0)
+        say({"id": ident, "result": text("no more")})
+        time.sleep(1000)
     if name == "slow":
         return None
     if name == "ask":
@@ -95,11 +100,16 @@ def call(ident, params):
 def answer(message):
     method, params = message.get("method"), message.get("params", {})
     if method == "initialize":
+        if MODE == "slow" and AGAIN:
+            time.sleep(1)
         capabilities = {"tools": {"listChanged": True}, **({"resources": {"subscribe": True}} if MODE == "resources" else {})}
         info = {"name": "flaky", "version": "1", "unknown": [1.0]}
         version = params["protocolVersion"]
         return None if MODE == "mute" else {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
     if method == "tools/list":
+        if MODE == "slow" and not AGAIN and not seen.get("listed"):
+            seen["listed"] = 1
+            time.sleep(1)
         return {"tools": tools()}
     if method == "tools/call":
         return call(message["id"], params)

@@ -1,6 +1,6 @@
 //! Who may use the relay over HTTP.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -19,6 +19,7 @@ impl AccessRules {
     /// The rules for an address; `None`: beyond this machine it takes a key.
     pub(in crate::cli::mcp) fn new(address: SocketAddr, key: Option<SecretString>) -> Option<Self> {
         let is_loopback = address.ip().is_loopback();
+        let key = key.map(|key| SecretString::from(key.expose_secret().trim()));
         (is_loopback || key.is_some()).then_some(Self { is_loopback, key })
     }
 
@@ -61,7 +62,8 @@ fn is_local(host: &str) -> bool {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether two texts are the same, in a time that does not say how much of them is.
@@ -82,7 +84,7 @@ mod tests {
     #[test]
     fn on_this_machine_only_hosts_and_pages_of_it_may() {
         let rules = AccessRules::new("127.0.0.1:80".parse().unwrap(), None).unwrap();
-        for host in ["localhost", "localhost:8787", "127.0.0.1:1", "[::1]:1", "[::1]"] {
+        for host in ["localhost", "LOCALHOST:8787", "127.0.0.1:1", "127.0.0.2", "[::1]:1", "[::1]"] {
             assert_eq!(status(&rules, &[("host", host)]), None, "{host}");
         }
         for host in [

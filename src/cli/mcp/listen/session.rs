@@ -13,6 +13,8 @@ use crate::host::McpRelay;
 
 /// How many lines are kept for a client that does not read them, or has no stream open.
 const MOST_KEPT: usize = 256;
+/// The longest that a client is waited for which does not read its stream.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client.
 pub(super) struct HttpSession {
@@ -37,6 +39,9 @@ struct RequestStream {
     /// By which the client wants to know how far the request is, as JSON.
     token: Option<String>,
 }
+
+/// A request of that id is in flight.
+pub(super) struct InFlight;
 
 /// What of a message says where it belongs.
 #[derive(Deserialize)]
@@ -99,12 +104,16 @@ impl HttpSession {
     }
 
     /// The lines of the stream that answers a message; `None`: it is no request.
-    pub(super) fn expect(&self, head: &MessageHead<'_>) -> Option<mpsc::Receiver<String>> {
-        let id = head.id.filter(|_| head.method.is_some())?;
+    pub(super) fn expect(&self, head: &MessageHead<'_>) -> Result<Option<mpsc::Receiver<String>>, InFlight> {
+        let Some(id) = head.id.filter(|_| head.method.is_some()) else { return Ok(None) };
         let (lines, coming) = mpsc::channel(MOST_KEPT);
         let token = head.token().map(str::to_owned);
-        self.streams().requests.insert(id.get().to_owned(), RequestStream { lines, token });
-        Some(coming)
+        let mut streams = self.streams();
+        if streams.requests.contains_key(id.get()) {
+            return Err(InFlight);
+        }
+        streams.requests.insert(id.get().to_owned(), RequestStream { lines, token });
+        Ok(Some(coming))
     }
 
     /// Takes a message.
@@ -135,6 +144,8 @@ impl HttpSession {
     /// Whether it has had no use for that long.
     pub(super) fn is_idle(&self, longest: Duration) -> bool {
         let mut streams = self.streams();
+        // Whoever has closed its stream does not wait for the answer.
+        streams.requests.retain(|_, stream| !stream.lines.is_closed());
         let listens = streams.listener.as_ref().is_some_and(|listener| !listener.is_closed());
         if listens || !streams.requests.is_empty() {
             streams.used = Instant::now();
@@ -154,7 +165,12 @@ impl HttpSession {
 
     async fn route(self: Arc<Self>, mut answers: mpsc::Receiver<String>) {
         while let Some(line) = answers.recv().await {
-            self.streams().route(line);
+            let stream = self.streams().stream_of(&line);
+            match stream {
+                // A client that does not read holds the server up, as over standard output.
+                Some(stream) => drop(stream.send_timeout(line, PATIENCE).await),
+                None => self.streams().keep(line),
+            }
         }
     }
 
@@ -164,17 +180,11 @@ impl HttpSession {
 }
 
 impl OpenStreams {
-    /// Gives a line to the stream it belongs to.
-    fn route(&mut self, line: String) {
-        let head = MessageHead::of(&line);
-        let answered = head.as_ref().filter(|head| head.method.is_none()).and_then(|head| head.id);
-        if let Some(id) = answered {
-            // A client that does not listen any more has no use for the answer.
-            if let Some(stream) = self.requests.remove(id.get()) {
-                // Nor has one that is far behind: its stream ends without it.
-                let _ = stream.lines.try_send(line);
-            }
-            return;
+    /// The stream that a line belongs to; `None`: none is open.
+    fn stream_of(&mut self, line: &str) -> Option<mpsc::Sender<String>> {
+        let head = MessageHead::of(line);
+        if let Some(id) = head.as_ref().filter(|head| head.method.is_none()).and_then(|head| head.id) {
+            return self.requests.remove(id.get()).map(|stream| stream.lines);
         }
         let token = head.filter(|head| head.id.is_none()).and_then(|head| head.token().map(str::to_owned));
         let of_request = token.and_then(|token| {
@@ -187,9 +197,12 @@ impl OpenStreams {
             .map(|stream| &stream.lines)
             .or_else(|| self.listener.as_ref().filter(|listener| !listener.is_closed()))
             .or_else(|| self.requests.values().map(|stream| &stream.lines).find(|lines| !lines.is_closed()));
-        if let Some(lines) = open {
-            // Of a client that is far behind, what is no answer is lost.
-            let _ = lines.try_send(line);
+        open.cloned()
+    }
+
+    /// Keeps a line for a client that has no stream open. An answer that nobody waits for is of no use.
+    fn keep(&mut self, line: String) {
+        if MessageHead::of(&line).is_some_and(|head| head.method.is_none()) {
             return;
         }
         self.kept.push_back(line);

@@ -209,11 +209,11 @@ impl HttpClient {
     /// Ends a session. A server need not support it.
     pub(super) async fn delete(&self, uri: &str, sender: RequestSender) -> Result<(), HttpError> {
         let response = self.request(Method::DELETE, uri, sender)?.send().await;
-        let response = response.map_err(StreamableHttpError::Client)?;
+        let response = response.map_err(client_error)?;
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             return Ok(());
         }
-        response.error_for_status().map(drop).map_err(StreamableHttpError::Client)
+        response.error_for_status().map(drop).map_err(client_error)
     }
 
     /// The messages of a server that belong to no request.
@@ -236,12 +236,23 @@ impl HttpClient {
         if let Some(error) = overloaded(status, response.headers()) {
             return Err(error.into());
         }
-        let response = response.error_for_status().map_err(StreamableHttpError::Client)?;
+        let response = response.error_for_status().map_err(client_error)?;
         if !is_of(&response, EVENTS) && !is_of(&response, JSON) {
             return Err(other_type(&response));
         }
         Ok(events::read(response, largest, None))
     }
+}
+
+/// An error of the client, without what may be secret in the address.
+fn client_error(mut error: reqwest::Error) -> HttpError {
+    if let Some(url) = error.url_mut() {
+        url.set_query(None);
+        // An address with a host takes both.
+        let _ = url.set_password(None);
+        let _ = url.set_username("");
+    }
+    StreamableHttpError::Client(error)
 }
 
 fn no_message(body: &[u8]) -> HttpError {
@@ -250,7 +261,7 @@ fn no_message(body: &[u8]) -> HttpError {
 
 /// The answer, unless it says that the server wants to know who asks.
 async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
-    let response = request.send().await.map_err(StreamableHttpError::Client)?;
+    let response = request.send().await.map_err(client_error)?;
     let Some(challenge) = response.headers().get(WWW_AUTHENTICATE) else { return Ok(response) };
     let challenge = String::from_utf8_lossy(challenge.as_bytes()).into_owned();
     match response.status() {
@@ -302,7 +313,7 @@ async fn refusal(
 /// The body, if it is no larger.
 async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, HttpError> {
     let mut body = Vec::new();
-    while let Some(bytes) = response.chunk().await.map_err(StreamableHttpError::Client)? {
+    while let Some(bytes) = response.chunk().await.map_err(client_error)? {
         if body.len() + bytes.len() > most {
             return Err(StreamableHttpError::ResponseBodyTooLarge { max_size: most });
         }

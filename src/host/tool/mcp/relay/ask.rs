@@ -9,6 +9,7 @@ use super::message::RpcMessage;
 use super::{RelayApproval, RelayParts};
 use crate::engine::{ApprovalAnswer, ApprovalQuestion, AskPerson};
 use crate::policy::UnansweredMode;
+use crate::text::visible;
 
 /// What the person said.
 #[derive(Deserialize)]
@@ -47,15 +48,16 @@ fn nobody(relay: &RelayParts, ask: &AskPerson) -> ApprovalAnswer {
     }
 }
 
-/// The whole call: whoever agrees must have seen what to.
+/// The whole call: whoever agrees must have seen what to, and nothing that is made to look otherwise.
 fn question(ask: &AskPerson) -> String {
-    let AskPerson { tool, arguments, message, .. } = ask;
+    let (tool, message) = (visible(&ask.tool), visible(&ask.message));
+    let arguments = format!("{:#}", ask.arguments);
+    let arguments: Vec<_> = arguments.lines().map(visible).collect();
+    let arguments = arguments.join("\n");
     match ask.question {
-        ApprovalQuestion::Run => format!("Run {tool} with these arguments?\n{arguments:#}"),
+        ApprovalQuestion::Run => format!("Run {tool} with these arguments?\n{arguments}"),
         ApprovalQuestion::RunAgain => {
-            format!(
-                "{tool} failed and may have had side effects: {message}\nRun it again with these arguments?\n{arguments:#}"
-            )
+            format!("{tool} failed and may have had side effects: {message}\nRun it again?\n{arguments}")
         }
     }
 }

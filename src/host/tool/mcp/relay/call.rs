@@ -1,16 +1,20 @@
 //! A call of a tool under the policy: the calls drive decides, and the server runs what it is asked to.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
 use rmcp::model::{CallToolResult, ErrorCode, ErrorData};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::RelayParts;
 use super::ask;
 use super::link::RelayLink;
-use super::message::{self, RpcMessage};
+use super::message::{self, PROTOCOL_META, RpcMessage};
 use super::result::{CallRecord, RelayedResult};
 use super::tools::KnownTool;
 use crate::engine::{
@@ -25,14 +29,69 @@ use crate::time::Nanos;
 
 /// Where a server finds what is the same for every attempt of a call, and for no other call.
 const IDEMPOTENCY_KEY: &str = "unfazed/idempotencyKey";
-/// What the keys of `_meta` begin with that a request cannot do without where there is no handshake.
-const PROTOCOL_META: &str = "io.modelcontextprotocol/";
 
 /// The parameters of a call as the client sent them.
 pub(super) struct CallParams {
     name: String,
     fields: IndexMap<String, Box<RawValue>>,
     meta: IndexMap<String, Box<RawValue>>,
+}
+
+/// JSON in which no object has a key twice: of two, the policy would see one, and a server might take the other.
+struct UniqueKeys;
+
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueKeys {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            map.next_value::<Self>()?;
+            if let Some(twice) = seen.replace(key) {
+                return Err(A::Error::custom(format!("an object has the key `{twice}` twice")));
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// A call under the policy.
@@ -53,6 +112,18 @@ impl CallParams {
             }
             None => IndexMap::new(),
         };
+        let names = ["name", "arguments", "_meta"];
+        if let Some(key) = fields
+            .keys()
+            .find(|key| names.iter().any(|name| key.eq_ignore_ascii_case(name) && key.as_str() != *name))
+        {
+            return Err(format!("`{key}` differs in its case alone from a field that has a meaning"));
+        }
+        if let Some(arguments) = fields.get("arguments")
+            && let Err(error) = serde_json::from_str::<UniqueKeys>(arguments.get())
+        {
+            return Err(format!("`arguments` cannot be used: {error}"));
+        }
         let name = fields.get("name").and_then(|name| serde_json::from_str(name.get()).ok());
         let name = name.ok_or_else(|| "`params` has no `name` of a tool".to_owned())?;
         let meta = match fields.get("_meta") {
@@ -75,6 +146,11 @@ impl CallParams {
         fields
             .filter_map(|(key, value)| Some((key.clone(), serde_json::from_str(value.get()).ok()?)))
             .collect()
+    }
+
+    /// Whether a result says that it is one, as it must since the protocol's version 2026-07-28.
+    fn is_complete(&self) -> bool {
+        self.meta.keys().any(|key| key.starts_with(PROTOCOL_META))
     }
 
     /// The arguments as they were written.
@@ -113,6 +189,13 @@ pub(super) async fn make(relay: &Arc<RelayParts>, params: &CallParams) -> String
     // No one closes the semaphore.
     let _place = relay.places.acquire().await.ok();
     relay.look_at_policy();
+    let _active = match relay.begin_activity() {
+        Ok(active) => active,
+        Err(error) => {
+            return CallRecord::refused(ErrorClass::Cancelled, error.to_string())
+                .failed(params.is_complete());
+        }
+    };
     let settled = relay.run.tools(vec![ProposedCall::from(proposed)], None, &call).await;
     call.result(settled)
 }
@@ -126,7 +209,7 @@ async fn known_tools(relay: &Arc<RelayParts>, params: &CallParams) -> Result<(),
     match listed {
         Err(error) if relay.tools.get(&relay.tools.name_of(&params.name)).is_none() => {
             let text = format!("the tools of the server are not known: {}", error.why);
-            Err(CallRecord::refused(ErrorClass::ToolUnavailable, text).failed())
+            Err(CallRecord::refused(ErrorClass::ToolUnavailable, text).failed(params.is_complete()))
         }
         // Its tools are known from before, and the policy decides about a server that is down.
         _ => Ok(()),
@@ -136,15 +219,18 @@ async fn known_tools(relay: &Arc<RelayParts>, params: &CallParams) -> Result<(),
 impl RelayedCall<'_> {
     /// What the client is answered.
     fn result(self, settled: Result<SettledProposal, ProposalError>) -> String {
+        let is_complete = self.params.is_complete();
         let mut record = self.record.into_inner().unwrap_or_else(PoisonError::into_inner);
         let answer = self.answer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match settled {
             Ok(settled) => record.guidance.extend(settled.guidance),
-            Err(error) => return CallRecord::refused(ErrorClass::Cancelled, error.to_string()).failed(),
+            Err(error) => {
+                return CallRecord::refused(ErrorClass::Cancelled, error.to_string()).failed(is_complete);
+            }
         }
         match answer.filter(|_| record.class.is_none()) {
-            Some(answer) => answer.shown(&record, &self.relay.kept),
-            None => record.failed(),
+            Some(answer) => answer.shown(&record, &self.relay.kept, self.relay.client().knows_links()),
+            None => record.failed(is_complete),
         }
     }
 
@@ -225,11 +311,20 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
         return Ok(RelayedResult::new(result, tool.structured, ToolOutcome::Done));
     }
     // What has a kind of content that is not known here is passed on; the policy sees it as the JSON that it is.
-    let data = match serde_json::from_str::<CallToolResult>(result.get()) {
-        Ok(parsed) => content::read(&parsed, MOST, &ProgressReporter::default()).await?,
-        Err(_) => Value::String(content::cut(result.get().to_owned(), MOST)),
+    let whole = match serde_json::from_str::<CallToolResult>(result.get()) {
+        Ok(parsed) => content::read(&parsed, usize::MAX, &ProgressReporter::default()).await?,
+        Err(_) => Value::String(result.get().to_owned()),
     };
-    Ok(RelayedResult::new(result, tool.structured, ToolOutcome::from(Ok(data))))
+    let text = match &whole {
+        Value::String(text) => text.clone(),
+        data => data.to_string(),
+    };
+    let outcome = ToolOutcome::from(Ok(if text.len() > MOST {
+        Value::String(content::cut(text, MOST))
+    } else {
+        whole.clone()
+    }));
+    Ok(RelayedResult::new(result, tool.structured, outcome).of(whole))
 }
 
 impl RunHost for RelayedCall<'_> {
@@ -314,5 +409,11 @@ mod tests {
         assert_eq!(params(r#"{"name":7}"#).err().as_deref(), Some("`params` has no `name` of a tool"));
         assert_eq!(params(r#"{"name":"t","_meta":7}"#).err().as_deref(), Some("`_meta` is not an object"));
         assert!(CallParams::read(None).is_err());
+        let twice = params(r#"{"name":"t","arguments":{"a":[{"b":1,"b":2}]}}"#).err().unwrap();
+        assert!(twice.contains("an object has the key `b` twice"), "{twice}");
+        assert!(params(r#"{"name":"t","Name":"u"}"#).err().unwrap().contains("differs in its case alone"));
+        assert!(
+            params(r#"{"name":"t","arguments":{"a":[{"b":1},{"b":null}],"c":true,"d":-1,"e":1.5}}"#).is_ok()
+        );
     }
 }

@@ -5,11 +5,12 @@ use std::sync::{Arc, PoisonError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::call::{self, CallParams};
-use super::link::ClientRequest;
-use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, RpcMessage};
+use super::link::{ClientRequest, RelayLink};
+use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcMessage};
+use super::server::one_line;
 use super::{AskedOfClient, RelayParts};
 
 /// The error by which MCP says that there is no such resource.
@@ -24,8 +25,17 @@ pub(super) struct ClientFacts {
     pub(super) initialized: bool,
     /// It can ask a person.
     pub(super) can_elicit: bool,
+    /// The version of the protocol that the handshake came to; `None`: there was none, as since 2026-07-28.
+    pub(super) version: Option<String>,
     /// It was told that there are resources though the server has none: those of the relay.
     pub(super) only_own_resources: bool,
+}
+
+impl ClientFacts {
+    /// Whether it knows links to resources in results. Versions are dates.
+    pub(super) fn knows_links(&self) -> bool {
+        self.version.as_ref().is_none_or(|version| version.as_str() >= "2025-06-18")
+    }
 }
 
 #[derive(Deserialize)]
@@ -58,6 +68,8 @@ pub(super) struct CancelledParams<'a> {
 impl RelayParts {
     /// Takes a line of the client.
     pub(super) async fn client_sent(self: &Arc<Self>, line: &str) {
+        let line = one_line(line.trim());
+        let line = line.as_ref();
         match RpcMessage::parse(line) {
             Ok(RpcMessage::Request { id, method, params }) => self.request(line, id, &method, params).await,
             Ok(RpcMessage::Notification { method, params }) => self.notification(line, &method, params).await,
@@ -72,7 +84,7 @@ impl RelayParts {
     async fn request(self: &Arc<Self>, line: &str, id: &RawValue, method: &str, params: Option<&RawValue>) {
         let answered = match method {
             "tools/call" => match CallParams::read(params) {
-                Ok(params) => return self.begin_call(id, params),
+                Ok(params) => return self.begin_call(id, params).await,
                 Err(why) => Err((INVALID_PARAMS, why)),
             },
             "tools/list" => return self.pass(line, id, ClientRequest::ListTools).await,
@@ -112,6 +124,11 @@ impl RelayParts {
     }
 
     async fn notification(self: &Arc<Self>, line: &str, method: &str, params: Option<&RawValue>) {
+        if method.starts_with("tools/") {
+            // A server might run it, and nobody would have decided about it.
+            tracing::warn!(method, "a request without an id is not passed on");
+            return;
+        }
         if method == "notifications/cancelled" {
             return self.client_cancelled(line, params).await;
         }
@@ -119,48 +136,67 @@ impl RelayParts {
             self.client().initialized = true;
         }
         // A server that is down learns of the handshake when it is started, and has no use for the others.
-        if let Some(upstream) = self.live_link().await {
+        if let Some(upstream) = self.live_link() {
             let _ = upstream.send(line.trim().to_owned()).await;
         }
     }
 
     /// A request is the server's.
     async fn pass(self: &Arc<Self>, line: &str, id: &RawValue, what: ClientRequest) {
-        let line = line.trim();
-        let passed = match self.link().await {
-            Ok(upstream) => {
-                let asked = (id.get().to_owned(), what);
-                let passed =
-                    upstream.pass(asked, |number| message::with_part(line, id, &number.to_string())).await;
-                match passed {
-                    Ok(()) => Ok(()),
-                    Err(_) => Err(upstream.why().await),
-                }
+        if let Some(upstream) = self.live_link() {
+            return self.pass_over(&upstream, line, what).await;
+        }
+        // A server that is being started does not hold up what else the client has to say.
+        let (relay, line, id) = (Arc::clone(self), line.to_owned(), id.get().to_owned());
+        tokio::spawn(async move {
+            match relay.link().await {
+                Ok(upstream) => relay.pass_over(&upstream, &line, what).await,
+                Err(error) => relay.to_client(message::error(&id, INTERNAL_ERROR, &error.why)).await,
             }
-            Err(error) => Err(error.why),
-        };
-        if let Err(why) = passed {
+        });
+    }
+
+    async fn pass_over(&self, upstream: &RelayLink, line: &str, what: ClientRequest) {
+        let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(line) else { return };
+        let asked = (id.get().to_owned(), what);
+        let passed = upstream.pass(asked, |number| message::with_part(line, id, &number.to_string())).await;
+        if passed.is_err() {
+            let why = upstream.why().await;
             self.to_client(message::error(id.get(), INTERNAL_ERROR, &why)).await;
         }
     }
 
     /// A call is the policy's.
-    fn begin_call(self: &Arc<Self>, id: &RawValue, params: CallParams) {
+    async fn begin_call(self: &Arc<Self>, id: &RawValue, params: CallParams) {
+        // No one closes the semaphore. A client that does not read what it is answered waits here, in the end.
+        let place = Arc::clone(&self.in_hand).acquire_owned().await.ok();
         let (relay, id) = (Arc::clone(self), id.get().to_owned());
-        let mut calls = self.calls();
         let key = id.clone();
-        // The lock is held until the call is known: it may be over at once.
-        let call = tokio::spawn(async move {
-            let token = params.progress_token().map(str::to_owned);
-            let of_call = CallInProgress::begin(&relay, token);
-            let result = call::make(&relay, &params).await;
-            drop(of_call);
-            // Whoever takes the call back from now on comes too late.
-            if relay.calls().remove(&id).is_some() {
-                relay.to_client(message::answer(&id, &result)).await;
+        let is_open = {
+            let mut calls = self.calls();
+            let is_open = calls.contains_key(&key);
+            if !is_open {
+                // The lock is held until the call is known: it may be over at once.
+                calls.insert(key, tokio::spawn(async move { relay.call(id, params, place).await }));
             }
-        });
-        calls.insert(key, call);
+            is_open
+        };
+        if is_open {
+            let why = "a call of that id is in flight";
+            self.to_client(message::error("null", INVALID_REQUEST, why)).await;
+        }
+    }
+
+    async fn call(self: &Arc<Self>, id: String, params: CallParams, place: Option<OwnedSemaphorePermit>) {
+        let token = params.progress_token().map(str::to_owned);
+        let of_call = CallInProgress::begin(self, token);
+        let result = call::make(self, &params).await;
+        drop(of_call);
+        // Whoever takes the call back from now on comes too late.
+        if self.calls().remove(&id).is_some() {
+            self.to_client(message::answer(&id, &result)).await;
+        }
+        drop(place);
     }
 
     /// The client does not wait for a request any more. It gets no answer to it.
@@ -171,7 +207,7 @@ impl RelayParts {
         if let Some(call) = call {
             return call.abort();
         }
-        let Some(upstream) = self.live_link().await else { return };
+        let Some(upstream) = self.live_link() else { return };
         let number = {
             let mut asked = upstream.asked();
             let number = asked.number_of(|asked| asked.is_of_client(id.get()));

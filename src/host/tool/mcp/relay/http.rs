@@ -29,6 +29,10 @@ const MOST_RESUMED: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest wait for a server that is to end a session.
 const COURTESY: Duration = Duration::from_secs(1);
+/// The longest wait for a server that takes a message without an answer.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Why a request was refused that has not run.
+const SESSION_OVER: &str = "the server has ended the session";
 /// The header that all requests after the handshake have (the specification of 2025-06-18).
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
@@ -99,15 +103,23 @@ impl HttpSide {
                         in_flight.spawn(request);
                     }
                 }
-                Ok(RpcMessage::Notification { method, .. }) => {
+                Ok(RpcMessage::Notification { method, .. }) if method == "notifications/initialized" => {
                     self.unless_closing(self.tell(&line)).await;
-                    if method == "notifications/initialized" {
-                        in_flight.spawn(Arc::clone(&self).listen());
-                    }
+                    in_flight.spawn(Arc::clone(&self).listen());
                 }
-                _ => self.unless_closing(self.tell(&line)).await,
+                _ => {
+                    let side = Arc::clone(&self);
+                    in_flight.spawn(async move { side.tell(&line).await });
+                }
             }
         }
+        // That calls were taken back the server is still to learn.
+        let last = async {
+            while let Ok(line) = due.try_recv() {
+                self.tell(&line).await;
+            }
+        };
+        let _ = tokio::time::timeout(COURTESY, last).await;
         in_flight.shutdown().await;
         self.end_session().await;
     }
@@ -122,6 +134,12 @@ impl HttpSide {
 
     /// Posts what has no answer.
     async fn tell(&self, line: &str) {
+        if tokio::time::timeout(TAKEN_WITHIN, self.post_unanswered(line)).await.is_err() {
+            tracing::debug!("the server did not take a message in time");
+        }
+    }
+
+    async fn post_unanswered(&self, line: &str) {
         let posted = PostedMessage { body: line.trim().as_bytes().to_vec(), asked: None, discovers: false };
         match self.client.post(&self.url, posted, self.sender(), MAX_ANSWER).await {
             Ok(HttpAnswer::Accepted) => {}
@@ -145,6 +163,9 @@ impl HttpSide {
             Ok(HttpAnswer::Accepted) => {
                 Some(ToolError::network("the server took the request and gave no answer"))
             }
+            Ok(HttpAnswer::Message(message, _)) if self.is_refused_session(&message, awaited) => {
+                Some(ToolError::unavailable(SESSION_OVER))
+            }
             Ok(HttpAnswer::Message(message, session)) => {
                 self.begins(session);
                 self.came(&message, Some(awaited)).await.is_none().then(no_answer)
@@ -157,7 +178,7 @@ impl HttpSide {
                 self.failed(&error);
                 Some(match error {
                     // It knows nothing of the session, and has done nothing.
-                    HttpError::SessionExpired => ToolError::unavailable("the server has ended the session"),
+                    HttpError::SessionExpired => ToolError::unavailable(SESSION_OVER),
                     error => failure::of_transport(&error),
                 })
             }
@@ -244,12 +265,40 @@ impl HttpSide {
         }
     }
 
-    /// A session that the server does not know any more is over: the next request begins another one.
+    /// A server that does not know its session any more, or cannot be reached, may be another one now: the next request begins
+    /// with a handshake.
     fn failed(&self, error: &HttpError) {
-        if matches!(error, HttpError::SessionExpired) {
-            let why = "the server has ended the session".to_owned();
-            self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        match error {
+            HttpError::SessionExpired => self.ended(SESSION_OVER.to_owned()),
+            HttpError::Client(error) if error.is_connect() => self.ended(failure::cause(error)),
+            _ => {}
         }
+    }
+
+    /// Whether an answer says that there is no such session. The status of that is 404 (the specification, "Session
+    /// Management"); servers that follow the example of the official kit in TypeScript answer 400 with an error of theirs.
+    fn is_refused_session(&self, message: &[u8], awaited: AwaitedRequest) -> bool {
+        #[derive(Deserialize)]
+        struct SessionError {
+            code: i64,
+            message: String,
+        }
+        let line = String::from_utf8_lossy(message);
+        let Ok(RpcMessage::Answer { outcome: Err(error), .. }) = RpcMessage::parse(&line) else {
+            return false;
+        };
+        let refused = serde_json::from_str(error.get()).is_ok_and(|SessionError { code, message }| {
+            code == -32000 && message.to_ascii_lowercase().contains("session")
+        });
+        let refused = refused && !awaited.begins && self.sender().session.is_some();
+        if refused {
+            self.ended(SESSION_OVER.to_owned());
+        }
+        refused
+    }
+
+    fn ended(&self, why: String) {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
     async fn end_session(&self) {

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::message::PROTOCOL_META;
 
 /// What the addresses of the results begin with.
 const SCHEME: &str = "unfazed://result/";
@@ -22,6 +24,8 @@ pub(super) struct KeptResults {
 #[derive(Deserialize)]
 struct ReadParams {
     uri: String,
+    #[serde(default, rename = "_meta")]
+    meta: Map<String, Value>,
 }
 
 impl KeptResults {
@@ -40,7 +44,7 @@ impl KeptResults {
     /// What a request to read a resource is answered with: the result as JSON, or why it is not there. `None`: the resource
     /// is the server's.
     pub(super) fn read(&self, params: Option<&RawValue>) -> Option<Result<String, String>> {
-        let ReadParams { uri } = serde_json::from_str(params?.get()).ok()?;
+        let ReadParams { uri, meta } = serde_json::from_str(params?.get()).ok()?;
         let number = uri.strip_prefix(SCHEME)?;
         let kept = number.parse().ok().and_then(|number: u64| {
             self.results.iter().find(|(known, _)| *known == number).map(|(_, text)| text)
@@ -53,14 +57,17 @@ impl KeptResults {
         let kind =
             if serde_json::from_str::<&RawValue>(text).is_ok() { "application/json" } else { "text/plain" };
         let contents = json!([{ "uri": uri, "mimeType": kind, "text": text }]);
-        Some(Ok(json!({ "contents": contents }).to_string()))
+        let mut result = json!({ "contents": contents });
+        if meta.keys().any(|key| key.starts_with(PROTOCOL_META)) {
+            result["resultType"] = "complete".into();
+        }
+        Some(Ok(result.to_string()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn read(kept: &KeptResults, uri: &str) -> Option<Result<Value, String>> {
         let params = RawValue::from_string(json!({ "uri": uri }).to_string()).unwrap();

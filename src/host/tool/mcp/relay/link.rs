@@ -1,6 +1,7 @@
 //! One connection to the server: lines go out in order, and requests are known until they are answered.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::process::ChildStdin;
@@ -19,10 +20,17 @@ use crate::host::tool::mcp::{McpConfig, McpReach};
 /// How many lines wait for a server that does not read. Whoever has more waits too.
 const WAITING: usize = 256;
 
+/// The longest that a server is waited for which does not read while so many wait.
+const STALLED: Duration = Duration::from_secs(30);
+/// The longest wait for what is still to be written when the connection is closed.
+const COURTESY: Duration = Duration::from_millis(500);
+
 /// A connection.
 pub(super) struct RelayLink {
     outgoing: mpsc::Sender<String>,
     closing: CancellationToken,
+    /// The server does not read.
+    unwritable: CancellationToken,
     side: ServerSide,
     asked: Mutex<RequestTable<AskedOfServer>>,
 }
@@ -72,14 +80,14 @@ impl RelayLink {
     /// Starts or reaches the server. The other end is where its lines come from.
     pub(super) fn start(config: &McpConfig) -> Result<(Self, LinkLines), LinkError> {
         let (outgoing, due) = mpsc::channel(WAITING);
-        let closing = CancellationToken::new();
+        let (closing, unwritable) = (CancellationToken::new(), CancellationToken::new());
         let (side, lines) = match &config.reach {
             McpReach::Process { command, working_dir, pass_env, env } => {
                 let working_dir = working_dir.as_deref();
                 let grace = config.grace.to_std();
                 let program = ServerProgram { command, working_dir, pass_env, env, grace };
                 let (process, lines, stdin) = ServerProcess::start(&program)?;
-                tokio::spawn(write(stdin, due, closing.clone()));
+                tokio::spawn(write(stdin, due, closing.clone(), unwritable.clone()));
                 (ServerSide::Process(process), LinkLines::Pipe(BufReader::new(lines)))
             }
             McpReach::Http { url, headers } => {
@@ -87,13 +95,23 @@ impl RelayLink {
                 (ServerSide::Http(why), LinkLines::Events(lines))
             }
         };
-        Ok((Self { outgoing, closing, side, asked: Mutex::default() }, lines))
+        Ok((Self { outgoing, closing, unwritable, side, asked: Mutex::default() }, lines))
     }
 
     /// Sends a line, after those before it.
     pub(super) async fn send(&self, mut line: String) -> Result<(), LinkClosed> {
         end_line(&mut line);
-        self.outgoing.send(line).await.map_err(|_| LinkClosed)
+        if self.outgoing.send_timeout(line, STALLED).await.is_ok() {
+            return Ok(());
+        }
+        // A server that does not read is of no more use than one that has ended.
+        self.unwritable.cancel();
+        Err(LinkClosed)
+    }
+
+    /// Ends when the server does not read any more.
+    pub(super) async fn unwritable(&self) {
+        self.unwritable.cancelled().await;
     }
 
     /// Passes a request of the client on under a number of the relay.
@@ -133,7 +151,7 @@ impl RelayLink {
             ServerSide::Process(process) => process.is_gone(),
             ServerSide::Http(why) => why.lock().unwrap_or_else(PoisonError::into_inner).is_some(),
         };
-        !is_gone && !self.asked().is_closed()
+        !is_gone && !self.unwritable.is_cancelled() && !self.asked().is_closed()
     }
 
     /// Why it has ended.
@@ -211,23 +229,43 @@ fn end_line(line: &mut String) {
     }
 }
 
-/// Writes the lines that are due, until the connection is closed.
-async fn write(mut stdin: ChildStdin, mut due: mpsc::Receiver<String>, closing: CancellationToken) {
-    loop {
-        let line = tokio::select! {
-            biased;
-            () = closing.cancelled() => return,
-            line = due.recv() => line,
-        };
-        let Some(line) = line else { return };
+/// Writes the lines that are due, until the connection is closed; what is due then is written still, if the server reads it.
+async fn write(
+    mut stdin: ChildStdin,
+    mut due: mpsc::Receiver<String>,
+    closing: CancellationToken,
+    unwritable: CancellationToken,
+) {
+    let mut ends = false;
+    while let Some(line) = next_due(&mut due, &closing, &mut ends).await {
         let written = async {
             stdin.write_all(line.as_bytes()).await?;
             stdin.flush().await
         };
-        tokio::select! {
+        let written = tokio::select! {
             biased;
-            written = written => if written.is_err() { return },
-            () = closing.cancelled() => return,
+            written = written => written.is_ok(),
+            () = async { closing.cancelled().await; tokio::time::sleep(COURTESY).await } => false,
+        };
+        if !written {
+            break;
         }
     }
+    unwritable.cancel();
+}
+
+/// The next line to write; `None`: there is none, and the connection is closed.
+async fn next_due(
+    due: &mut mpsc::Receiver<String>,
+    closing: &CancellationToken,
+    ends: &mut bool,
+) -> Option<String> {
+    if !*ends {
+        tokio::select! {
+            biased;
+            line = due.recv() => return line,
+            () = closing.cancelled() => *ends = true,
+        }
+    }
+    due.try_recv().ok()
 }

@@ -1,15 +1,22 @@
 //! A message of JSON-RPC, read no further than it takes to pass it on: what is not looked at arrives as it was sent, in its
 //! order, with its numbers and its unknown fields.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// JSON-RPC 2.0, section 5.1.
 const PARSE_ERROR: i64 = -32700;
-const INVALID_REQUEST: i64 = -32600;
+pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
+
+/// What the keys of `_meta` begin with that a request cannot do without where there is no handshake (since the protocol's
+/// version 2026-07-28).
+pub(super) const PROTOCOL_META: &str = "io.modelcontextprotocol/";
 
 /// A message.
 #[derive(Debug)]
@@ -33,19 +40,57 @@ pub(super) enum RpcMessage<'a> {
     },
 }
 
-/// The fields of all messages. One that occurs twice makes the message none: readers disagree which of them counts.
-#[derive(Deserialize)]
+/// The fields of all messages.
+#[derive(Default)]
 struct Fields<'a> {
-    #[serde(default, borrow)]
     id: Option<&'a RawValue>,
-    #[serde(default)]
     method: Option<String>,
-    #[serde(default, borrow)]
     params: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     result: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     error: Option<&'a RawValue>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+/// Reads the fields. One that occurs twice, or whose name differs in its case alone, makes the message none: readers disagree
+/// which of them counts, and some do not look at the case (Go's `encoding/json`).
+struct FieldsVisitor;
+
+const NAMES: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let (mut fields, mut seen) = (Fields::default(), [false; NAMES.len()]);
+        while let Some(key) = map.next_key::<String>()? {
+            let known = NAMES.iter().zip(&mut seen).find(|(name, _)| key.eq_ignore_ascii_case(name));
+            let Some((name, seen)) = known else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if key != *name || core::mem::replace(seen, true) {
+                return Err(A::Error::custom(format!("duplicate field `{key}`")));
+            }
+            match *name {
+                "id" => fields.id = Some(map.next_value()?),
+                "method" => fields.method = Some(map.next_value()?),
+                "params" => fields.params = Some(map.next_value()?),
+                "result" => fields.result = Some(map.next_value()?),
+                "error" => fields.error = Some(map.next_value()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(fields)
+    }
 }
 
 /// A message that cannot be passed on.
@@ -75,14 +120,14 @@ impl<'a> RpcMessage<'a> {
             Fields { id: None, method: Some(method), params, .. } => {
                 Ok(Self::Notification { method, params })
             }
+            Fields { id, method: None, result: None, error: Some(error), .. } if id.is_none_or(is_null) => {
+                Ok(Self::Nameless { error })
+            }
             Fields { id: Some(id), method: None, result: Some(result), error: None, .. } => {
                 Ok(Self::Answer { id, outcome: Ok(result) })
             }
             Fields { id: Some(id), method: None, error: Some(error), .. } => {
                 Ok(Self::Answer { id, outcome: Err(error) })
-            }
-            Fields { id: None, method: None, result: None, error: Some(error), .. } => {
-                Ok(Self::Nameless { error })
             }
             _ => Err(MessageFault {
                 code: INVALID_REQUEST,
@@ -150,6 +195,10 @@ pub(super) fn failed(id: &str, error: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 
+fn is_null(id: &RawValue) -> bool {
+    id.get() == "null"
+}
+
 fn is_id(id: &RawValue) -> bool {
     id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
@@ -187,6 +236,8 @@ mod tests {
         assert!(fault(r#"[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]"#).message.contains("batch"));
         let twice = fault(r#"{"id":1,"method":"ping","method":"tools/call"}"#);
         assert!(twice.message.contains("duplicate field"), "{}", twice.message);
+        let other_case = fault(r#"{"id":1,"method":"ping","Method":"tools/call"}"#);
+        assert!(other_case.message.contains("duplicate field `Method`"), "{}", other_case.message);
     }
 
     #[test]

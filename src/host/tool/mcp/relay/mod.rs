@@ -22,10 +22,13 @@ mod tools;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use self::client::ClientFacts;
 use self::kept::KeptResults;
@@ -40,6 +43,11 @@ use crate::host::{DrivenRun, Journal, LivePolicy, Metrics, NoopObserver, PolicyW
 
 /// How many lines wait for a client that does not read. The server waits then, too.
 const WAITING: usize = 256;
+/// The most calls of a client that have no answer yet.
+const MOST_IN_HAND: usize = 4096;
+/// The pause between two calls after which the second begins another run. A client has no end of a run to tell, and without
+/// one a breaker of `scope: run` that opened would never close.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// A server whose tools are to be under a policy.
 pub struct RelayConfig {
@@ -87,7 +95,9 @@ struct RelayParts {
     approve: RelayApproval,
     run: DrivenRun,
     to_client: mpsc::Sender<String>,
-    slot: tokio::sync::Mutex<LinkSlot>,
+    slot: Mutex<LinkSlot>,
+    /// Whoever starts the server holds it.
+    starting: tokio::sync::Mutex<()>,
     asked_of_client: Mutex<RequestTable<AskedOfClient>>,
     client: Mutex<ClientFacts>,
     tools: RelayTools,
@@ -96,8 +106,21 @@ struct RelayParts {
     kept: Mutex<KeptResults>,
     /// How many more calls the run takes; further ones wait.
     places: Semaphore,
+    /// How many more calls are taken from the client.
+    in_hand: Arc<Semaphore>,
+    closing: CancellationToken,
+    activity: Mutex<RelayActivity>,
     numbers: AtomicU64,
 }
+
+/// Whether calls are in flight, and since when none is.
+struct RelayActivity {
+    calls: usize,
+    last: Instant,
+}
+
+/// A call in flight.
+struct ActiveCall<'a>(&'a RelayParts);
 
 /// The connection to the server.
 enum LinkSlot {
@@ -176,17 +199,26 @@ impl McpRelay {
             approve,
             run,
             to_client,
-            slot: tokio::sync::Mutex::new(LinkSlot::Down),
+            slot: Mutex::new(LinkSlot::Down),
+            starting: tokio::sync::Mutex::default(),
             asked_of_client: Mutex::default(),
             client: Mutex::default(),
             calls: Mutex::default(),
             progress: Mutex::default(),
             kept: Mutex::default(),
             places: Semaphore::new(Interpreter::MOST_OPEN),
+            in_hand: Arc::new(Semaphore::new(MOST_IN_HAND)),
+            closing: CancellationToken::new(),
+            activity: Mutex::new(RelayActivity { calls: 0, last: Instant::now() }),
             numbers: AtomicU64::new(0),
         });
         parts.link().await.map_err(|why| parts.error(why))?;
         Ok((Self(parts), lines))
+    }
+
+    /// Why a line is no message, as the answer to it; `None`: it is one.
+    pub fn fault(line: &str) -> Option<String> {
+        message::RpcMessage::parse(line).err().map(|fault| fault.answer())
     }
 
     /// Takes a line of the client.
@@ -230,6 +262,10 @@ impl RelayParts {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn slot(&self) -> MutexGuard<'_, LinkSlot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn progress(&self) -> MutexGuard<'_, ProgressTable> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,6 +291,17 @@ impl RelayParts {
         }
     }
 
+    /// A call begins. After a pause it is the first one of another run.
+    fn begin_activity(&self) -> Result<ActiveCall<'_>, ProposalError> {
+        let mut activity = self.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        let paused = activity.calls == 0 && activity.last.elapsed() >= PAUSE;
+        if paused && self.run.outcome().is_none() {
+            self.run.cancel("no call for a minute")?;
+        }
+        activity.calls = activity.calls.saturating_add(1);
+        Ok(ActiveCall(self))
+    }
+
     /// Looks whether the files of the policy have changed.
     fn look_at_policy(&self) {
         let Some(watch) = &self.watch else { return };
@@ -271,10 +318,8 @@ impl RelayParts {
     async fn list_tools(&self, link: &RelayLink, meta: &Map<String, Value>) -> Result<(), LinkError> {
         let within = self.server.start_timeout;
         let listed = tokio::time::timeout(within.to_std(), self.tools.refresh(link, meta)).await;
-        let listed = listed.unwrap_or_else(|_| {
-            self.tools.outdate();
-            Err(format!("the server did not list its tools within {within}").into())
-        });
+        let listed = listed
+            .unwrap_or_else(|_| Err(format!("the server did not list its tools within {within}").into()));
         if let Some(catalogue) = listed? {
             self.run.set_tools(catalogue).map_err(|error| LinkError::of(error.to_string(), error))?;
         }
@@ -282,13 +327,15 @@ impl RelayParts {
     }
 
     async fn close(&self) -> Result<(), ProposalError> {
+        self.closing.cancel();
         let calls: Vec<JoinHandle<()>> = self.calls().drain().map(|(_, call)| call).collect();
         for call in calls {
             call.abort();
             // It withdraws what it has proposed.
             let _ = call.await;
         }
-        let slot = core::mem::replace(&mut *self.slot.lock().await, LinkSlot::Closed);
+        let _no_start = self.starting.lock().await;
+        let slot = core::mem::replace(&mut *self.slot(), LinkSlot::Closed);
         if let LinkSlot::Up(link) = slot {
             link.end().await;
         }
@@ -296,6 +343,14 @@ impl RelayParts {
             self.run.cancel("the client has gone")?;
         }
         self.run.written().await
+    }
+}
+
+impl Drop for ActiveCall<'_> {
+    fn drop(&mut self) {
+        let mut activity = self.0.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        activity.calls = activity.calls.saturating_sub(1);
+        activity.last = Instant::now();
     }
 }
 

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
+/// The most requests of one side that the other has not answered.
+const MOST_OPEN: usize = 10_000;
+
 /// Requests without an answer.
 #[derive(Debug)]
 pub(super) struct RequestTable<T> {
@@ -20,9 +23,10 @@ impl<T> Default for RequestTable<T> {
 }
 
 impl<T> RequestTable<T> {
-    /// Takes note of a request, and gives the number it is sent under; `None`: nobody answers any more.
+    /// Takes note of a request, and gives the number it is sent under; `None`: nobody answers any more, or
+    /// too many have no answer yet.
     pub(super) fn open(&mut self, request: T) -> Option<u64> {
-        if self.closed {
+        if self.closed || self.open.len() >= MOST_OPEN {
             return None;
         }
         self.last = self.last.saturating_add(1);

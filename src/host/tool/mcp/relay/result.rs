@@ -32,6 +32,8 @@ pub(super) struct RelayedResult {
     raw: Box<RawValue>,
     /// Clients expect structured content of the tool.
     structured: bool,
+    /// All of it, if the interpreter learns less.
+    whole: Option<String>,
     /// What the interpreter learns of it.
     pub(super) outcome: ToolOutcome,
 }
@@ -65,35 +67,46 @@ impl CallRecord {
         }
     }
 
-    /// The result of a call that was refused, or given up.
-    pub(super) fn failed(&self) -> String {
+    /// The result of a call that was refused, or given up. `is_complete`: it says that it is a result.
+    pub(super) fn failed(&self, is_complete: bool) -> String {
         let because: Vec<Value> =
             self.because.iter().map(|(rule, place)| json!({ "rule": rule, "place": place })).collect();
         let class = self.class.unwrap_or(ErrorClass::Cancelled);
         let about = json!({ "class": class, "attempts": self.attempts, "because": because });
         let texts = core::iter::once(&self.text).chain(&self.guidance);
         let content: Vec<Value> = texts.map(|text| text_block(text)).collect();
-        json!({ "content": content, "isError": true, "_meta": { "unfazed": about } }).to_string()
+        let mut result = json!({ "content": content, "isError": true, "_meta": { "unfazed": about } });
+        if is_complete {
+            result["resultType"] = "complete".into();
+        }
+        result.to_string()
     }
 }
 
 impl RelayedResult {
     pub(super) fn new(raw: &RawValue, structured: bool, outcome: ToolOutcome) -> Self {
-        Self { raw: raw.to_owned(), structured, outcome }
+        Self { raw: raw.to_owned(), structured, whole: None, outcome }
+    }
+
+    /// The same, of which that is the whole text.
+    pub(super) fn of(mut self, whole: Value) -> Self {
+        let ToolOutcome::Ok { data } = &self.outcome else { return self };
+        self.whole = (whole != *data).then(|| text_of(whole));
+        self
     }
 
     /// What the client is shown: the result as it came, unless the policy shows another text of it, or has more to say.
-    pub(super) fn shown(&self, record: &CallRecord, kept: &Mutex<KeptResults>) -> String {
-        let whole = match &self.outcome {
-            ToolOutcome::Ok { data: Value::String(text) } => Some(text.clone()),
-            ToolOutcome::Ok { data } => Some(data.to_string()),
+    pub(super) fn shown(&self, record: &CallRecord, kept: &Mutex<KeptResults>, links: bool) -> String {
+        let learned = match &self.outcome {
+            ToolOutcome::Ok { data } => Some(text_of(data.clone())),
             ToolOutcome::Done | ToolOutcome::Failed { .. } => None,
         };
-        let whole = whole.filter(|whole| *whole != record.text);
+        let learned = learned.filter(|learned| *learned != record.text);
+        let whole = learned.map(|learned| self.whole.clone().unwrap_or(learned));
         if whole.is_none() && record.guidance.is_empty() {
             return self.raw.get().to_owned();
         }
-        self.changed(whole, record, kept).unwrap_or_else(|| self.raw.get().to_owned())
+        self.changed(whole, record, (kept, links)).unwrap_or_else(|| self.raw.get().to_owned())
     }
 
     /// The result with the text of the policy in the place of `whole`, and with what else the model is to read.
@@ -101,7 +114,7 @@ impl RelayedResult {
         &self,
         whole: Option<String>,
         record: &CallRecord,
-        kept: &Mutex<KeptResults>,
+        (kept, links): (&Mutex<KeptResults>, bool),
     ) -> Option<String> {
         let mut fields: IndexMap<String, Box<RawValue>> = serde_json::from_str(self.raw.get()).ok()?;
         let blocks: Vec<Box<RawValue>> = match fields.get("content") {
@@ -115,8 +128,12 @@ impl RelayedResult {
             content.extend(blocks.into_iter().filter(|block| is_media(block)));
             let size = whole.len();
             let uri = kept.lock().unwrap_or_else(PoisonError::into_inner).keep(whole);
-            let link =
-                json!({ "type": "resource_link", "uri": uri, "name": "the whole result", "size": size });
+            // A client of a version before 2025-06-18 knows no links, and may refuse the result for one.
+            let link = if links {
+                json!({ "type": "resource_link", "uri": uri, "name": "the whole result", "size": size })
+            } else {
+                text_block(&format!("The whole result is the resource {uri} ({size} bytes)."))
+            };
             content.push(to_raw_value(&link).ok()?);
             // Clients take a result without it for a mistake, where the tool declares it.
             if !self.structured {
@@ -130,6 +147,13 @@ impl RelayedResult {
         }
         fields.insert("content".to_owned(), to_raw_value(&content).ok()?);
         serde_json::to_string(&fields).ok()
+    }
+}
+
+fn text_of(data: Value) -> String {
+    match data {
+        Value::String(text) => text,
+        data => data.to_string(),
     }
 }
 

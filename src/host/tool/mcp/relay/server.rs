@@ -1,5 +1,6 @@
 //! What the server sends, line by line; how it is started again, and what becomes of what it leaves behind.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -19,6 +20,8 @@ use crate::host::tool::mcp::failure::LinkError;
 /// What of the answer to a handshake says whether the server has resources.
 #[derive(Deserialize)]
 struct InitializeResult<'a> {
+    #[serde(rename = "protocolVersion")]
+    version: String,
     #[serde(borrow)]
     capabilities: IndexMap<String, &'a RawValue>,
 }
@@ -37,33 +40,46 @@ impl AskedOfServer {
 }
 
 impl RelayParts {
-    /// The connection; a new one, if the last has ended.
+    /// The connection; a new one, if the last has ended. Whoever waits for it may be broken off: a server that is being started
+    /// belongs to nobody who waits.
     pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<RelayLink>, LinkError> {
-        let mut slot = self.slot.lock().await;
-        let dead = match &*slot {
+        if let Some(upstream) = self.live_link() {
+            return Ok(upstream);
+        }
+        let started = tokio::spawn(Arc::clone(self).start_link());
+        started.await.unwrap_or_else(|_| Err("the start of the server was given up".to_owned().into()))
+    }
+
+    async fn start_link(self: Arc<Self>) -> Result<Arc<RelayLink>, LinkError> {
+        let _one_at_a_time = self.starting.lock().await;
+        let dead = match &*self.slot() {
             LinkSlot::Up(upstream) if upstream.is_alive() => return Ok(Arc::clone(upstream)),
             LinkSlot::Closed => return Err("the relay is closed".to_owned().into()),
             LinkSlot::Up(dead) => Some(Arc::clone(dead)),
             LinkSlot::Down => None,
         };
-        *slot = LinkSlot::Down;
         if let Some(dead) = dead {
             dead.end().await;
         }
         let (upstream, lines) = RelayLink::start(&self.server)?;
         let upstream = Arc::new(upstream);
-        tokio::spawn(Arc::clone(self).read(Arc::clone(&upstream), lines));
-        if let Err(why) = self.shake_hands(&upstream).await {
+        tokio::spawn(Arc::clone(&self).read(Arc::clone(&upstream), lines));
+        let shaken = tokio::select! {
+            biased;
+            () = self.closing.cancelled() => Err("the relay is closed".to_owned().into()),
+            shaken = self.shake_hands(&upstream) => shaken,
+        };
+        if let Err(why) = shaken {
             upstream.end().await;
             return Err(why);
         }
-        *slot = LinkSlot::Up(Arc::clone(&upstream));
+        *self.slot() = LinkSlot::Up(Arc::clone(&upstream));
         Ok(upstream)
     }
 
     /// The connection, if there is one.
-    pub(super) async fn live_link(&self) -> Option<Arc<RelayLink>> {
-        match &*self.slot.lock().await {
+    pub(super) fn live_link(&self) -> Option<Arc<RelayLink>> {
+        match &*self.slot() {
             LinkSlot::Up(upstream) if upstream.is_alive() => Some(Arc::clone(upstream)),
             _ => None,
         }
@@ -115,12 +131,21 @@ impl RelayParts {
 
     /// Takes what the server sends, until it ends.
     async fn read(self: Arc<Self>, upstream: Arc<RelayLink>, mut lines: LinkLines) {
-        while let Some(event) = lines.next().await {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = lines.next() => event,
+                () = upstream.unwritable() => None,
+            };
             match event {
-                LinkEvent::Line(line) => self.server_sent(&upstream, line.trim()).await,
-                LinkEvent::Lost(number, error) => self.lost(&upstream, number, error).await,
+                Some(LinkEvent::Line(line)) => {
+                    self.server_sent(&upstream, one_line(line.trim()).as_ref()).await;
+                }
+                Some(LinkEvent::Lost(number, error)) => self.lost(&upstream, number, error).await,
+                None => break,
             }
         }
+        upstream.end().await;
         self.server_ended(&upstream).await;
     }
 
@@ -146,8 +171,11 @@ impl RelayParts {
                 let asked = AskedOfClient::Server { link: Arc::clone(upstream), id: id.get().to_owned() };
                 let number = self.asked_of_client().open(asked);
                 if let Some(number) = number {
-                    self.to_client(message::with_part(line, id, &number.to_string())).await;
+                    return self.to_client(message::with_part(line, id, &number.to_string())).await;
                 }
+                let refusal =
+                    message::error(id.get(), INTERNAL_ERROR, "too many requests have no answer yet");
+                let _ = upstream.send(refusal).await;
             }
             Ok(RpcMessage::Notification { method, params }) => {
                 self.server_notifies(upstream, line, &method, params).await;
@@ -250,7 +278,8 @@ impl RelayParts {
 
     /// The answer to a handshake of a server that has no resources: the relay has some.
     fn with_resources(&self, line: &str, result: &RawValue) -> Option<String> {
-        let InitializeResult { mut capabilities } = serde_json::from_str(result.get()).ok()?;
+        let InitializeResult { version, mut capabilities } = serde_json::from_str(result.get()).ok()?;
+        self.client().version = Some(version);
         if capabilities.contains_key("resources") {
             return None;
         }
@@ -262,6 +291,12 @@ impl RelayParts {
         self.client().only_own_resources = true;
         Some(message::with_part(line, result, &serde_json::to_string(&fields).ok()?))
     }
+}
+
+/// A message on one line: JSON has no other line breaks than those between its parts, and readers that take a carriage return
+/// for the end of a line would find messages in the middle of one.
+pub(super) fn one_line(message: &str) -> Cow<'_, str> {
+    if message.contains('\r') { message.replace('\r', " ").into() } else { message.into() }
 }
 
 impl AskedOfClient {

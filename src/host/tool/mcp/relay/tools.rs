@@ -18,6 +18,9 @@ use crate::host::tool::mcp::failure::LinkError;
 use crate::host::tool::mcp::issue::{McpIssueReason, McpToolIssue};
 use crate::host::tool::mcp::link::{MOST_PAGES, MOST_TOOLS};
 
+/// The most tools that are logged as left out: a server may invent them without end.
+const MOST_LOGGED: usize = 1000;
+
 /// The tools of a server.
 #[derive(Debug)]
 pub(super) struct RelayTools {
@@ -84,14 +87,14 @@ impl RelayTools {
         meta: &Map<String, Value>,
     ) -> Result<Option<ToolCatalogue>, LinkError> {
         let _one_at_a_time = self.listing.lock().await;
-        if !self.stale.swap(false, Ordering::AcqRel) {
+        if !self.stale.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let listed = self.list(upstream, meta).await;
-        if listed.is_err() {
-            self.outdate();
-        }
-        let (specs, tools) = listed?;
+        let mut fresh = FreshTools { stale: &self.stale, is_whole: false };
+        // What changes from now on is not in this list.
+        self.stale.store(false, Ordering::Release);
+        let (specs, tools) = self.list(upstream, meta).await?;
+        fresh.is_whole = true;
         let catalogue = ToolCatalogue::new(specs);
         self.known().tools = tools;
         // Each of them was made into a catalogue before, and no two have one name.
@@ -173,13 +176,28 @@ impl RelayTools {
     /// Says once that a tool is left out.
     fn log(&self, issue: &McpToolIssue) {
         let McpToolIssue { tool, reason, message } = issue;
-        if self.known().logged.insert(message.clone()) {
+        let mut known = self.known();
+        if known.logged.len() < MOST_LOGGED && known.logged.insert(message.clone()) {
             tracing::warn!(tool, reason = reason.name(), message, "a tool of the server is left out");
         }
     }
 
     fn known(&self) -> MutexGuard<'_, KnownTools> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A list that is being made. Given up before its end, it is to be made again.
+struct FreshTools<'a> {
+    stale: &'a AtomicBool,
+    is_whole: bool,
+}
+
+impl Drop for FreshTools<'_> {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            self.stale.store(true, Ordering::Release);
+        }
     }
 }
 
