@@ -5,8 +5,6 @@
 
 mod input;
 mod items;
-#[cfg(test)]
-mod lenient_tests;
 mod reply;
 mod request;
 mod stream;

@@ -1,10 +1,9 @@
 //! Streams of servers that write less than `OpenAI`, or otherwise, and what is certain in them.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::*;
-use crate::engine::FinishReason;
-use crate::host::model::fuzzed::{read_as, responses};
+use super::{read_as, responses};
+use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::policy::{ErrorClass, Policy};
 
 /// What is to become of a stream or a body.
