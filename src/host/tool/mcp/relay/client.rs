@@ -10,7 +10,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::call::{self, CallParams};
 use super::link::{ClientRequest, RelayLink};
 use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcMessage};
-use super::server::one_line;
 use super::{AskedOfClient, RelayParts};
 
 /// The error by which MCP says that there is no such resource.
@@ -68,7 +67,7 @@ pub(super) struct CancelledParams<'a> {
 impl RelayParts {
     /// Takes a line of the client.
     pub(super) async fn client_sent(self: &Arc<Self>, line: &str) {
-        let line = one_line(line.trim());
+        let line = message::one_line(line.trim());
         let line = line.as_ref();
         match RpcMessage::parse(line) {
             Ok(RpcMessage::Request { id, method, params }) => self.request(line, id, &method, params).await,

@@ -1,6 +1,7 @@
 //! A message of JSON-RPC, read no further than it takes to pass it on: what is not looked at arrives as it was sent, in its
 //! order, with its numbers and its unknown fields.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
@@ -147,6 +148,12 @@ impl MessageFault {
     pub(super) fn answer(&self) -> String {
         error("null", self.code, &self.message)
     }
+}
+
+/// A message on one line: JSON has no other line breaks than those between its parts, and readers that take a carriage return
+/// for the end of a line would find messages in the middle of one.
+pub(super) fn one_line(message: &str) -> Cow<'_, str> {
+    if message.contains('\r') { message.replace('\r', " ").into() } else { message.into() }
 }
 
 /// `line` with another text in the place of `part`, which is borrowed from it.

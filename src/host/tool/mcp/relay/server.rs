@@ -1,6 +1,5 @@
 //! What the server sends, line by line; how it is started again, and what becomes of what it leaves behind.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -139,7 +138,7 @@ impl RelayParts {
             };
             match event {
                 Some(LinkEvent::Line(line)) => {
-                    self.server_sent(&upstream, one_line(line.trim()).as_ref()).await;
+                    self.server_sent(&upstream, message::one_line(line.trim()).as_ref()).await;
                 }
                 Some(LinkEvent::Lost(number, error)) => self.lost(&upstream, number, error).await,
                 None => break,
@@ -291,12 +290,6 @@ impl RelayParts {
         self.client().only_own_resources = true;
         Some(message::with_part(line, result, &serde_json::to_string(&fields).ok()?))
     }
-}
-
-/// A message on one line: JSON has no other line breaks than those between its parts, and readers that take a carriage return
-/// for the end of a line would find messages in the middle of one.
-pub(super) fn one_line(message: &str) -> Cow<'_, str> {
-    if message.contains('\r') { message.replace('\r', " ").into() } else { message.into() }
 }
 
 impl AskedOfClient {
