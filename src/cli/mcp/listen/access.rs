@@ -28,7 +28,7 @@ impl AccessRules {
         let host = text(headers, &HOST);
         // A page in a browser whose name leads here sends its own (DNS rebinding).
         if self.is_loopback && !is_local(host) {
-            return Err(refusal(StatusCode::FORBIDDEN, "the `Host` is none of this machine"));
+            return Err(refusal(StatusCode::FORBIDDEN, "the `Host` names another machine"));
         }
         if let Some(origin) = headers.get(ORIGIN) {
             let origin =

@@ -85,7 +85,7 @@ fn normalize_part(part: &mut Value) -> Result<(), Failure> {
     if text.is_null() {
         *text = "".into();
     }
-    if text.is_string() { Ok(()) } else { Err(misshapen("a text of a message is none")) }
+    if text.is_string() { Ok(()) } else { Err(misshapen("a text of a message is not a string")) }
 }
 
 fn misshapen(what: &str) -> Failure {

@@ -308,23 +308,14 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
     let fields: IndexMap<String, &RawValue> = serde_json::from_str(result.get()).map_err(|_| unreadable())?;
     // A task that continues elsewhere, or a question to the person, is for the client.
     if !fields.contains_key("content") && !fields.contains_key("structuredContent") {
-        return Ok(RelayedResult::new(result, tool.structured, ToolOutcome::Done));
+        return Ok(RelayedResult::unseen(result));
     }
     // What has a kind of content that is not known here is passed on; the policy sees it as the JSON that it is.
-    let whole = match serde_json::from_str::<CallToolResult>(result.get()) {
+    let data = match serde_json::from_str::<CallToolResult>(result.get()) {
         Ok(parsed) => content::read(&parsed, usize::MAX, &ProgressReporter::default()).await?,
         Err(_) => Value::String(result.get().to_owned()),
     };
-    let text = match &whole {
-        Value::String(text) => text.clone(),
-        data => data.to_string(),
-    };
-    let outcome = ToolOutcome::from(Ok(if text.len() > MOST {
-        Value::String(content::cut(text, MOST))
-    } else {
-        whole.clone()
-    }));
-    Ok(RelayedResult::new(result, tool.structured, outcome).of(whole))
+    Ok(RelayedResult::new(result, tool.structured, data, MOST))
 }
 
 impl RunHost for RelayedCall<'_> {

@@ -26,7 +26,7 @@ pub(super) struct ClientFacts {
     pub(super) can_elicit: bool,
     /// The version of the protocol that the handshake came to; `None`: there was none, as since 2026-07-28.
     pub(super) version: Option<String>,
-    /// It was told that there are resources though the server has none: those of the relay.
+    /// The handshake announced resources though the server has none: those of the relay.
     pub(super) only_own_resources: bool,
 }
 

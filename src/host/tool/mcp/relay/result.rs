@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::kept::KeptResults;
 use crate::engine::{Directive, DirectiveKind, Note, ToolOutcome};
+use crate::host::tool::mcp::content;
 use crate::policy::ErrorClass;
 use crate::session::Message;
 
@@ -32,8 +33,8 @@ pub(super) struct RelayedResult {
     raw: Box<RawValue>,
     /// Clients expect structured content of the tool.
     structured: bool,
-    /// All of it, if the interpreter learns less.
-    whole: Option<String>,
+    /// All of its text; `None`: it has none that the policy could show.
+    text: Option<String>,
     /// What the interpreter learns of it.
     pub(super) outcome: ToolOutcome,
 }
@@ -84,25 +85,27 @@ impl CallRecord {
 }
 
 impl RelayedResult {
-    pub(super) fn new(raw: &RawValue, structured: bool, outcome: ToolOutcome) -> Self {
-        Self { raw: raw.to_owned(), structured, whole: None, outcome }
+    /// A result that is the client's alone: there is no text that the policy could show.
+    pub(super) fn unseen(raw: &RawValue) -> Self {
+        Self { raw: raw.to_owned(), structured: false, text: None, outcome: ToolOutcome::Done }
     }
 
-    /// The same, of which that is the whole text.
-    pub(super) fn of(mut self, whole: Value) -> Self {
-        let ToolOutcome::Ok { data } = &self.outcome else { return self };
-        self.whole = (whole != *data).then(|| text_of(whole));
-        self
+    /// A result with that text, of which the interpreter learns at most `most` bytes.
+    pub(super) fn new(raw: &RawValue, structured: bool, data: Value, most: usize) -> Self {
+        let text = match &data {
+            Value::String(text) => text.clone(),
+            data => data.to_string(),
+        };
+        let learned = if text.len() > most { Value::String(content::cut(text.clone(), most)) } else { data };
+        let outcome = ToolOutcome::from(Ok(learned));
+        Self { raw: raw.to_owned(), structured, text: Some(text), outcome }
     }
 
     /// What the client is shown: the result as it came, unless the policy shows another text of it, or has more to say.
     pub(super) fn shown(&self, record: &CallRecord, kept: &Mutex<KeptResults>, links: bool) -> String {
-        let learned = match &self.outcome {
-            ToolOutcome::Ok { data } => Some(text_of(data.clone())),
-            ToolOutcome::Done | ToolOutcome::Failed { .. } => None,
-        };
-        let learned = learned.filter(|learned| *learned != record.text);
-        let whole = learned.map(|learned| self.whole.clone().unwrap_or(learned));
+        let is_learned =
+            matches!(&self.outcome, ToolOutcome::Ok { data: Value::String(text) } if *text == record.text);
+        let whole = self.text.clone().filter(|text| !is_learned && *text != record.text);
         if whole.is_none() && record.guidance.is_empty() {
             return self.raw.get().to_owned();
         }
@@ -147,13 +150,6 @@ impl RelayedResult {
         }
         fields.insert("content".to_owned(), to_raw_value(&content).ok()?);
         serde_json::to_string(&fields).ok()
-    }
-}
-
-fn text_of(data: Value) -> String {
-    match data {
-        Value::String(text) => text,
-        data => data.to_string(),
     }
 }
 
