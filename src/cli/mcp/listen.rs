@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::routing::method_routing::MethodRouter;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +66,7 @@ pub(super) async fn serve(
     let router = Router::new()
         .route(PATH, methods)
         .fallback(any(|| async { (StatusCode::NOT_FOUND, "clients send their messages to /mcp\n") }))
+        .layer(axum::middleware::map_response(close_refused))
         .with_state(Arc::clone(&server));
     let sweeping = tokio::spawn(sweep(Arc::clone(&server)));
     let ended = tokio::select! {
@@ -154,8 +156,7 @@ async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Respo
     if let Err(refused) = server.access.check(&head.headers) {
         return refused;
     }
-    let body = tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, MOST_MESSAGE)).await;
-    let Ok(Ok(body)) = body else {
+    let Ok(Some(body)) = tokio::time::timeout(BODY_WITHIN, read(body)).await else {
         let why = format!(
             "a message has at most {} MiB, and comes within {} s",
             MOST_MESSAGE >> 20,
@@ -175,6 +176,32 @@ async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Respo
     match server.take(&head.headers, &line).await {
         Ok(response) | Err(response) => response,
     }
+}
+
+/// The bytes of a message. The rest of one that is too large is read as well: a client that is still sending may lose the
+/// answer when the connection closes (RFC 9112, section 9.6).
+async fn read(body: Body) -> Option<Vec<u8>> {
+    let (mut message, mut fits) = (Vec::new(), true);
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.ok()?;
+        fits = fits && message.len().saturating_add(piece.len()) <= MOST_MESSAGE;
+        if fits {
+            message.extend_from_slice(&piece);
+        } else {
+            message = Vec::new();
+        }
+    }
+    fits.then_some(message)
+}
+
+/// A request that was refused may not have been read to its end. Its connection closes then, and a client that does not know
+/// sends its next request in vain (RFC 9112, section 9.6).
+async fn close_refused(mut response: Response) -> Response {
+    if response.status().is_client_error() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// What belongs to no request, as it comes.

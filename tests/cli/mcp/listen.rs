@@ -21,6 +21,8 @@ struct Relay {
 struct Answer {
     status: u16,
     session: Option<String>,
+    /// No other request may be sent on its connection.
+    closes: bool,
     /// The messages in it.
     messages: Vec<Value>,
 }
@@ -53,10 +55,11 @@ impl Relay {
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();
         let session = response.headers().get("mcp-session-id").map(|id| id.to_str().unwrap().to_owned());
+        let closes = response.headers().get("connection").is_some_and(|value| value == "close");
         let text = response.text().await.unwrap();
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
         let messages = data.map(|data| serde_json::from_str(data).unwrap()).collect();
-        Answer { status, session, messages }
+        Answer { status, session, closes, messages }
     }
 
     /// A client of its own: its session.
@@ -124,7 +127,8 @@ async fn requests_that_may_not_be_are_refused_before_they_reach_a_server() {
         (&[key, ("origin", "https://evil.example")], 403),
         (&[key, ("mcp-session-id", "no-such")], 200),
     ] {
-        assert_eq!(relay.send("POST", headers, Some(&hello)).await.status, status, "{headers:?}");
+        let answer = relay.send("POST", headers, Some(&hello)).await;
+        assert_eq!((answer.status, answer.closes), (status, status != 200), "{headers:?}");
     }
     assert_eq!(relay.send("POST", &[key], Some(&call(1, "echo", "a"))).await.status, 400);
     assert_eq!(relay.send("GET", &[key], None).await.status, 400);
@@ -134,7 +138,8 @@ async fn requests_that_may_not_be_are_refused_before_they_reach_a_server() {
         assert_eq!(posted.status(), 400, "{wrong}");
     }
     let large = json!("x".repeat(20 << 20));
-    assert_eq!(relay.send("POST", &[key], Some(&large)).await.status, 413);
+    let answer = relay.send("POST", &[key], Some(&large)).await;
+    assert_eq!((answer.status, answer.closes), (413, true));
     relay.client(&[key]).await;
 }
 
