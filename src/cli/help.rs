@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Write policies", &["init", "check", "test", "explain", "rule"]),
     ("Run agents", &["run", "mcp", "step", "sessions", "context", "tools"]),
     ("Change policies", &["diff", "simulate", "replay"]),
-    ("Set up and look up", &["schema", "reference", "completions", "man"]),
+    ("Set up and look up", &["models", "schema", "reference", "completions", "man"]),
 ];
 /// The widest line.
 const WIDEST: usize = 100;

@@ -15,6 +15,7 @@ mod lines;
 mod logs;
 mod man;
 mod mcp;
+mod models;
 mod named;
 mod out;
 mod pages;
@@ -71,6 +72,7 @@ enum CliCommand {
     Diff(diff::DiffArgs),
     Simulate(simulate::SimulateArgs),
     Replay(replay::ReplayArgs),
+    Models(models::ModelsArgs),
     Schema(schema::SchemaArgs),
     Reference(reference::ReferenceArgs),
     Completions(completions::CompletionsArgs),
@@ -125,6 +127,7 @@ pub fn run_command() -> ExitCode {
         CliCommand::Init(args) => init::run(&args),
         CliCommand::Man(args) => man::run(&args, CommandLine::command()),
         CliCommand::Mcp(args) => mcp::run(&args, &settings),
+        CliCommand::Models(args) => models::run(&args),
         CliCommand::Reference(args) => reference::run(&args),
         CliCommand::Replay(args) => replay::run(&args, &settings),
         CliCommand::Rule(args) => rule::run(&args),

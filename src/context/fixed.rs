@@ -156,6 +156,20 @@ pub fn overhead(model: &str, system: bool) -> Option<RequestOverhead> {
     (overhead != RequestOverhead::default()).then_some(overhead)
 }
 
+/// Who documents what is added to the requests of a model, and when it was read; `None`: nobody does.
+pub(crate) fn overhead_source(model: &str) -> Option<&'static str> {
+    let name = plain(model);
+    if name.contains("claude") {
+        Some("\"Tool use with Claude\", platform.claude.com, 2026-11")
+    } else if name.starts_with("gpt-oss") {
+        Some("\"OpenAI harmony response format\", OpenAI cookbook, 2026-11")
+    } else if signature_rules(model).is_some() {
+        Some("\"How to count tokens with tiktoken\", OpenAI cookbook, 2026-11")
+    } else {
+        overhead(model, true).map(|_| "the chat template of the model, 2026-11")
+    }
+}
+
 /// The name without who serves the model, in lower case, and with hyphens where other servers have dots.
 fn plain(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();

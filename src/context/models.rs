@@ -1,15 +1,15 @@
-//! The catalogue of models: how large their windows are, by their names.
+//! The catalogue of models: how large their windows are, and what their tokens cost, by their names.
+
+mod file;
+mod litellm;
 
 use core::num::NonZeroU64;
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
-use serde_json::Value;
-
-use crate::ErrorCause;
+pub use self::litellm::ModelCatalogueError;
 use crate::policy::Price;
-use crate::policy::decode::{self, VersionOne, record};
-use crate::text::Report;
 
 /// The catalogue that ships with the product.
 const BUILTIN: &str = include_str!("../../policies/models.yaml");
@@ -40,39 +40,26 @@ pub struct ModelLimits {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ModelCatalogue {
-    names: BTreeMap<String, ModelLimits>,
+    limits: BTreeMap<String, ListedValue<ModelLimits>>,
     /// What tokens cost, by whole names: a price is not that of a model which is called alike.
-    prices: BTreeMap<String, Price>,
+    prices: BTreeMap<String, ListedValue<Price>>,
 }
 
-/// A file that is no catalogue of models.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ModelCatalogueError {
-    message: String,
-    source: Option<ErrorCause>,
+/// What a row of a catalogue says.
+#[derive(Clone, Debug)]
+struct ListedValue<T> {
+    value: T,
+    source: Option<Arc<str>>,
 }
 
-record! {
-    /// A catalogue of models.
-    struct CatalogueFile {
-        /// The version of the format; always 1.
-        version: VersionOne,
-        /// The models.
-        models: Vec<CatalogueRow>,
-    }
-}
-
-record! {
-    /// Models with the same limits.
-    struct CatalogueRow {
-        /// The beginnings of their names.
-        names: Vec<String>,
-        /// The tokens of a request and its reply together.
-        window: u64,
-        /// The most tokens of a reply.
-        output: Option<u64>,
-    }
+/// What a catalogue says of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CatalogueEntry<'c, T> {
+    /// The name in the catalogue that the model's falls under.
+    pub(crate) name: &'c str,
+    pub(crate) value: T,
+    /// Where it is from, and of which day, as far as the catalogue says.
+    pub(crate) source: Option<&'c str>,
 }
 
 impl ModelCatalogue {
@@ -84,145 +71,76 @@ impl ModelCatalogue {
         &READ
     }
 
-    /// Reads a catalogue in the form of the built-in one.
-    ///
-    /// # Errors
-    /// Every mistake in it.
-    pub fn read(name: &str, bytes: &[u8]) -> Result<Self, Report> {
-        let file = decode::read::<CatalogueFile>(name, bytes)?.value;
-        let VersionOne = file.version;
-        let mut catalogue = Self::default();
-        for CatalogueRow { names, window, output } in &file.models {
-            for name in names {
-                catalogue.insert(name, *window, *output);
-            }
-        }
-        Ok(catalogue)
-    }
-
-    /// Reads the JSON that `LiteLLM` publishes: models by name, each with `max_input_tokens` and `max_output_tokens`.
-    /// Entries that say neither, or are about something else than chats, are left out.
-    ///
-    /// # Errors
-    /// It is no JSON object, or none of its entries says how large a window is.
-    pub fn litellm(bytes: &[u8]) -> Result<Self, ModelCatalogueError> {
-        let entries: serde_json::Map<String, Value> =
-            serde_json::from_slice(bytes).map_err(|error| ModelCatalogueError {
-                message: format!("not a JSON object of models: {error}"),
-                source: Some(error.into()),
-            })?;
-        let mut catalogue = Self::default();
-        for (name, entry) in &entries {
-            let tokens = |field: &str| entry.get(field).and_then(Value::as_u64);
-            let mode = entry.get("mode").and_then(Value::as_str);
-            // Models for embeddings, speech or images have limits of another kind.
-            let is_chat = mode.is_none_or(|mode| matches!(mode, "chat" | "responses" | "completion"));
-            if let Some(window) =
-                // LiteLLM calls `max_tokens` a legacy parameter, which stands for either of the two others.
-                tokens("max_input_tokens").or_else(|| tokens("max_tokens")).filter(|_| is_chat)
-            {
-                catalogue.insert(name, window, tokens("max_output_tokens"));
-                // A model is also found without its provider's prefix; several providers may serve it with different
-                // windows.
-                if let Some((_, last)) = name.rsplit_once('/') {
-                    catalogue.insert(last, window, tokens("max_output_tokens"));
-                }
-            }
-        }
-        for (name, entry) in &entries {
-            if let Some(price) = price(entry) {
-                catalogue.prices.insert(name.to_lowercase(), price);
-            }
-        }
-        if catalogue.names.is_empty() {
-            let message =
-                "no entry says `max_input_tokens`; is it the file of models that LiteLLM publishes?";
-            return Err(ModelCatalogueError { message: message.to_owned(), source: None });
-        }
-        Ok(catalogue)
-    }
-
     /// What the tokens of a model cost, if its name is there: as it is, or without who serves it.
     pub fn price(&self, model: &str) -> Option<Price> {
-        let model = model.trim().to_lowercase();
-        let mut rest = Some(model.as_str()).filter(|model| model.len() <= LONGEST);
-        while let Some(name) = rest {
-            if let Some(price) = self.prices.get(name) {
-                return Some(*price);
-            }
-            rest = without_server(name);
-        }
-        None
+        self.price_entry(model).map(|entry| entry.value)
     }
 
     /// What is known of a model: what is said of the longest beginning of its name.
     pub fn find(&self, model: &str) -> Option<ModelLimits> {
-        let model = model.trim().to_lowercase();
-        if model.len() > LONGEST {
-            return None;
-        }
-        let mut rest = model.as_str();
-        loop {
-            if let Some(limits) = self.beginning_of(rest) {
-                return Some(limits);
-            }
-            rest = without_server(rest)?;
-        }
+        self.limits_entry(model).map(|entry| entry.value)
     }
 
-    fn beginning_of(&self, name: &str) -> Option<ModelLimits> {
-        let whole = core::iter::once(name);
-        // What stands before a slash is no part of the model's name.
-        // Names end at a separator only: `gpt-4o-mini` is no `gpt-4`.
-        let ends = name
-            .rmatch_indices(BOUNDARIES)
-            .take_while(|(at, _)| name.rfind('/').is_none_or(|slash| slash < *at));
-        let shorter = ends.filter_map(|(at, _)| name.get(..at));
-        whole.chain(shorter).find_map(|beginning| self.names.get(beginning)).copied()
+    /// The names of its models, sorted.
+    pub(crate) fn names(&self) -> BTreeSet<&str> {
+        self.limits.keys().chain(self.prices.keys()).map(String::as_str).collect()
     }
 
-    fn insert(&mut self, name: &str, window: u64, output: Option<u64>) {
+    /// The entry with the price of a model.
+    pub(crate) fn price_entry(&self, model: &str) -> Option<CatalogueEntry<'_, Price>> {
+        first_of(model, |name| entry(&self.prices, name))
+    }
+
+    /// The entry with the limits of a model.
+    pub(crate) fn limits_entry(&self, model: &str) -> Option<CatalogueEntry<'_, ModelLimits>> {
+        first_of(model, |name| {
+            // Names end at a separator only: `gpt-4o-mini` is no `gpt-4`. What stands before a slash is no part of them.
+            let ends = name
+                .rmatch_indices(BOUNDARIES)
+                .take_while(|(at, _)| name.rfind('/').is_none_or(|slash| slash < *at));
+            let shorter = ends.filter_map(|(at, _)| name.get(..at));
+            core::iter::once(name).chain(shorter).find_map(|beginning| entry(&self.limits, beginning))
+        })
+    }
+
+    fn insert(&mut self, name: &str, window: u64, output: Option<u64>, source: Option<&Arc<str>>) {
         let Some(window) = NonZeroU64::new(window) else { return };
-        let limits = ModelLimits { window, output };
-        let known = self.names.entry(name.to_lowercase()).or_insert(limits);
-        // Several servers may serve one model, and the smallest window never overflows.
-        if limits.window < known.window {
-            *known = limits;
+        let listed = ListedValue { value: ModelLimits { window, output }, source: source.cloned() };
+        match self.limits.entry(name.to_lowercase()) {
+            Entry::Vacant(place) => {
+                place.insert(listed);
+            }
+            // Several servers may serve one model, and the smallest window never overflows.
+            Entry::Occupied(mut known) if window < known.get().value.window => {
+                known.insert(listed);
+            }
+            Entry::Occupied(_) => {}
         }
     }
 }
 
-/// What an entry of `LiteLLM` says that tokens cost: US dollars for each.
-fn price(entry: &Value) -> Option<Price> {
-    let cost = |field: &str| match entry.get(field)? {
-        Value::Number(number) => picodollars(&number.to_string()),
-        _ => None,
-    };
-    Some(Price {
-        input: cost("input_cost_per_token")?,
-        output: cost("output_cost_per_token")?,
-        cache_read: cost("cache_read_input_token_cost"),
-        cache_write: cost("cache_creation_input_token_cost"),
-        reasoning: cost("output_cost_per_reasoning_token"),
-    })
+/// The first entry for a name, as it is, or without who serves the model.
+fn first_of<'c, T>(
+    model: &str,
+    find: impl Fn(&str) -> Option<CatalogueEntry<'c, T>>,
+) -> Option<CatalogueEntry<'c, T>> {
+    let model = model.trim().to_lowercase();
+    let mut rest = Some(model.as_str()).filter(|model| model.len() <= LONGEST);
+    while let Some(name) = rest {
+        if let Some(found) = find(name) {
+            return Some(found);
+        }
+        rest = without_server(name);
+    }
+    None
 }
 
-/// An amount of US dollars such as `2.5e-6`, in picodollars; what is finer counts as one more.
-fn picodollars(text: &str) -> Option<u64> {
-    const DECIMALS: i32 = 12;
-    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    // Read as text: 2.5e-6 has no exact float.
-    let digits: u128 = format!("{whole}{part}").parse().ok()?;
-    let exponent: i32 = exponent.parse().ok()?;
-    let places = DECIMALS.checked_add(exponent)?.checked_sub(i32::try_from(part.len()).ok()?)?;
-    let factor = 10_u128.checked_pow(places.unsigned_abs());
-    let amount = match factor {
-        Some(factor) if places >= 0 => digits.checked_mul(factor)?,
-        Some(factor) => digits.div_ceil(factor),
-        None => return (digits == 0).then_some(0),
-    };
-    u64::try_from(amount).ok()
+fn entry<'c, T: Copy>(
+    listed: &'c BTreeMap<String, ListedValue<T>>,
+    name: &str,
+) -> Option<CatalogueEntry<'c, T>> {
+    let (name, ListedValue { value, source }) = listed.get_key_value(name)?;
+    Some(CatalogueEntry { name, value: *value, source: source.as_deref() })
 }
 
 /// The name without who serves the model, or that it was tuned: what stands before a slash, or a word before a dot.
@@ -243,48 +161,6 @@ mod tests {
 
     fn window(model: &str) -> Option<u64> {
         ModelCatalogue::builtin().find(model).map(|limits| limits.window.get())
-    }
-
-    #[test]
-    fn the_built_in_catalogue_can_be_read_and_says_each_name_once() {
-        let catalogue = ModelCatalogue::read(BUILTIN_NAME, BUILTIN.as_bytes()).unwrap();
-        assert!(catalogue.names.len() > 400, "{}", catalogue.names.len());
-        let file = decode::read::<CatalogueFile>(BUILTIN_NAME, BUILTIN.as_bytes()).unwrap().value;
-        assert_eq!(file.models.iter().map(|row| row.names.len()).sum::<usize>(), catalogue.names.len());
-        for row in &file.models {
-            assert!(row.window >= 1024 && row.output.is_some_and(|output| output <= row.window), "{row:?}");
-        }
-    }
-
-    #[test]
-    fn prices_are_read_exactly_and_only_by_whole_names() {
-        for (text, expected) in [
-            ("2.5e-6", Some(2_500_000)),
-            ("1.25e-07", Some(125_000)),
-            ("0.00001", Some(10_000_000)),
-            ("3", Some(3_000_000_000_000)),
-            ("0.0", Some(0)),
-            ("1e-13", Some(1)),
-            ("0e-400", Some(0)),
-            ("-1e-6", None),
-            ("1e300", None),
-        ] {
-            assert_eq!(picodollars(text), expected, "{text}");
-        }
-        let file = br#"{"openai/gpt-x": {"max_input_tokens": 600, "input_cost_per_token": 2.5e-06,
-            "output_cost_per_token": 1e-05, "cache_read_input_token_cost": 1.25e-06,
-            "output_cost_per_reasoning_token": 2e-05}, "free": {"max_input_tokens": 600}}"#;
-        let catalogue = ModelCatalogue::litellm(file).unwrap();
-        let price = Price {
-            input: 2_500_000,
-            output: 10_000_000,
-            cache_read: Some(1_250_000),
-            cache_write: None,
-            reasoning: Some(20_000_000),
-        };
-        assert_eq!(catalogue.price("OpenAI/gpt-x"), Some(price));
-        assert_eq!(catalogue.price("router/openai/gpt-x"), Some(price));
-        assert_eq!((catalogue.price("openai/gpt-x-mini"), catalogue.price("free")), (None, None));
     }
 
     #[test]
@@ -343,40 +219,5 @@ mod tests {
         assert_eq!(window("accounts/fireworks/models/llama-v3p1-8b-instruct"), Some(128_000));
         assert_eq!(window("meta-llama/Llama-3.3-70B-Instruct"), Some(128_000));
         assert_eq!(window(&"/".repeat(100_000)), None);
-    }
-
-    #[test]
-    fn the_json_of_litellm_is_a_catalogue() {
-        let json = r#"{
-            "sample_spec": {"max_input_tokens": "max input tokens, if the provider specifies it", "mode": "chat"},
-            "gpt-x": {"max_input_tokens": 500, "max_output_tokens": 40, "mode": "chat"},
-            "azure/gpt-x": {"max_input_tokens": 300, "mode": "chat"},
-            "far/away": {"max_tokens": 70},
-            "text-embedding": {"max_input_tokens": 8191, "mode": "embedding"},
-            "none": {"max_input_tokens": null, "mode": "chat"}, "odd": 7
-        }"#;
-        let catalogue = ModelCatalogue::litellm(json.as_bytes()).unwrap();
-        let window = |model: &str| catalogue.find(model).map(|limits| limits.window.get());
-        assert_eq!(
-            (window("azure/gpt-x"), window("away"), window("far/away-2")),
-            (Some(300), Some(70), Some(70))
-        );
-        assert_eq!(
-            (window("gpt-x-2026-01-01"), window("text-embedding"), window("none")),
-            (Some(300), None, None)
-        );
-    }
-
-    #[test]
-    fn what_is_no_catalogue_is_refused() {
-        for (json, says) in [
-            ("", "not a JSON object of models"),
-            ("[]", "not a JSON object of models"),
-            ("{}", "no entry says `max_input_tokens`"),
-            (r#"{"a": {"max_input_tokens": 0}}"#, "no entry says `max_input_tokens`"),
-        ] {
-            let error = ModelCatalogue::litellm(json.as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with(says), "{error}");
-        }
     }
 }

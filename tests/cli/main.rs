@@ -18,6 +18,7 @@ mod headers;
 mod manual;
 #[cfg(unix)]
 mod mcp;
+mod models_command;
 mod policy_commands;
 mod quickstart;
 mod replay;

@@ -201,3 +201,19 @@ fn a_budget_of_money_and_a_model_without_a_price_is_an_error_before_anything_beg
     .unwrap();
     assert_eq!(command::unfazed(dir.path(), &["run", "agent.yaml"]).output().unwrap().status.code(), Some(0));
 }
+
+#[test]
+fn the_catalogue_has_the_prices_of_hosted_models_alone() {
+    let dir = folder(BUDGETS, "  - {text: done}\n");
+    let checked = |entry: &str| {
+        let agent = format!("version: 1\nmodels: {{main: {{api: openai, {entry}}}}}\npolicy: policy.yaml\n");
+        fs::write(dir.path().join("agent.yaml"), agent).unwrap();
+        let checked = command::unfazed(dir.path(), &["check", "agent.yaml"]).output().unwrap();
+        let said = format!("{}{}", err(&checked), String::from_utf8_lossy(&checked.stdout));
+        (checked.status.code(), said.contains("P0206"))
+    };
+    assert_eq!(checked("model: gpt-4.1-mini, base_url: 'https://api.openai.com/v1'"), (Some(0), false));
+    assert_eq!(checked("model: gpt-4.1-mine, base_url: 'https://api.openai.com/v1'"), (Some(1), true));
+    // A server of one's own may have a model of that name, and asks no money, or other money.
+    assert_eq!(checked("model: gpt-4.1-mini, base_url: 'http://localhost:8000/v1'"), (Some(1), true));
+}

@@ -195,8 +195,8 @@ async fn read(body: Body) -> Option<Vec<u8>> {
     fits.then_some(message)
 }
 
-/// A request that was refused may not have been read to its end. Its connection closes then, and a client that does not know
-/// sends its next request in vain (RFC 9112, section 9.6).
+/// A request that was refused may not have been read to its end, and its connection closes then. A client that was not warned
+/// loses the next request on it (RFC 9112, section 9.6).
 async fn close_refused(mut response: Response) -> Response {
     if response.status().is_client_error() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

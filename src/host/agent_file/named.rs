@@ -95,10 +95,13 @@ impl NamedAgent {
     }
 }
 
-/// What the tokens of a model of the agent cost, as its file says, or the file of models that it names.
+/// What the tokens of a model of the agent cost, as its file says, or the file of models that it names, or the catalogue that
+/// ships with the product. That has the prices of hosted models, which a server of the user's own does not ask.
 fn price(entry: &ModelEntry, name: &str, models: Option<&ModelCatalogue>) -> Option<Price> {
     let facts = entry.facts(name);
-    facts.price.or_else(|| models?.price(&facts.model))
+    let hosted = entry.api().is_some_and(|api| api.config.is_hosted());
+    let listed = || ModelCatalogue::builtin().price(&facts.model).filter(|_| hosted);
+    facts.price.or_else(|| models?.price(&facts.model)).or_else(listed)
 }
 
 /// A tool of the agent that has the name of the one that takes the final report.
@@ -120,6 +123,9 @@ fn unpriced(
     models: Option<&ModelCatalogue>,
     missing: &mut Vec<Diagnostic>,
 ) {
+    if policy.run_limits().cost.is_none() {
+        return;
+    }
     for (name, entry) in &file.value.models {
         let Err(error) = policy.prices([(name.as_str(), price(entry, name, models))]) else { continue };
         let message = format!(

@@ -155,6 +155,11 @@ impl ModelConfig {
         Ok(url)
     }
 
+    /// Whether the server is spoken to with TLS. One that is not may be one of the user's own.
+    pub(in crate::host) fn is_hosted(&self) -> bool {
+        self.endpoint().is_ok_and(|url| url.scheme() == "https")
+    }
+
     /// The host of the server; empty if the base URL has none.
     pub(super) fn host(&self) -> String {
         let url = Url::parse(self.base_url.trim()).ok();

@@ -201,7 +201,7 @@ pub struct ModelPolicy<F: Form = Effective> {
     /// Example: `8192`
     #[key(looser = Neither)]
     pub output_reserve: F::Of<NonZeroU32>,
-    /// What its tokens cost, in US dollars per million; `unknown`: what the agent file or its file of models says.
+    /// What its tokens cost, in US dollars per million; `unknown`: what the agent file, its file of models or the catalogue says.
     /// Checks: P0206.
     /// Example: `{"input": 2.50, "output": 10, "cache_read": 0.25}`
     pub price: F::Of<ModelPrice>,
