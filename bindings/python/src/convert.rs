@@ -1,0 +1,43 @@
+//! Values of Python as values of Rust, and back.
+
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The most levels of a value, as in the lines of `unfazed step`: what is taken can be recorded and read again.
+const MOST_LEVELS: usize = 100;
+
+/// A value of Python as one of Rust.
+pub(crate) fn taken<T: DeserializeOwned>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+    shallow(value, MOST_LEVELS)?;
+    pythonize::depythonize(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// A value of Python as JSON.
+pub(crate) fn json(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    taken(value)
+}
+
+/// A value of Rust as one of Python.
+pub(crate) fn given<'py, T: Serialize + ?Sized>(py: Python<'py>, value: &T) -> PyResult<Bound<'py, PyAny>> {
+    Ok(pythonize::pythonize(py, value)?)
+}
+
+/// Refuses what is nested deeper than that many levels: it would not fit the stack.
+fn shallow(value: &Bound<'_, PyAny>, left: usize) -> PyResult<()> {
+    let Some(left) = left.checked_sub(1) else {
+        let message = format!("the value is nested deeper than {MOST_LEVELS} levels; flatten it");
+        return Err(PyOverflowError::new_err(message));
+    };
+    if let Ok(fields) = value.cast::<PyDict>() {
+        fields.iter().try_for_each(|(_, field)| shallow(&field, left))
+    } else if let Ok(items) = value.cast::<PyList>() {
+        items.iter().try_for_each(|item| shallow(&item, left))
+    } else if let Ok(items) = value.cast::<PyTuple>() {
+        items.iter().try_for_each(|item| shallow(&item, left))
+    } else {
+        Ok(())
+    }
+}

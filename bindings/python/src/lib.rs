@@ -1,0 +1,22 @@
+//! The interpreter of unfazed as a module of Python: policies, and a machine that takes events and gives directives.
+//!
+//! It has no clock, no threads and no waits: those are Python's. `unfazed/_unfazed.pyi` says what each part is for.
+
+mod convert;
+mod engine;
+mod failure;
+mod files;
+mod policy;
+
+use pyo3::prelude::*;
+
+/// Policies and the interpreter; `unfazed` is what programs import.
+#[pymodule]
+mod _unfazed {
+    #[pymodule_export]
+    use super::engine::Engine;
+    #[pymodule_export]
+    use super::failure::{failure_of_answer, failure_of_body};
+    #[pymodule_export]
+    use super::policy::{Diagnostic, Policy};
+}

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import POLICY
+
+from unfazed import Engine, Policy
+
+SEARCH = {"name": "search", "parameters": {"type": "object", "required": ["query"]}}
+
+
+def directives(engine: Engine, event: dict[str, Any], now: int = 1) -> list[str]:
+    return [directive["directive"] for directive in engine.step(event, now)]
+
+
+def test_events_and_directives_are_those_of_step() -> None:
+    engine = Engine(Policy.from_yaml(POLICY), [SEARCH])
+    assert directives(engine, {"event": "run_started", "run": "r"}) == []
+    call = {"id": "call_1", "name": "search", "arguments": '{"query": "rust"}'}
+    (run,) = engine.step({"event": "tools_proposed", "calls": [call]}, 2)
+    assert (run["directive"], run["arguments"], run["idempotency_key"]) == ("run_tool", {"query": "rust"}, "r-1-0")
+    outcome = {"outcome": "failed", "failure": {"status": 503, "message": "busy"}, "effect": "unknown"}
+    decided = engine.step({"event": "tool_finished", "work": run["work"], "outcome": outcome}, 3)
+    wait = decided[-1]
+    assert (wait["directive"], wait["error_type"]) == ("wait", "overloaded")
+    assert {"file": "policy.yaml", "line": 4, "column": 53} in [reason["place"] for reason in wait["because"]]
+
+
+def test_what_is_no_event_changes_nothing() -> None:
+    engine = Engine(Policy.from_yaml(POLICY))
+    with pytest.raises(ValueError, match="there is no run yet"):
+        engine.step({"event": "cancelled", "reason": "x"}, 1)
+    engine.step({"event": "run_started", "run": "r"}, 1)
+    before = engine.digest()
+    with pytest.raises(ValueError, match="tool_finsihed"):
+        engine.step({"event": "tool_finsihed"}, 2)
+    with pytest.raises(ValueError, match="is not over"):
+        engine.step({"event": "run_started", "run": "s"}, 2)
+    assert engine.digest() == before
+
+
+def test_what_is_nested_without_end_is_refused_and_does_not_crash() -> None:
+    engine = Engine(Policy.from_yaml(POLICY))
+    engine.step({"event": "run_started", "run": "r"}, 1)
+    deep: list[Any] = []
+    deep.append(deep)
+    with pytest.raises(OverflowError, match="deeper than 100 levels"):
+        engine.step({"event": "cancelled", "reason": deep}, 2)
+
+
+def test_tools_have_to_fit_and_may_change() -> None:
+    policy = Policy.from_yaml(POLICY)
+    with pytest.raises(ValueError, match="search"):
+        Engine(policy, [SEARCH, SEARCH])
+    engine = Engine(policy)
+    engine.step({"event": "run_started", "run": "r"}, 1)
+    call = {"id": "call_1", "name": "search", "arguments": "{}"}
+    assert "refused" in directives(engine, {"event": "tools_proposed", "calls": [call]}, 2)
+    engine.set_tools([SEARCH], 3)
+    call["arguments"] = '{"query": "rust"}'
+    assert "run_tool" in directives(engine, {"event": "tools_proposed", "calls": [call]}, 4)
+
+
+def test_a_session_has_several_runs_and_its_record_is_decided_again(tmp_path: Path, command: str, policy_file: Path) -> None:
+    engine = Engine(Policy.load(policy_file), [SEARCH], record=True)
+    engine.step({"event": "run_started", "run": "r"}, 1)
+    assert directives(engine, {"event": "output_proposed", "output": "It is done."}, 2)[-1] == "finish"
+    assert engine.is_over
+    engine.step({"event": "run_started", "run": "r"}, 3)
+    assert (engine.is_over, engine.seq) == (False, 3)
+    log = tmp_path / "session.jsonl"
+    log.write_text(engine.take_records())
+    assert engine.take_records() == ""
+    replay = subprocess.run([command, "replay", log, "--policy", policy_file], capture_output=True, text=True)
+    assert (replay.returncode, replay.stderr) == (0, "")
+    assert "3 decisions, byte for byte" in replay.stdout

@@ -1,0 +1,115 @@
+"""What comes of a proposal, for whoever carries it out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from unfazed._log import places
+from unfazed._raised import CallExhausted, CallRefused, RunError
+
+Directive = dict[str, Any]
+
+_WORK = {"run_tool", "call_model", "wait", "ask", "consult"}
+
+
+class CallChannel:
+    """What was decided about one call of a proposal. All of it is changed under the lock of the run."""
+
+    def __init__(self) -> None:
+        self.work: deque[Directive] = deque()
+        self.dropped: set[int] = set()
+        self.settled: Directive | None = None
+        self.error: RunError | None = None
+        #: The result of the call, as the model reads it.
+        self.text = ""
+        self.guidance: list[str] = []
+        self.accepted: Any = None
+        self._ended: Directive | None = None
+        self._refused: Directive | None = None
+        self._exhausted: Directive | None = None
+        self._wake: Callable[[], None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.settled is not None or self.error is not None
+
+    def put(self, directive: Directive) -> None:
+        """Takes note of a directive."""
+        name = directive["directive"]
+        if name in _WORK:
+            self.work.append(directive)
+        elif name == "settled":
+            self.settled = directive
+            self.guidance.extend(directive.get("guidance") or ())
+        elif name == "append":
+            message = directive["message"]
+            if message["role"] == "tool":
+                self.text = message["text"]
+            elif message["role"] == "user":
+                self.guidance.append(message["text"])
+        elif name == "dropped":
+            self.dropped.add(directive["work"])
+        elif name == "refused":
+            self._refused = directive
+        elif name == "tool_ended":
+            self._ended = directive
+        elif name == "exhausted":
+            self._exhausted = directive
+        elif name == "output_accepted":
+            self.accepted = directive["output"]
+        elif name == "proposal_refused":
+            self.error = RunError(directive["message"], directive["reason"])
+
+    def needs(self, work: int) -> bool:
+        """Whether somebody still waits for the answer to that work."""
+        return work not in self.dropped and not self.is_over
+
+    def watch(self, wake: Callable[[], None] | None) -> None:
+        """Calls `wake` whenever something comes; `None`: no more."""
+        self._wake = wake
+
+    def wakes(self) -> Callable[[], None] | None:
+        return self._wake
+
+    def failure(self, last: BaseException | None) -> CallExhausted | CallRefused | RunError:
+        """Why there is no value."""
+        if self.error is not None:
+            return self.error
+        if self._exhausted is not None:
+            return self._given_up(self._exhausted, last)
+        refused, settled = self._refused or {}, self.settled or {}
+        message = self.text or "\n".join(self.guidance) or "the run has ended before the call did"
+        error_class = refused.get("error_type") or (self._ended or {}).get("error_type")
+        delay = (settled.get("delay") or 0) / 1e9
+        return CallRefused(message, error_class, places(refused), delay, settled.get("final_turn"))
+
+    def _given_up(self, directive: Directive, last: BaseException | None) -> CallExhausted:
+        exhausted = directive["exhausted"]
+        attempts = exhausted["attempts"]
+        final = attempts[-1] if attempts else {}
+        message = self.text or f"{exhausted['action']} failed: {final.get('message', exhausted['reason'])}"
+        because = places(directive)
+        return CallExhausted(message, final.get("error_type"), because, attempts, exhausted["reason"], last)
+
+
+class ProposalTicket:
+    """An open proposal, with a channel for each of its calls."""
+
+    def __init__(self, proposal: int, calls: int) -> None:
+        self.proposal = proposal
+        self.channels = [CallChannel() for _ in range(calls)]
+
+    def put(self, directive: Directive) -> list[CallChannel]:
+        """Gives a directive to the calls that it is about."""
+        call = (directive.get("of") or {}).get("call")
+        if call is not None:
+            concerned = [self.channels[call]]
+        elif directive["directive"] in ("settled", "proposal_refused"):
+            concerned = self.channels
+        else:
+            concerned = self.channels[:1]
+        for channel in concerned:
+            channel.put(directive)
+        return concerned

@@ -1,0 +1,217 @@
+"""Guards: a policy around the calls of a program that has a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from unfazed._carry import carry_out, carry_out_sync
+from unfazed._channel import ProposalTicket
+from unfazed._raised import CallRefused
+from unfazed._run import GuardRun
+from unfazed._series import ReportSeries
+from unfazed._tool import CallArguments, ToolDecorator, ToolGuard, as_json
+from unfazed._turn import TurnGuard
+from unfazed._unfazed import Policy
+
+R = TypeVar("R")
+#: Exceptions that are no failures.
+ExceptionTypes = tuple[type[BaseException], ...]
+
+
+class Guard:
+    """A policy around calls: those of a guard are one run, with one memory of breakers, budgets and repetitions.
+
+    Any number of them may be in flight, in tasks of any loops and in threads. No lock is held while a function runs or a
+    wait lasts.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        tools: Iterable[dict[str, Any]] = (),
+        targets: Sequence[str] = ("default",),
+        *,
+        log: str | os.PathLike[str] | None = None,
+        run: str | None = None,
+        seed: int = 0,
+        deadline: float | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """A guard under `policy`.
+
+        `tools` are `name`, `description`, `parameters` (a JSON Schema, by which arguments are validated) and `effect`;
+        other tools may have any arguments. `targets` are the models, in order. `log` is a file, or a folder for one: a
+        session log that `unfazed replay` reads. `run` is the id in logs and idempotency keys, `seed` that of jittered
+        delays. No attempt starts after `deadline`, in seconds since 1970 (UTC). `clock` says the time, in nanoseconds
+        since 1970 (UTC).
+
+        Raises `ValueError` if the tools do not fit the policy, and `OSError` if the log cannot be made.
+        """
+        self._id = run or str(uuid.uuid4())
+        started: dict[str, Any] = {"run": self._id, "seed": seed, "targets": list(targets)}
+        if deadline is not None:
+            started["deadline"] = round(deadline * 1e9)
+        self._run = GuardRun(policy, list(tools), started, clock, log)
+
+    @overload
+    def tool(
+        self,
+        name: str,
+        *,
+        effect: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        description: str | None = None,
+        approved: bool = False,
+        passes: ExceptionTypes = (),
+    ) -> ToolGuard: ...
+    @overload
+    def tool(
+        self,
+        name: None = None,
+        *,
+        effect: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        description: str | None = None,
+        approved: bool = False,
+        passes: ExceptionTypes = (),
+    ) -> ToolDecorator: ...
+    def tool(
+        self,
+        name: str | None = None,
+        *,
+        effect: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        description: str | None = None,
+        approved: bool = False,
+        passes: ExceptionTypes = (),
+    ) -> ToolGuard | ToolDecorator:
+        """The guard of a tool, or a decorator that makes a tool of a function: of its name, if there is no `name`.
+
+        `effect` is what a run does to the world: `read_only`, `idempotent`, `non_idempotent`, `unknown`. `parameters` is
+        a JSON Schema of the arguments, `description` what the tool does. `approved` is for calls that a person has agreed
+        to: without it those of `approval: always` are refused. Exceptions of `passes` reach the caller as they are.
+
+        Raises `ValueError` if the tool does not fit the policy.
+        """
+        given = {"name": name, "effect": effect, "parameters": parameters, "description": description}
+        declared = {field: value for field, value in given.items() if value is not None}
+        decorator = ToolDecorator(self._run, declared, passes, approved=approved)
+        if name is None:
+            return decorator
+        if len(declared) > 1:
+            self._run.declare({"parameters": {}, **declared})
+        return ToolGuard(self._run, name, decorator, passes, approved=approved)
+
+    def turn(
+        self,
+        request: R,
+        *,
+        targets: Sequence[str] = (),
+        tokens: int | None = None,
+        deadline: float | None = None,
+        passes: ExceptionTypes = (),
+    ) -> TurnGuard[R]:
+        """The guard of one turn of a model.
+
+        `targets` are the models that it may call, all of the guard without it. `tokens` is how large the request is:
+        models are passed over whose windows are too small. No attempt starts after `deadline`, in seconds since 1970
+        (UTC). Exceptions of `passes` reach the caller as they are.
+        """
+        proposal: dict[str, Any] = {"targets": list(targets)}
+        if tokens is not None:
+            proposal["measure"] = {"messages": 1, "message_tokens": tokens, "tool_tokens": 0}
+        if deadline is not None:
+            proposal["deadline"] = round(deadline * 1e9)
+        return TurnGuard(self._run, request, proposal, passes)
+
+    async def call_all(
+        self, calls: Sequence[tuple[str, CallArguments, Callable[..., Any]]], *, passes: ExceptionTypes = ()
+    ) -> list[Any]:
+        """Makes the calls of one reply of a model, each a name, arguments and a function, at the same time.
+
+        Returns what each came to, in their order: what its function returned, or a `CallError`. Their order of ending does
+        not matter to the state of the run.
+
+        Raises `RunError` if the run takes no call. Cancelled, it withdraws them.
+        """
+        if not calls:
+            return []
+        guards = [self.tool(name, passes=passes) for name, _, _ in calls]
+        series = [guard.series(args, fn) for guard, (_, args, fn) in zip(guards, calls, strict=True)]
+        proposed = [self._run.call(name, as_json(args)) for name, args, _ in calls]
+        ticket = self._run.propose({"event": "tools_proposed", "calls": proposed}, len(calls))
+        tasks = [asyncio.ensure_future(carry_out(self._run, ticket, one, index)) for index, one in enumerate(series)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return [
+            one.value if one.has_value else channel.failure(one.last)
+            for one, channel in zip(series, ticket.channels, strict=True)
+        ]
+
+    async def output(self, report: str) -> Any:
+        """Delivers the report, as the model wrote it: JSON that is broken is repaired, and it is held against `output` of
+        the policy. Once it is accepted, the run ends with it. Without `output` any text will do.
+
+        Raises `CallRefused` with what the model is to change, `CallExhausted` if that was the last attempt, and `RunError`
+        if the run takes no report.
+        """
+        ticket = self._run.propose({"event": "output_proposed", "output": report})
+        await carry_out(self._run, ticket, ReportSeries())
+        return self._accepted(ticket, report)
+
+    def output_sync(self, report: str) -> Any:
+        """The same in this thread."""
+        ticket = self._run.propose({"event": "output_proposed", "output": report})
+        carry_out_sync(self._run, ticket, ReportSeries())
+        return self._accepted(ticket, report)
+
+    def take_guidance(self) -> list[str]:
+        """What the model is to read with its next request, besides the results of its calls: what it repeats, and what was
+        wrong with its report. Each text is given once; a turn of this guard takes them for its `guidance`.
+        """
+        return self._run.take_guidance()
+
+    @property
+    def run(self) -> str:
+        """The id in logs and idempotency keys."""
+        return self._id
+
+    def digest(self) -> str:
+        """The digest of the state: the same wherever the same events led."""
+        return self._run.digest()
+
+    def close(self) -> None:
+        """Takes no call any more, and closes the log. Calls in flight end with a `RunError`."""
+        self._run.close()
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Guard:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _accepted(self, ticket: ProposalTicket, report: str) -> Any:
+        channel = ticket.channels[0]
+        if channel.error is None and (channel.settled or {}).get("result") == "accepted":
+            return report if channel.accepted is None else channel.accepted
+        failure = channel.failure(None)
+        if isinstance(failure, CallRefused) and failure.error_class is None:
+            failure.error_class = "invalid_output"
+        raise failure

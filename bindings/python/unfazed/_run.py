@@ -1,0 +1,193 @@
+"""The run that the calls of a guard are: it proposes them to the engine, and gives each what comes of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from unfazed._channel import CallChannel, Directive, ProposalTicket
+from unfazed._log import SessionLog, report
+from unfazed._raised import RunError
+from unfazed._unfazed import Engine, Policy
+
+
+class GuardRun:
+    """The state of a guard, behind one lock: held for a step, and never while something is called or awaited."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        tools: list[dict[str, Any]],
+        started: dict[str, Any],
+        clock: Callable[[], int],
+        log: str | os.PathLike[str] | None,
+    ) -> None:
+        self._clock = clock
+        self._engine = Engine(policy, tools, record=log is not None)
+        self._tools = {tool["name"]: tool for tool in tools}
+        self._started = started
+        # Made last: what cannot be used leaves no file.
+        self._log = None if log is None else SessionLog(log, started["run"])
+        self._lock = threading.Lock()
+        self._tickets: dict[int, ProposalTicket] = {}
+        self._calls = 0
+        self._is_running = False
+        self._lost: RunError | None = None
+        self._guidance: list[str] = []
+
+    def declare(self, tool: dict[str, Any]) -> None:
+        """The host has this tool from now on, in place of one of the same name."""
+        with self._lock:
+            self._set_tool(tool)
+
+    def call(self, name: str, arguments: str | None, call_id: str | None = None) -> dict[str, Any]:
+        """A call as it is proposed. `arguments` is a JSON text; `None`: the host keeps them to itself."""
+        with self._lock:
+            if name not in self._tools:
+                self._set_tool({"name": name, "parameters": {}})
+            self._calls += 1
+            call = {"id": call_id or f"call_{self._calls}", "name": name}
+        return {**call, "arguments": "", "opaque": True} if arguments is None else {**call, "arguments": arguments}
+
+    def propose(self, event: dict[str, Any], calls: int = 1) -> ProposalTicket:
+        """Proposes something. Raises `RunError` if the run takes nothing any more."""
+        with self._lock:
+            if not self._is_running:
+                self._start()
+            ticket = ProposalTicket(self._engine.seq + 1, calls)
+            self._tickets[ticket.proposal] = ticket
+            try:
+                told = self._take(event, ticket)
+            except BaseException:
+                self._tickets.pop(ticket.proposal, None)
+                raise
+        self._tell(*told)
+        return ticket
+
+    def answer(self, event: dict[str, Any], ticket: ProposalTicket) -> None:
+        """Answers a piece of work that is for that proposal."""
+        with self._lock:
+            told = self._take(event, ticket)
+        self._tell(*told)
+
+    def withdraw(self, ticket: ProposalTicket, call: int | None = None) -> None:
+        """The host needs the proposal, or one call of it, no more."""
+        with self._lock:
+            if self._lost is not None or not self._is_running or ticket.proposal not in self._tickets:
+                return
+            event: dict[str, Any] = {"event": "proposal_withdrawn", "proposal": ticket.proposal}
+            told = self._take(event if call is None else {**event, "call": call}, ticket)
+        self._tell(*told)
+
+    def next_work(self, channel: CallChannel) -> Directive | None:
+        """The next piece of work of a call that is still needed; `None`: there is none yet."""
+        with self._lock:
+            while channel.work:
+                work = channel.work.popleft()
+                if channel.needs(work["work"]):
+                    return work
+            return None
+
+    def watch(self, channel: CallChannel, wake: Callable[[], None], work: int | None) -> bool:
+        """Calls `wake` when something comes. `False`: it has come already, or that work is dropped."""
+        with self._lock:
+            ready = channel.is_over or (bool(channel.work) if work is None else not channel.needs(work))
+            channel.watch(None if ready else wake)
+            return not ready
+
+    def unwatch(self, channel: CallChannel) -> None:
+        channel.watch(None)
+
+    def end_after_final_turn(self) -> bool:
+        """Ends a run that has had its final turn. `False`: something is open."""
+        with self._lock:
+            if self._tickets or not self._is_running:
+                return not self._is_running
+            told = self._take({"event": "cancelled", "reason": "the final turn is over"}, None)
+        self._tell(*told)
+        return True
+
+    def guide(self, texts: list[str]) -> None:
+        with self._lock:
+            self._guidance.extend(texts)
+
+    def take_guidance(self) -> list[str]:
+        with self._lock:
+            taken, self._guidance = self._guidance, []
+            return taken
+
+    def digest(self) -> str:
+        with self._lock:
+            return self._engine.digest()
+
+    def close(self) -> None:
+        """Takes nothing any more, and closes the log. What is open ends with a `RunError`."""
+        with self._lock:
+            woken = self._lose(RunError("the guard is closed", "closed"))
+            if self._log is not None:
+                self._log.close()
+        self._tell([], woken)
+
+    def _start(self) -> None:
+        self._take({"event": "run_started", **self._started}, None)
+        self._is_running = True
+
+    def _set_tool(self, tool: dict[str, Any]) -> None:
+        if self._tools.get(tool["name"]) == tool:
+            return
+        tools = {**self._tools, tool["name"]: tool}
+        self._record(self._engine.set_tools(list(tools.values()), self._clock()))
+        self._tools = tools
+
+    def _take(self, event: dict[str, Any], cause: ProposalTicket | None) -> tuple[list[Directive], list[Callable[[], None]]]:
+        """Takes an event, writes it down, and gives each directive to the proposal that it is about."""
+        if self._lost is not None:
+            raise self._lost
+        directives = self._record(self._engine.step(event, self._clock()))
+        woken: list[Callable[[], None]] = []
+        for directive in directives:
+            woken.extend(self._deliver(directive, cause))
+        return directives, woken
+
+    def _record(self, directives: list[Directive]) -> list[Directive]:
+        if self._log is not None:
+            try:
+                self._log.write(self._engine.take_records())
+            except (OSError, ValueError) as error:
+                lost = RunError(f"the session cannot be written to {self._log.path}: {error}", "log")
+                for wake in self._lose(lost):
+                    wake()
+                raise lost from error
+        return directives
+
+    def _deliver(self, directive: Directive, cause: ProposalTicket | None) -> list[Callable[[], None]]:
+        name = directive["directive"]
+        if name == "finish":
+            self._is_running = False
+        of = directive.get("of")
+        proposal = of["proposal"] if of else directive.get("proposal") if name == "proposal_refused" else None
+        ticket = cause if proposal is None else self._tickets.get(proposal)
+        if ticket is None:
+            return []
+        concerned = ticket.put(directive)
+        if name in ("settled", "proposal_refused"):
+            self._tickets.pop(ticket.proposal, None)
+        return [wake for channel in concerned if (wake := channel.wakes()) is not None]
+
+    def _lose(self, error: RunError) -> list[Callable[[], None]]:
+        """Nothing follows: whoever waits is to learn of it."""
+        self._lost, self._is_running = self._lost or error, False
+        channels = [channel for ticket in self._tickets.values() for channel in ticket.channels]
+        self._tickets.clear()
+        for channel in channels:
+            channel.error = error
+        return [wake for channel in channels if (wake := channel.wakes()) is not None]
+
+    def _tell(self, directives: list[Directive], woken: list[Callable[[], None]]) -> None:
+        """What is done without the lock: handlers of logs, and loops, are others' code."""
+        for wake in woken:
+            wake()
+        if directives:
+            report(directives, self._started["run"])

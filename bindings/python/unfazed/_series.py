@@ -1,0 +1,139 @@
+"""The attempts of one call: what is asked for, and how it is answered. Waiting is not its business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from unfazed._channel import Directive
+from unfazed._failure import FailureFacts, model_failure, tool_failure
+
+Event = dict[str, Any]
+
+
+class CallSeries:
+    """What tools, turns and reports have in common."""
+
+    #: The directive that asks for an attempt.
+    asks = ""
+
+    def __init__(self, passes: tuple[type[BaseException], ...] = ()) -> None:
+        #: Exceptions that are no failures, and reach the caller as they are.
+        self.passes = passes
+        self.value: Any = None
+        self.has_value = False
+        self.last: BaseException | None = None
+
+    def invoke(self, work: Directive) -> Any:
+        """Calls the function of the host."""
+        raise NotImplementedError
+
+    def facts(self, error: BaseException) -> FailureFacts:
+        """What an exception of that function says."""
+        raise NotImplementedError
+
+    def succeeded(self, work: Directive, value: Any) -> Event:
+        """The answer to an attempt that went well."""
+        self.value, self.has_value, self.last = value, True, None
+        return self._ended_well(work, value)
+
+    def failed(self, work: Directive, facts: FailureFacts, error: BaseException | None) -> Event:
+        """The answer to an attempt that failed."""
+        self.last = error
+        return self._ended_badly(work, facts)
+
+    def other(self, work: Directive) -> Event | None:
+        """The answer to work that is no attempt."""
+        if work["directive"] == "consult":
+            return {"event": "planner_decided", "work": work["work"], "decision": "tell_model"}
+        return None
+
+    def _ended_well(self, work: Directive, value: Any) -> Event:
+        raise NotImplementedError
+
+    def _ended_badly(self, work: Directive, facts: FailureFacts) -> Event:
+        raise NotImplementedError
+
+
+class ToolSeries(CallSeries):
+    """The attempts of a call of a tool."""
+
+    asks = "run_tool"
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[Any], Any],
+        passes: tuple[type[BaseException], ...],
+        *,
+        shows: bool,
+        approved: bool,
+    ) -> None:
+        super().__init__(passes)
+        self._name, self._function, self._shows, self._approved = name, function, shows, approved
+
+    def invoke(self, work: Directive) -> Any:
+        return self._function(work["arguments"])
+
+    def facts(self, error: BaseException) -> FailureFacts:
+        return tool_failure(error)
+
+    def other(self, work: Directive) -> Event | None:
+        if work["directive"] == "run_tool":
+            # It is to find out whether the call has acted, and only the guard of that tool can run it.
+            failure = {
+                "class": "tool_unavailable",
+                "message": "the guard of another tool cannot run this one",
+            }
+            return self._ended_badly(work, FailureFacts(failure, "not_started"))
+        if work["directive"] == "ask":
+            is_first = work["question"] == "run"
+            answer = "approve" if self._approved and is_first else "refuse" if is_first else "none"
+            return {"event": "answered", "work": work["work"], "answer": answer}
+        return super().other(work)
+
+    def is_own(self, work: Directive) -> bool:
+        return bool(work["tool"] == self._name)
+
+    def _ended_well(self, work: Directive, value: Any) -> Event:
+        outcome = {"outcome": "ok", "data": value} if self._shows else {"outcome": "done"}
+        return {"event": "tool_finished", "work": work["work"], "outcome": outcome}
+
+    def _ended_badly(self, work: Directive, facts: FailureFacts) -> Event:
+        outcome = {"outcome": "failed", "failure": facts.failure, "effect": facts.effect}
+        return {"event": "tool_finished", "work": work["work"], "outcome": outcome}
+
+
+class TurnSeries(CallSeries):
+    """The attempts of a turn of a model, over all its targets."""
+
+    asks = "call_model"
+
+    def __init__(
+        self,
+        function: Callable[[Directive], Any],
+        usage: Callable[[Any], dict[str, int] | None] | None,
+        passes: tuple[type[BaseException], ...],
+    ) -> None:
+        super().__init__(passes)
+        self._function, self._usage = function, usage
+
+    def invoke(self, work: Directive) -> Any:
+        return self._function(work)
+
+    def facts(self, error: BaseException) -> FailureFacts:
+        return model_failure(error)
+
+    def _ended_well(self, work: Directive, value: Any) -> Event:
+        reply: dict[str, Any] = {"opaque": True}
+        usage = None if self._usage is None else self._usage(value)
+        if usage is not None:
+            reply["usage"] = usage
+        return {"event": "model_responded", "work": work["work"], "reply": reply}
+
+    def _ended_badly(self, work: Directive, facts: FailureFacts) -> Event:
+        return {"event": "model_failed", "work": work["work"], "failure": facts.failure}
+
+
+class ReportSeries(CallSeries):
+    """A report: nothing is attempted, it is accepted or not."""

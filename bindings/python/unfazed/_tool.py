@@ -1,0 +1,158 @@
+"""The guard of one tool."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from unfazed._carry import carry_out, carry_out_sync
+from unfazed._channel import ProposalTicket
+from unfazed._run import GuardRun
+from unfazed._series import ToolSeries
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: The arguments of a call: as a dict, as the model wrote them, or `None`: there is nothing to look at.
+CallArguments = Mapping[str, Any] | str | None
+
+
+class ToolGuard:
+    """The policy around the calls of one tool, and a decorator. It has no state of its own."""
+
+    def __init__(
+        self,
+        run: GuardRun,
+        name: str,
+        decorator: ToolDecorator,
+        passes: tuple[type[BaseException], ...],
+        *,
+        approved: bool,
+    ) -> None:
+        self._run, self._name, self._decorator = run, name, decorator
+        self._passes, self._approved = passes, approved
+
+    def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
+        """The function under the policy. It raises what `call` raises."""
+        return self._decorator(fn)
+
+    @overload
+    async def call(self, args: CallArguments, fn: Callable[..., Awaitable[T]], *, call_id: str | None = None) -> T: ...
+    @overload
+    async def call(self, args: CallArguments, fn: Callable[..., T], *, call_id: str | None = None) -> T: ...
+    async def call(self, args: CallArguments, fn: Callable[..., Any], *, call_id: str | None = None) -> Any:
+        """Calls `fn` with the arguments, by name, as often as the policy says, and returns what it returns.
+
+        A function that is not `async` is called in the loop: put what blocks into `asyncio.to_thread`. Arguments that are
+        a text are repaired where the policy says so; those that no JSON text can have are not looked at.
+
+        Raises `CallRefused` if it did not run, `CallExhausted` if no further attempt is made, `RunError` if the run takes
+        no call. Cancelled, it withdraws the call: what had begun may have had side effects, and does not run again.
+        """
+        series, ticket = self._begin(args, fn, call_id, shows=False)
+        await carry_out(self._run, ticket, series)
+        return self._value(series, ticket)
+
+    def call_sync(self, args: CallArguments, fn: Callable[..., T], *, call_id: str | None = None) -> T:
+        """The same in this thread. A function that blocks is not interrupted: it finds the longest that it may take in
+        `current_attempt().timeout`.
+        """
+        series, ticket = self._begin(args, fn, call_id, shows=False)
+        carry_out_sync(self._run, ticket, series)
+        return cast(T, self._value(series, ticket))
+
+    async def call_text(self, args: CallArguments, fn: Callable[..., Any], *, call_id: str | None = None) -> str:
+        """Calls `fn` as `call` does, and returns what the model is to read of the result: a text, cut as `result.max` of
+        the policy says. What `fn` returns has to be JSON.
+
+        Raises what `call` raises.
+        """
+        series, ticket = self._begin(args, fn, call_id, shows=True)
+        await carry_out(self._run, ticket, series)
+        self._value(series, ticket)
+        return ticket.channels[0].text
+
+    def call_text_sync(self, args: CallArguments, fn: Callable[..., Any], *, call_id: str | None = None) -> str:
+        """The same in this thread."""
+        series, ticket = self._begin(args, fn, call_id, shows=True)
+        carry_out_sync(self._run, ticket, series)
+        self._value(series, ticket)
+        return ticket.channels[0].text
+
+    def _begin(
+        self, args: CallArguments, fn: Callable[..., Any], call_id: str | None, *, shows: bool
+    ) -> tuple[ToolSeries, ProposalTicket]:
+        series = self.series(args, fn, shows=shows)
+        call = self._run.call(self._name, as_json(args), call_id)
+        return series, self._run.propose({"event": "tools_proposed", "calls": [call]})
+
+    def series(self, args: CallArguments, fn: Callable[..., Any], *, shows: bool = False) -> ToolSeries:
+        function = functools.partial(_invoke, fn, args)
+        return ToolSeries(self._name, function, self._passes, shows=shows, approved=self._approved)
+
+    def _value(self, series: ToolSeries, ticket: ProposalTicket) -> Any:
+        channel = ticket.channels[0]
+        if channel.guidance:
+            self._run.guide(channel.guidance)
+        if series.has_value and channel.error is None:
+            return series.value
+        raise channel.failure(series.last) from series.last
+
+
+class ToolDecorator:
+    """Makes a guarded tool of a function: of its name, if no other one is said."""
+
+    def __init__(
+        self,
+        run: GuardRun,
+        declared: dict[str, Any],
+        passes: tuple[type[BaseException], ...],
+        *,
+        approved: bool,
+    ) -> None:
+        self._run, self._declared, self._passes, self._approved = run, declared, passes, approved
+
+    def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
+        """The function under the policy. It raises what `ToolGuard.call` raises."""
+        name = self._declared.get("name") or fn.__name__
+        description = self._declared.get("description") or inspect.getdoc(fn) or ""
+        self._run.declare({"parameters": {}, **self._declared, "name": name, "description": description})
+        guard = ToolGuard(self._run, name, self, self._passes, approved=self._approved)
+        signature = inspect.signature(fn)
+
+        def bound(args: Any, kwargs: Any) -> dict[str, Any]:
+            return dict(signature.bind(*args, **kwargs).arguments)
+
+        if inspect.iscoroutinefunction(fn):
+
+            @functools.wraps(fn)
+            async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await guard.call(bound(args, kwargs), lambda **_: fn(*args, **kwargs))
+
+            return cast(Callable[P, T], guarded)
+
+        @functools.wraps(fn)
+        def guarded_sync(*args: P.args, **kwargs: P.kwargs) -> T:
+            return guard.call_sync(bound(args, kwargs), lambda **_: fn(*args, **kwargs))
+
+        return guarded_sync
+
+
+def as_json(args: CallArguments) -> str | None:
+    """The arguments as JSON; `None`: they are no JSON, and the engine does not look at them."""
+    if args is None or isinstance(args, str):
+        return args
+    try:
+        return json.dumps(args, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _invoke(fn: Callable[..., Any], given: CallArguments, taken: Any) -> Any:
+    if given is None:
+        return fn()
+    # What the host has as objects stays what it is; what a model wrote is what the engine has read in it.
+    args = taken if isinstance(given, str) else given
+    return fn(**args) if isinstance(args, Mapping) else fn(args)

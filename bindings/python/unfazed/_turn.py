@@ -1,0 +1,116 @@
+"""The guard of one turn of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast, overload
+
+from unfazed._carry import carry_out, carry_out_sync
+from unfazed._channel import Directive, ProposalTicket
+from unfazed._raised import RunError
+from unfazed._run import GuardRun
+from unfazed._series import TurnSeries
+
+R = TypeVar("R")
+T = TypeVar("T")
+#: The tokens of a reply: `input`, `output` and, if there are any, `cache_read`, `cache_write`.
+ReplyUsage = dict[str, int]
+
+
+@dataclass(frozen=True)
+class ModelCall(Generic[R]):
+    """A call of a model that is due."""
+
+    #: The model, by its name among the targets of the guard.
+    target: str
+    #: The request, as the host gave it.
+    request: R
+    #: The attempt at this target, from 1.
+    attempt: int
+    #: The tools that the model may be shown.
+    tools: list[str]
+    #: `auto`, or what the policy wants instead.
+    tool_choice: Any
+    #: The most tokens of the reply; `None`: the policy says nothing.
+    max_output: int | None
+    #: What the model is to read with this request, in addition.
+    guidance: list[str]
+    #: The longest that it may take, in seconds; `None`: unlimited.
+    timeout: float | None
+
+
+class TurnGuard(Generic[R]):
+    """The policy around one turn of a model: retries, waits, and fallback to the next target."""
+
+    def __init__(
+        self,
+        run: GuardRun,
+        request: R,
+        proposal: dict[str, Any],
+        passes: tuple[type[BaseException], ...],
+    ) -> None:
+        self._run, self._request, self._proposal, self._passes = run, request, proposal, passes
+
+    @overload
+    async def call(
+        self,
+        fn: Callable[[ModelCall[R]], Awaitable[T]],
+        *,
+        usage: Callable[[T], ReplyUsage | None] | None = None,
+    ) -> T: ...
+    @overload
+    async def call(self, fn: Callable[[ModelCall[R]], T], *, usage: Callable[[T], ReplyUsage | None] | None = None) -> T: ...
+    async def call(self, fn: Callable[[ModelCall[R]], Any], *, usage: Any = None) -> Any:
+        """Calls `fn` with a `ModelCall` as often as the policy says, for one target after the other, and returns what it
+        returns. `usage` says how many tokens a reply took: for budgets and costs.
+
+        Raises `CallExhausted` with the attempts at the last target if none has answered, `CallRefused` if the run ends
+        before, and `RunError` if it takes no turn. Cancelled, it withdraws the turn.
+        """
+        series, ticket = self._begin(fn, usage)
+        await carry_out(self._run, ticket, series)
+        return self._value(series, ticket)
+
+    def call_sync(self, fn: Callable[[ModelCall[R]], T], *, usage: Callable[[T], ReplyUsage | None] | None = None) -> T:
+        """The same in this thread. A function that blocks is not interrupted: `timeout` of the call is for its client."""
+        series, ticket = self._begin(fn, usage)
+        carry_out_sync(self._run, ticket, series)
+        return cast(T, self._value(series, ticket))
+
+    def _begin(
+        self, fn: Callable[[ModelCall[R]], Any], usage: Callable[[Any], ReplyUsage | None] | None
+    ) -> tuple[TurnSeries, ProposalTicket]:
+        guidance = self._run.take_guidance()
+        series = TurnSeries(lambda work: fn(self._due(work, guidance)), usage, self._passes)
+        event = {"event": "turn_proposed", **self._proposal}
+        ticket = self._run.propose(event)
+        error = ticket.channels[0].error
+        if error is not None and error.reason == "final_turn_over" and self._run.end_after_final_turn():
+            # The run is over with its final turn, and this turn is the first of the next one.
+            ticket = self._run.propose(event)
+        return series, ticket
+
+    def _due(self, work: Directive, guidance: list[str]) -> ModelCall[R]:
+        timeout = work.get("timeout")
+        return ModelCall(
+            work["target"],
+            self._request,
+            work["attempt"],
+            work["tools"],
+            work.get("tool_choice"),
+            work.get("max_output"),
+            [*guidance, *work.get("guidance", ())],
+            None if timeout is None else timeout / 1e9,
+        )
+
+    def _value(self, series: TurnSeries, ticket: ProposalTicket) -> Any:
+        channel = ticket.channels[0]
+        if channel.guidance:
+            self._run.guide(channel.guidance)
+        result = (channel.settled or {}).get("result")
+        is_reply = result == "reply" or (isinstance(result, dict) and "reply" in result)
+        if series.has_value and is_reply:
+            return series.value
+        failure = channel.failure(series.last)
+        raise failure from (None if isinstance(failure, RunError) else series.last)

@@ -1,0 +1,113 @@
+"""The interpreter: policies, and a machine that takes events and gives directives. It has no clock and never waits."""
+
+from os import PathLike
+from typing import Any, final
+
+@final
+class Diagnostic:
+    """A mistake, or a likely one, in a policy."""
+
+    @property
+    def file(self) -> str:
+        """The file, as it was named."""
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+    @property
+    def column(self) -> int:
+        """The column, from 1, in characters."""
+    @property
+    def code(self) -> str:
+        """The stable code, such as `P0101`; `unfazed rule CODE` explains it."""
+    @property
+    def severity(self) -> str:
+        """`error` or `warning`."""
+    @property
+    def message(self) -> str:
+        """What is wrong, in one line."""
+    @property
+    def help(self) -> list[str]:
+        """What to do about it."""
+
+@final
+class Policy:
+    """A policy that is loaded and checked. It does not change, and any number of guards may share it."""
+
+    @staticmethod
+    def load(*paths: str | PathLike[str], profile: str | None = None) -> Policy:
+        """Loads the files in order, later ones above earlier ones, and those that they extend.
+
+        Without a path it is the built-in policy. `profile` is the name of the profile that is chosen.
+
+        Raises `PolicyError` with every mistake, and `OSError` if a file cannot be read.
+        """
+    @staticmethod
+    def from_yaml(text: str, name: str = "policy.yaml", *, profile: str | None = None) -> Policy:
+        """Loads a text. `name` is what its places are called.
+
+        Raises `PolicyError` with every mistake.
+        """
+    def explain(self, *, tool: str | None = None, model: str | None = None) -> str:
+        """Why the rules for a tool or a model, or without one for the turns, are what they are: each value with the
+        file, line and column it comes from.
+
+        Raises `ValueError` if both are named.
+        """
+    def check(self) -> list[Diagnostic]:
+        """The likely mistakes, as `unfazed check` lists them."""
+    @property
+    def digest(self) -> str:
+        """What tells this policy from every other one: 32 hexadecimal digits."""
+
+@final
+class Engine:
+    """The interpreter of one session, for who drives it by hand: events in, directives out.
+
+    Events and directives are those of `unfazed step` and of `docs/events.md`, as dicts. It decides, and does nothing:
+    calls, waits and the clock are the caller's. Threads may share it; the order of their events is the caller's too.
+    """
+
+    def __new__(cls, policy: Policy, tools: list[dict[str, Any]] | None = None, *, record: bool = False) -> Engine:
+        """`tools` are `name`, `description`, `parameters` (a JSON Schema) and `effect`. With `record`, `take_records`
+        has the lines of a session log.
+
+        Raises `ValueError` if the tools do not fit the policy.
+        """
+    def step(self, event: dict[str, Any], now: int) -> list[dict[str, Any]]:
+        """Takes one event, and gives what is to be done about it. `now` is in nanoseconds since 1970 (UTC).
+
+        The first event is `run_started`: `run` and, if they are known, `seed`, `targets`, `deadline` and the others; the
+        policy and the tools are those of the engine. The next run of a session begins by another one.
+
+        Raises `ValueError` if it is no event, and `OverflowError` if it is nested deeper than 100 levels. Nothing has
+        changed then.
+        """
+    def set_tools(self, tools: list[dict[str, Any]], now: int) -> list[dict[str, Any]]:
+        """These are all the tools from now on. `now` is in nanoseconds since 1970 (UTC).
+
+        Raises `ValueError` if they do not fit the policy.
+        """
+    def take_records(self) -> str:
+        """The lines of the session log since they were taken last. They belong into a file before what was decided is
+        done.
+        """
+    def digest(self) -> str:
+        """The digest of the state: the same wherever the same events led."""
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+    @property
+    def run(self) -> str:
+        """The id of the run; empty before the first."""
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+    @property
+    def had_final_turn(self) -> bool:
+        """Whether the final turn of the run is over."""
+
+def failure_of_answer(status: int, headers: list[tuple[str, str]], body: bytes, now: int) -> dict[str, Any]:
+    """The failure that an answer with an error status stands for. `now` is in nanoseconds since 1970 (UTC)."""
+
+def failure_of_body(body: bytes) -> dict[str, Any]:
+    """What the body of an error says, of which neither status nor headers are known."""
