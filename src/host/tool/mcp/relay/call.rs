@@ -17,6 +17,7 @@ use super::link::RelayLink;
 use super::message::{self, PROTOCOL_META, RpcMessage};
 use super::result::{CallRecord, RelayedResult};
 use super::tools::KnownTool;
+use super::upstream::RelayServer;
 use crate::engine::{
     ApprovalAnswer, AskPerson, Directive, EffectState, ProposalRef, ProposedCall, RunFacts, RunTool,
     SettledProposal, ToolOutcome, WaitWork,
@@ -97,6 +98,8 @@ impl<'de> Visitor<'de> for UniqueKeys {
 /// A call under the policy.
 struct RelayedCall<'a> {
     relay: &'a Arc<RelayParts>,
+    /// What the policy knows the tool by.
+    name: String,
     params: &'a CallParams,
     /// What the server answered last.
     answer: Mutex<Option<RelayedResult>>,
@@ -177,15 +180,13 @@ impl CallParams {
 
 /// Makes a call under the policy: the result of the request, as JSON.
 pub(super) async fn make(relay: &Arc<RelayParts>, params: &CallParams) -> String {
-    if let Err(refused) = known_tools(relay, params).await {
-        return refused;
-    }
-    let call = RelayedCall { relay, params, answer: Mutex::default(), record: Mutex::default() };
-    let proposed = ToolCall {
-        id: relay.next_call(),
-        name: relay.tools.name_of(&params.name),
-        arguments: params.arguments().to_owned(),
+    let name = match policy_name(relay, params).await {
+        Ok(name) => name,
+        Err(refused) => return refused,
     };
+    let call = RelayedCall { relay, name, params, answer: Mutex::default(), record: Mutex::default() };
+    let proposed =
+        ToolCall { id: relay.next_call(), name: call.name.clone(), arguments: params.arguments().to_owned() };
     // No one closes the semaphore.
     let _place = relay.places.acquire().await.ok();
     relay.look_at_policy();
@@ -200,19 +201,64 @@ pub(super) async fn make(relay: &Arc<RelayParts>, params: &CallParams) -> String
     call.result(settled)
 }
 
-/// Sees to it that the tools are known; otherwise the call is refused.
-async fn known_tools(relay: &Arc<RelayParts>, params: &CallParams) -> Result<(), String> {
-    let listed = match relay.link().await {
-        Ok(upstream) => relay.list_tools(&upstream, &params.protocol_meta()).await,
+/// What the policy knows the tool by. Sees to it that the tools of its server are known; otherwise the call is refused.
+async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<String, String> {
+    let unavailable = |text: String| {
+        Err(CallRecord::refused(ErrorClass::ToolUnavailable, text).failed(params.is_complete()))
+    };
+    let meta = params.protocol_meta();
+    let found = match relay.server_meant(&params.name) {
+        Some(found) => Some(found),
+        None => {
+            relay.list_all_tools(&meta).await;
+            relay.server_meant(&params.name)
+        }
+    };
+    let Some((server, name)) = found else {
+        // None of the servers that are there has it.
+        let down: Vec<&str> = relay.failed_servers();
+        if down.is_empty() {
+            return Ok(params.name.clone());
+        }
+        let tool = &params.name;
+        return unavailable(format!(
+            "no server has a tool `{tool}`, and not started are: {}",
+            down.join(", ")
+        ));
+    };
+    let listed = match relay.link(&server).await {
+        Ok(upstream) => relay.list_tools(&server, &upstream, &meta).await,
         Err(error) => Err(error),
     };
     match listed {
-        Err(error) if relay.tools.get(&relay.tools.name_of(&params.name)).is_none() => {
-            let text = format!("the tools of the server are not known: {}", error.why);
-            Err(CallRecord::refused(ErrorClass::ToolUnavailable, text).failed(params.is_complete()))
+        Err(error) if server.tools.get(&name).is_none() => {
+            unavailable(format!("the tools of the server are not known: {}", error.why))
         }
         // Its tools are known from before, and the policy decides about a server that is down.
-        _ => Ok(()),
+        _ => Ok(name),
+    }
+}
+
+impl RelayParts {
+    /// The server whose tool the client means, and what the policy knows the tool by; `None`: none is known.
+    fn server_meant(&self, shown: &str) -> Option<(Arc<RelayServer>, String)> {
+        if let Some(server) = self.only_server() {
+            return Some((Arc::clone(server), server.tools.name_of(shown)));
+        }
+        let shared = self.shared();
+        let (at, name) = shared.tools.find(shown)?;
+        let server = self.servers.get(at)?;
+        Some((Arc::clone(server), server.tools.name_of(name)))
+    }
+
+    /// The server with the tool that the policy knows by that name.
+    fn server_of(&self, name: &str) -> Option<(&Arc<RelayServer>, KnownTool)> {
+        self.servers.iter().find_map(|server| Some((server, server.tools.get(name)?)))
+    }
+
+    fn failed_servers(&self) -> Vec<&str> {
+        let failed = self.servers.iter().filter(|server| server.has_failed());
+        failed.map(|server| server.config.name.as_str()).collect()
     }
 }
 
@@ -237,14 +283,14 @@ impl RelayedCall<'_> {
     /// One attempt.
     async fn attempt(&self, run: &RunTool) -> ToolOutcome {
         let is_own = self.is_own(&run.tool);
-        let Some(tool) = self.relay.tools.get(&run.tool) else {
+        let Some((server, tool)) = self.relay.server_of(&run.tool) else {
             let message = format!("the server has no tool `{}` any more", run.tool);
             return ToolError::new(ErrorClass::ToolNotFound, message).effect(EffectState::NotStarted).into();
         };
         if is_own && run.attempt > 1 {
             self.relay.again(self.params.progress_token());
         }
-        let asked = self.ask(&tool, run, is_own).await;
+        let asked = self.ask(server, &tool, run, is_own).await;
         match asked {
             Ok(answer) => {
                 let outcome = answer.outcome.clone();
@@ -258,8 +304,14 @@ impl RelayedCall<'_> {
     }
 
     /// Asks the server to run a tool: what it answers, unless that is an error.
-    async fn ask(&self, tool: &KnownTool, run: &RunTool, is_own: bool) -> Result<RelayedResult, ToolError> {
-        let upstream = self.relay.link().await.map_err(|error| ToolError::unavailable(error.why))?;
+    async fn ask(
+        &self,
+        server: &Arc<RelayServer>,
+        tool: &KnownTool,
+        run: &RunTool,
+        is_own: bool,
+    ) -> Result<RelayedResult, ToolError> {
+        let upstream = self.relay.link(server).await.map_err(|error| ToolError::unavailable(error.why))?;
         let params = if is_own {
             self.params.of_attempt(&tool.remote, run)
         } else {
@@ -278,7 +330,7 @@ impl RelayedCall<'_> {
     fn is_own(&self, tool: &str) -> bool {
         match &self.record().resolved {
             Some(resolved) => tool == resolved,
-            None => tool == self.relay.tools.name_of(&self.params.name),
+            None => tool == self.name,
         }
     }
 

@@ -1,7 +1,9 @@
 //! What the client sends, line by line.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError};
 
+use futures_util::FutureExt;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -9,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::call::{self, CallParams};
 use super::link::{ClientRequest, RelayLink};
-use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcMessage};
+use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcAnswer, RpcMessage};
 use super::{AskedOfClient, RelayParts};
 
 /// The error by which MCP says that there is no such resource.
@@ -86,16 +88,16 @@ impl RelayParts {
                 Ok(params) => return self.begin_call(id, params).await,
                 Err(why) => Err((INVALID_PARAMS, why)),
             },
-            "tools/list" => return self.pass(line, id, ClientRequest::ListTools).await,
+            "tools/list" => return self.forward(line, id, method, ClientRequest::ListTools).await,
             "initialize" => {
                 self.introduced(line, params);
-                return self.pass(line, id, ClientRequest::Initialize).await;
+                return self.forward(line, id, method, ClientRequest::Initialize).await;
             }
             "resources/read" => {
                 let own = self.kept.lock().unwrap_or_else(PoisonError::into_inner).read(params);
                 match own {
                     Some(read) => read.map_err(|why| (NO_RESOURCE, why)),
-                    None => return self.pass(line, id, ClientRequest::Other).await,
+                    None => return self.forward(line, id, method, ClientRequest::Other).await,
                 }
             }
             // The results that were cut are named where they were cut, and in no list.
@@ -103,7 +105,7 @@ impl RelayParts {
             "resources/templates/list" if self.client().only_own_resources => {
                 Ok(r#"{"resourceTemplates":[]}"#.to_owned())
             }
-            _ => return self.pass(line, id, ClientRequest::Other).await,
+            _ => return self.forward(line, id, method, ClientRequest::Other).await,
         };
         self.to_client(match answered {
             Ok(result) => message::answer(id.get(), &result),
@@ -135,20 +137,24 @@ impl RelayParts {
             self.client().initialized = true;
         }
         // A server that is down learns of the handshake when it is started, and has no use for the others.
-        if let Some(upstream) = self.live_link() {
+        for upstream in self.servers.iter().filter_map(|server| server.live_link()) {
             let _ = upstream.send(line.trim().to_owned()).await;
         }
     }
 
-    /// A request is the server's.
-    async fn pass(self: &Arc<Self>, line: &str, id: &RawValue, what: ClientRequest) {
-        if let Some(upstream) = self.live_link() {
+    /// A request is the server's. Of several servers it is said elsewhere whose it is.
+    async fn forward(self: &Arc<Self>, line: &str, id: &RawValue, method: &str, what: ClientRequest) {
+        let Some(server) = self.only_server() else {
+            return self.request_of_several(line, id, method).await;
+        };
+        if let Some(upstream) = server.live_link() {
             return self.pass_over(&upstream, line, what).await;
         }
         // A server that is being started does not hold up what else the client has to say.
-        let (relay, line, id) = (Arc::clone(self), line.to_owned(), id.get().to_owned());
+        let (relay, server) = (Arc::clone(self), Arc::clone(server));
+        let (line, id) = (line.to_owned(), id.get().to_owned());
         tokio::spawn(async move {
-            match relay.link().await {
+            match relay.link(&server).await {
                 Ok(upstream) => relay.pass_over(&upstream, &line, what).await,
                 Err(error) => relay.to_client(message::error(&id, INTERNAL_ERROR, &error.why)).await,
             }
@@ -167,6 +173,20 @@ impl RelayParts {
 
     /// A call is the policy's.
     async fn begin_call(self: &Arc<Self>, id: &RawValue, params: CallParams) {
+        let relay = Arc::clone(self);
+        self.begin(id, async move {
+            let _of_call = CallInProgress::begin(&relay, params.progress_token().map(str::to_owned));
+            Ok(call::make(&relay, &params).await)
+        })
+        .await;
+    }
+
+    /// A request is answered by what `work` comes to. The client may take it back before.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        id: &RawValue,
+        work: impl Future<Output = RpcAnswer> + Send + 'static,
+    ) {
         // No one closes the semaphore. A client that does not read what it is answered waits here, in the end.
         let place = Arc::clone(&self.in_hand).acquire_owned().await.ok();
         let (relay, id) = (Arc::clone(self), id.get().to_owned());
@@ -176,24 +196,34 @@ impl RelayParts {
             let is_open = calls.contains_key(&key);
             if !is_open {
                 // The lock is held until the call is known: it may be over at once.
-                calls.insert(key, tokio::spawn(async move { relay.call(id, params, place).await }));
+                calls.insert(key, tokio::spawn(async move { relay.finish(id, work, place).await }));
             }
             is_open
         };
         if is_open {
-            let why = "a call of that id is in flight";
+            let why = "a request of that id is in flight";
             self.to_client(message::error("null", INVALID_REQUEST, why)).await;
         }
     }
 
-    async fn call(self: &Arc<Self>, id: String, params: CallParams, place: Option<OwnedSemaphorePermit>) {
-        let token = params.progress_token().map(str::to_owned);
-        let of_call = CallInProgress::begin(self, token);
-        let result = call::make(self, &params).await;
-        drop(of_call);
-        // Whoever takes the call back from now on comes too late.
+    async fn finish(
+        &self,
+        id: String,
+        work: impl Future<Output = RpcAnswer>,
+        place: Option<OwnedSemaphorePermit>,
+    ) {
+        // The client would wait without end for a request whose work has broken off.
+        let done = AssertUnwindSafe(work).catch_unwind().await;
+        let answer = done.unwrap_or_else(|_| {
+            Err(message::failure(INTERNAL_ERROR, "unfazed has a fault: standard error says which"))
+        });
+        // Whoever takes the request back from now on comes too late.
         if self.calls().remove(&id).is_some() {
-            self.to_client(message::answer(&id, &result)).await;
+            self.to_client(match answer {
+                Ok(result) => message::answer(&id, &result),
+                Err(error) => message::failed(&id, &error),
+            })
+            .await;
         }
         drop(place);
     }
@@ -206,14 +236,15 @@ impl RelayParts {
         if let Some(call) = call {
             return call.abort();
         }
-        let Some(upstream) = self.live_link() else { return };
-        let number = {
-            let mut asked = upstream.asked();
-            let number = asked.number_of(|asked| asked.is_of_client(id.get()));
-            number.inspect(|number| drop(asked.remove(*number)))
-        };
-        if let Some(number) = number {
-            let _ = upstream.send(message::with_part(line.trim(), id, &number.to_string())).await;
+        for upstream in self.servers.iter().filter_map(|server| server.live_link()) {
+            let number = {
+                let mut asked = upstream.asked();
+                let number = asked.number_of(|asked| asked.is_of_client(id.get()));
+                number.inspect(|number| drop(asked.remove(*number)))
+            };
+            if let Some(number) = number {
+                let _ = upstream.send(message::with_part(line.trim(), id, &number.to_string())).await;
+            }
         }
     }
 

@@ -12,12 +12,16 @@ use serde_json::{Value, json};
 /// JSON-RPC 2.0, section 5.1.
 const PARSE_ERROR: i64 = -32700;
 pub(super) const INVALID_REQUEST: i64 = -32600;
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
 
 /// What the keys of `_meta` begin with that a request cannot do without where there is no handshake (since the protocol's
 /// version 2026-07-28).
 pub(super) const PROTOCOL_META: &str = "io.modelcontextprotocol/";
+
+/// What answers a request: its result, or the error object. Both are JSON.
+pub(super) type RpcAnswer = Result<String, String>;
 
 /// A message.
 #[derive(Debug)]
@@ -194,7 +198,12 @@ pub(super) fn answer(id: &str, result: &str) -> String {
 
 /// The error that answers the request of that id, which is JSON.
 pub(super) fn error(id: &str, code: i64, message: &str) -> String {
-    failed(id, &json!({ "code": code, "message": message }).to_string())
+    failed(id, &failure(code, message))
+}
+
+/// An error object.
+pub(super) fn failure(code: i64, message: &str) -> String {
+    json!({ "code": code, "message": message }).to_string()
 }
 
 /// The answer with that error to the request of that id. Both are JSON.

@@ -1,5 +1,5 @@
 //! A relay between a client and a server of the Model Context Protocol: the tools of the server under a policy, and all
-//! else as it is.
+//! else as it is. Several servers are one to the client: `routes.rs` says which of them answers what.
 //!
 //! Messages are passed on as they were written, but for the ids of requests: each has one of the relay's own on the way to the
 //! other side, as the relay has requests too. The relay looks at `tools/call`, about which the interpreter decides, and at
@@ -12,18 +12,25 @@ mod event;
 mod http;
 mod kept;
 mod link;
+mod lists;
+mod merge;
 mod message;
+mod names;
 mod progress;
 mod requests;
+mod resources;
 mod result;
+mod routes;
 mod server;
 mod tools;
+mod upstream;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -33,12 +40,14 @@ use tokio_util::sync::CancellationToken;
 use self::client::ClientFacts;
 use self::kept::KeptResults;
 use self::link::RelayLink;
+use self::names::SharedNames;
 use self::progress::ProgressTable;
 use self::requests::RequestTable;
-use self::tools::RelayTools;
+use self::resources::SharedResources;
+use self::upstream::{LinkSlot, RelayServer};
 use super::failure::LinkError;
 use super::{McpConfig, McpError};
-use crate::engine::{Interpreter, RunStarted, ToolCatalogue};
+use crate::engine::{Interpreter, RunStarted, ToolCatalogue, ToolSpec};
 use crate::host::{DrivenRun, Journal, LivePolicy, Metrics, NoopObserver, PolicyWatch, ProposalError};
 
 /// How many lines wait for a client that does not read. The server waits then, too.
@@ -49,9 +58,9 @@ const MOST_IN_HAND: usize = 4096;
 /// one a breaker of `scope: run` that opened would never close.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A server whose tools are to be under a policy.
+/// Servers whose tools are to be under a policy.
 pub struct RelayConfig {
-    server: McpConfig,
+    servers: Vec<McpConfig>,
     policy: LivePolicy,
     watch: Option<PolicyWatch>,
     approve: RelayApproval,
@@ -89,18 +98,18 @@ pub enum RelayError {
 pub struct McpRelay(Arc<RelayParts>);
 
 struct RelayParts {
-    server: McpConfig,
+    /// In the order in which the client sees what they have.
+    servers: Vec<Arc<RelayServer>>,
     policy: LivePolicy,
     watch: Option<Mutex<PolicyWatch>>,
     approve: RelayApproval,
     run: DrivenRun,
     to_client: mpsc::Sender<String>,
-    slot: Mutex<LinkSlot>,
-    /// Whoever starts the server holds it.
-    starting: tokio::sync::Mutex<()>,
     asked_of_client: Mutex<RequestTable<AskedOfClient>>,
     client: Mutex<ClientFacts>,
-    tools: RelayTools,
+    shared: Mutex<SharedParts>,
+    /// Whoever makes the catalogue of all tools holds it.
+    catalogue: Mutex<()>,
     calls: Mutex<HashMap<String, JoinHandle<()>>>,
     progress: Mutex<ProgressTable>,
     kept: Mutex<KeptResults>,
@@ -122,11 +131,11 @@ struct RelayActivity {
 /// A call in flight.
 struct ActiveCall<'a>(&'a RelayParts);
 
-/// The connection to the server.
-enum LinkSlot {
-    Up(Arc<RelayLink>),
-    Down,
-    Closed,
+/// Whose is what that several servers have.
+struct SharedParts {
+    tools: SharedNames,
+    prompts: SharedNames,
+    resources: SharedResources,
 }
 
 /// A request to the client.
@@ -142,7 +151,7 @@ impl RelayConfig {
     /// new one. The policy knows the tools by the server's names, after the prefix of the server's configuration.
     pub fn new(policy: impl Into<LivePolicy>, server: McpConfig) -> Self {
         Self {
-            server,
+            servers: vec![server],
             policy: policy.into(),
             watch: None,
             approve: RelayApproval::default(),
@@ -156,6 +165,13 @@ impl RelayConfig {
     pub fn watching(watch: PolicyWatch, server: McpConfig) -> Self {
         let live = watch.live().clone();
         Self { watch: Some(watch), ..Self::new(live, server) }
+    }
+
+    /// Adds a server: the client sees one server that has what all of them have. The prefix of one must not begin that of another.
+    #[must_use]
+    pub fn server(mut self, server: McpConfig) -> Self {
+        self.servers.push(server);
+        self
     }
 
     /// Sets who agrees where the policy wants a person to.
@@ -182,25 +198,25 @@ impl RelayConfig {
 }
 
 impl McpRelay {
-    /// Starts the server. The lines for the client come from the receiver.
+    /// Starts the servers. The lines for the client come from the receiver. Of several servers those that cannot be started are
+    /// left out, and tried again later.
     ///
     /// # Errors
-    /// The server cannot be started, or the session cannot be written.
+    /// No server can be started, or the session cannot be written.
     pub async fn start(config: RelayConfig) -> Result<(Self, mpsc::Receiver<String>), RelayError> {
-        let RelayConfig { server, policy, watch, approve, run, journal, metrics } = config;
+        let RelayConfig { servers, policy, watch, approve, run, journal, metrics } = config;
         let started = RunStarted { run, ..RunStarted::default() };
         let run = DrivenRun::start_live(policy.clone(), ToolCatalogue::default(), started, journal, metrics)?;
         let (to_client, lines) = mpsc::channel(WAITING);
         let parts = Arc::new(RelayParts {
-            tools: RelayTools::new(server.prefix.clone()),
-            server,
+            shared: Mutex::new(SharedParts::of(&servers)),
+            servers: servers.into_iter().map(|config| Arc::new(RelayServer::new(config))).collect(),
+            catalogue: Mutex::default(),
             policy,
             watch: watch.map(Mutex::new),
             approve,
             run,
             to_client,
-            slot: Mutex::new(LinkSlot::Down),
-            starting: tokio::sync::Mutex::default(),
             asked_of_client: Mutex::default(),
             client: Mutex::default(),
             calls: Mutex::default(),
@@ -212,7 +228,7 @@ impl McpRelay {
             activity: Mutex::new(RelayActivity { calls: 0, last: Instant::now() }),
             numbers: AtomicU64::new(0),
         });
-        parts.link().await.map_err(|why| parts.error(why))?;
+        parts.start_all().await?;
         Ok((Self(parts), lines))
     }
 
@@ -240,9 +256,18 @@ impl McpRelay {
     }
 }
 
+impl SharedParts {
+    fn of(servers: &[McpConfig]) -> Self {
+        let prefixes: Vec<String> = servers.iter().map(|server| server.prefix.clone()).collect();
+        let names = || SharedNames::new(prefixes.clone());
+        Self { tools: names(), prompts: names(), resources: SharedResources::default() }
+    }
+}
+
 impl RelayParts {
-    fn error(&self, error: LinkError) -> McpError {
-        McpError { server: self.server.name.clone(), message: error.why, source: error.source }
+    /// The server, if there is one only.
+    fn only_server(&self) -> Option<&Arc<RelayServer>> {
+        self.servers.first().filter(|_| self.servers.len() == 1)
     }
 
     /// The next line for the client. Once it has gone, nobody reads them.
@@ -262,8 +287,8 @@ impl RelayParts {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slot(&self) -> MutexGuard<'_, LinkSlot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, SharedParts> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn progress(&self) -> MutexGuard<'_, ProgressTable> {
@@ -314,13 +339,22 @@ impl RelayParts {
         }
     }
 
-    /// Lists the tools of the server, unless they are known. Returns whether they may be others.
-    async fn list_tools(&self, link: &RelayLink, meta: &Map<String, Value>) -> Result<(), LinkError> {
-        let within = self.server.start_timeout;
-        let listed = tokio::time::timeout(within.to_std(), self.tools.refresh(link, meta)).await;
+    /// Lists the tools of a server, unless they are known.
+    async fn list_tools(
+        &self,
+        server: &RelayServer,
+        link: &RelayLink,
+        meta: &Map<String, Value>,
+    ) -> Result<(), LinkError> {
+        let within = server.config.start_timeout;
+        let listed = tokio::time::timeout(within.to_std(), server.tools.refresh(link, meta)).await;
         let listed = listed
             .unwrap_or_else(|_| Err(format!("the server did not list its tools within {within}").into()));
-        if let Some(catalogue) = listed? {
+        if listed? {
+            let _one_at_a_time = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+            let specs: Vec<ToolSpec> = self.servers.iter().flat_map(|server| server.tools.specs()).collect();
+            // Each of them was made into a catalogue before, and no two have one name.
+            let catalogue = ToolCatalogue::new(specs).unwrap_or_default();
             self.run.set_tools(catalogue).map_err(|error| LinkError::of(error.to_string(), error))?;
         }
         Ok(())
@@ -334,11 +368,14 @@ impl RelayParts {
             // It withdraws what it has proposed.
             let _ = call.await;
         }
-        let _no_start = self.starting.lock().await;
-        let slot = core::mem::replace(&mut *self.slot(), LinkSlot::Closed);
-        if let LinkSlot::Up(link) = slot {
-            link.end().await;
-        }
+        join_all(self.servers.iter().map(|server| async {
+            let _no_start = server.starting.lock().await;
+            let slot = core::mem::replace(&mut *server.slot(), LinkSlot::Closed);
+            if let LinkSlot::Up(link) = slot {
+                link.end().await;
+            }
+        }))
+        .await;
         if self.run.outcome().is_none() {
             self.run.cancel("the client has gone")?;
         }
@@ -354,5 +391,5 @@ impl Drop for ActiveCall<'_> {
     }
 }
 
-crate::debug_parts!(|this: RelayConfig| server: this.server, approve: this.approve);
-crate::debug_parts!(|this: McpRelay| server: this.0.server, approve: this.0.approve);
+crate::debug_parts!(|this: RelayConfig| servers: this.servers, approve: this.approve);
+crate::debug_parts!(|this: McpRelay| servers: this.0.servers.len(), approve: this.0.approve);

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use indexmap::IndexMap;
 use serde::Deserialize;
-use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use super::client::CancelledParams;
 use super::event::LinkEvent;
 use super::link::{AskedOfServer, ClientRequest, LinkLines, RelayLink};
 use super::message::{self, INTERNAL_ERROR, RpcMessage};
-use super::{AskedOfClient, LinkSlot, RelayParts};
+use super::upstream::{LinkSlot, RelayServer};
+use super::{AskedOfClient, RelayParts};
 use crate::host::ToolError;
 use crate::host::guard::ClassifyError;
+use crate::host::tool::mcp::McpError;
 use crate::host::tool::mcp::failure::LinkError;
 
 /// What of the answer to a handshake says whether the server has resources.
@@ -31,6 +34,16 @@ struct Refusal {
     message: String,
 }
 
+/// What the answer to a handshake announces.
+pub(super) fn announced(result: &RawValue) -> IndexMap<String, Value> {
+    #[derive(Deserialize)]
+    struct Announced {
+        #[serde(default)]
+        capabilities: IndexMap<String, Value>,
+    }
+    serde_json::from_str(result.get()).map(|Announced { capabilities }| capabilities).unwrap_or_default()
+}
+
 impl AskedOfServer {
     /// Whether it is the request of the client of that id.
     pub(super) fn is_of_client(&self, wanted: &str) -> bool {
@@ -39,19 +52,51 @@ impl AskedOfServer {
 }
 
 impl RelayParts {
+    /// Starts all servers at once.
+    pub(super) async fn start_all(self: &Arc<Self>) -> Result<(), McpError> {
+        let links = join_all(self.servers.iter().map(|server| self.link(server))).await;
+        let mut failed = links.into_iter().zip(&self.servers).filter_map(|(link, server)| {
+            let LinkError { why, source } = link.err()?;
+            Some(McpError { server: server.config.name.clone(), message: why, source })
+        });
+        let first = failed.next();
+        match first {
+            Some(error) if failed.count().saturating_add(1) == self.servers.len() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// The connection; a new one, if the last has ended. Whoever waits for it may be broken off: a server that is being started
     /// belongs to nobody who waits.
-    pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<RelayLink>, LinkError> {
-        if let Some(upstream) = self.live_link() {
+    pub(super) async fn link(
+        self: &Arc<Self>,
+        server: &Arc<RelayServer>,
+    ) -> Result<Arc<RelayLink>, LinkError> {
+        if let Some(upstream) = server.live_link() {
             return Ok(upstream);
         }
-        let started = tokio::spawn(Arc::clone(self).start_link());
+        let started = tokio::spawn(Arc::clone(self).start_link(Arc::clone(server)));
         started.await.unwrap_or_else(|_| Err("the start of the server was given up".to_owned().into()))
     }
 
-    async fn start_link(self: Arc<Self>) -> Result<Arc<RelayLink>, LinkError> {
-        let _one_at_a_time = self.starting.lock().await;
-        let dead = match &*self.slot() {
+    /// The servers that may have a feature and are there, with their numbers. One that could not be started is tried again meanwhile.
+    pub(super) fn with_feature(self: &Arc<Self>, feature: &str) -> Vec<(usize, &Arc<RelayServer>)> {
+        let may_have =
+            self.servers.iter().enumerate().filter(|(_, server)| server.has(feature) != Some(false));
+        let is_there = |(_, server): &(usize, &Arc<RelayServer>)| {
+            let is_there = !server.has_failed() || server.live_link().is_some();
+            if !is_there {
+                let (relay, server) = (Arc::clone(self), Arc::clone(server));
+                tokio::spawn(async move { relay.link(&server).await });
+            }
+            is_there
+        };
+        may_have.filter(is_there).collect()
+    }
+
+    async fn start_link(self: Arc<Self>, server: Arc<RelayServer>) -> Result<Arc<RelayLink>, LinkError> {
+        let _one_at_a_time = server.starting.lock().await;
+        let dead = match &*server.slot() {
             LinkSlot::Up(upstream) if upstream.is_alive() => return Ok(Arc::clone(upstream)),
             LinkSlot::Closed => return Err("the relay is closed".to_owned().into()),
             LinkSlot::Up(dead) => Some(Arc::clone(dead)),
@@ -60,39 +105,45 @@ impl RelayParts {
         if let Some(dead) = dead {
             dead.end().await;
         }
-        let (upstream, lines) = RelayLink::start(&self.server)?;
+        let started = self.started_link(&server).await;
+        match &started {
+            Ok(upstream) => *server.slot() = LinkSlot::Up(Arc::clone(upstream)),
+            // Who has one server only learns it from the answer.
+            Err(why) if self.servers.len() > 1 && !self.closing.is_cancelled() => server.failed(why),
+            Err(_) => {}
+        }
+        started
+    }
+
+    async fn started_link(self: &Arc<Self>, server: &Arc<RelayServer>) -> Result<Arc<RelayLink>, LinkError> {
+        let (upstream, lines) = RelayLink::start(&server.config)?;
         let upstream = Arc::new(upstream);
-        tokio::spawn(Arc::clone(&self).read(Arc::clone(&upstream), lines));
+        tokio::spawn(Arc::clone(self).read(Arc::clone(server), Arc::clone(&upstream), lines));
         let shaken = tokio::select! {
             biased;
             () = self.closing.cancelled() => Err("the relay is closed".to_owned().into()),
-            shaken = self.shake_hands(&upstream) => shaken,
+            shaken = self.shake_hands(server, &upstream) => shaken,
         };
         if let Err(why) = shaken {
             upstream.end().await;
             return Err(why);
         }
-        *self.slot() = LinkSlot::Up(Arc::clone(&upstream));
         Ok(upstream)
     }
 
-    /// The connection, if there is one.
-    pub(super) fn live_link(&self) -> Option<Arc<RelayLink>> {
-        match &*self.slot() {
-            LinkSlot::Up(upstream) if upstream.is_alive() => Some(Arc::clone(upstream)),
-            _ => None,
-        }
-    }
-
     /// A server that is started again does not know its client: it gets the handshake of the first once more.
-    async fn shake_hands(self: &Arc<Self>, upstream: &Arc<RelayLink>) -> Result<(), LinkError> {
+    async fn shake_hands(
+        self: &Arc<Self>,
+        server: &Arc<RelayServer>,
+        upstream: &Arc<RelayLink>,
+    ) -> Result<(), LinkError> {
         let (initialize, initialized) = {
             let client = self.client();
             (client.initialize.clone(), client.initialized)
         };
         let Some(line) = initialize.filter(|_| initialized) else { return Ok(()) };
         let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(&line) else { return Ok(()) };
-        let within = self.server.start_timeout;
+        let within = server.config.start_timeout;
         let asked = upstream.ask(|number| message::with_part(&line, id, &number.to_string())).await;
         let answered = async {
             match asked {
@@ -104,32 +155,45 @@ impl RelayParts {
             return Err(format!("the server did not answer within {within}{}", upstream.complaints()).into());
         };
         let answer = answer.map_err(|error| LinkError::from(error.message()))?;
-        if let Ok(RpcMessage::Answer { outcome: Err(error), .. }) = RpcMessage::parse(&answer) {
-            let why =
-                serde_json::from_str(error.get()).map(|Refusal { message, .. }| message).unwrap_or_default();
-            return Err(format!("the server was started again and refuses to begin: {why}").into());
+        match RpcMessage::parse(&answer) {
+            Ok(RpcMessage::Answer { outcome: Ok(result), .. }) => server.announced(announced(result)),
+            Ok(RpcMessage::Answer { outcome: Err(error), .. }) => {
+                let why = serde_json::from_str(error.get()).map(|Refusal { message, .. }| message);
+                let why = why.unwrap_or_default();
+                return Err(format!("the server was started again and refuses to begin: {why}").into());
+            }
+            _ => {}
         }
         let _ = upstream.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned()).await;
-        self.tools.outdate();
-        tracing::warn!(server = self.server.name, "the server was started again");
-        tokio::spawn(Arc::clone(self).look_for_changes(Arc::clone(upstream)));
+        server.tools.outdate();
+        tracing::warn!(server = server.config.name, "the server was started again");
+        tokio::spawn(Arc::clone(self).look_for_changes(Arc::clone(server), Arc::clone(upstream)));
         Ok(())
     }
 
     /// A server that was started again may have other tools: the client is informed.
-    async fn look_for_changes(self: Arc<Self>, upstream: Arc<RelayLink>) {
-        let before = self.tools.names();
-        if self.list_tools(&upstream, &Map::new()).await.is_ok()
-            && !before.is_empty()
-            && self.tools.names() != before
-        {
-            let line = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-            self.to_client(line.to_owned()).await;
+    async fn look_for_changes(self: Arc<Self>, server: Arc<RelayServer>, upstream: Arc<RelayLink>) {
+        let before = server.tools.names();
+        // What a server has that could not be started the client does not know of.
+        let was_missing = server.started();
+        let listed = self.list_tools(&server, &upstream, &Map::new()).await.is_ok();
+        let are_others = (was_missing || !before.is_empty()) && server.tools.names() != before;
+        let mut changed: Vec<&str> = Vec::new();
+        if listed && are_others {
+            changed.push("tools");
+        }
+        if was_missing {
+            let others = ["prompts", "resources"].into_iter();
+            changed.extend(others.filter(|feature| server.has(feature) == Some(true)));
+        }
+        for feature in changed {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{feature}/list_changed"}}"#);
+            self.to_client(line).await;
         }
     }
 
     /// Takes what the server sends, until it ends.
-    async fn read(self: Arc<Self>, upstream: Arc<RelayLink>, mut lines: LinkLines) {
+    async fn read(self: Arc<Self>, server: Arc<RelayServer>, upstream: Arc<RelayLink>, mut lines: LinkLines) {
         loop {
             let event = tokio::select! {
                 biased;
@@ -138,7 +202,7 @@ impl RelayParts {
             };
             match event {
                 Some(LinkEvent::Line(line)) => {
-                    self.server_sent(&upstream, message::one_line(line.trim()).as_ref()).await;
+                    self.server_sent(&server, &upstream, message::one_line(line.trim()).as_ref()).await;
                 }
                 Some(LinkEvent::Lost(number, error)) => self.lost(&upstream, number, error).await,
                 None => break,
@@ -160,11 +224,11 @@ impl RelayParts {
         }
     }
 
-    async fn server_sent(&self, upstream: &Arc<RelayLink>, line: &str) {
+    async fn server_sent(&self, server: &RelayServer, upstream: &Arc<RelayLink>, line: &str) {
         match RpcMessage::parse(line) {
             Ok(RpcMessage::Answer { id, outcome }) => {
                 let asked = upstream.asked().answered(id);
-                self.server_answered(line, id, outcome, asked).await;
+                self.server_answered(server, line, id, outcome, asked).await;
             }
             Ok(RpcMessage::Request { id, .. }) => {
                 let asked = AskedOfClient::Server { link: Arc::clone(upstream), id: id.get().to_owned() };
@@ -177,7 +241,7 @@ impl RelayParts {
                 let _ = upstream.send(refusal).await;
             }
             Ok(RpcMessage::Notification { method, params }) => {
-                self.server_notifies(upstream, line, &method, params).await;
+                self.server_notifies(server, upstream, line, &method, params).await;
             }
             Ok(RpcMessage::Nameless { error }) => self.nameless(upstream, error).await,
             // Who reads it has left out what is none already.
@@ -202,6 +266,7 @@ impl RelayParts {
 
     async fn server_answered(
         &self,
+        server: &RelayServer,
         line: &str,
         id: &RawValue,
         outcome: Result<&RawValue, &RawValue>,
@@ -217,7 +282,7 @@ impl RelayParts {
         };
         let changed = match (what, outcome) {
             (ClientRequest::Initialize, Ok(result)) => self.with_resources(line, result),
-            (ClientRequest::ListTools, Ok(_)) => self.tools.without_unusable(line),
+            (ClientRequest::ListTools, Ok(_)) => server.tools.without_unusable(line),
             _ => None,
         };
         let line = changed.as_deref().unwrap_or(line);
@@ -229,6 +294,7 @@ impl RelayParts {
 
     async fn server_notifies(
         &self,
+        server: &RelayServer,
         upstream: &Arc<RelayLink>,
         line: &str,
         method: &str,
@@ -251,7 +317,7 @@ impl RelayParts {
                 moved.unwrap_or_else(|| line.to_owned())
             }
             "notifications/tools/list_changed" => {
-                self.tools.outdate();
+                server.tools.outdate();
                 line.to_owned()
             }
             _ => line.to_owned(),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::link::RelayLink;
 use super::message::{self, RpcMessage};
-use crate::engine::{ToolCatalogue, ToolSpec};
+use crate::engine::ToolSpec;
 use crate::host::guard::ClassifyError;
 use crate::host::tool::mcp::declare;
 use crate::host::tool::mcp::failure::LinkError;
@@ -36,6 +36,8 @@ pub(super) struct RelayTools {
 struct KnownTools {
     /// By the names that the policy knows them by.
     tools: BTreeMap<String, KnownTool>,
+    /// As the policy sees them, in the server's order.
+    specs: Vec<ToolSpec>,
     /// What was logged about tools that are left out.
     logged: BTreeSet<String>,
 }
@@ -74,31 +76,40 @@ impl RelayTools {
         self.known().tools.get(name).cloned()
     }
 
+    /// As the policy sees them.
+    pub(super) fn specs(&self) -> Vec<ToolSpec> {
+        self.known().specs.clone()
+    }
+
+    /// The names that the server gives them.
+    pub(super) fn remotes(&self) -> Vec<String> {
+        self.known().tools.values().map(|tool| tool.remote.clone()).collect()
+    }
+
     /// What the policy knows them by.
     pub(super) fn names(&self) -> Vec<String> {
         self.known().tools.keys().cloned().collect()
     }
 
-    /// Lists the tools, unless they are known. `meta` is the `_meta` of the request that needs them. Returns the catalogue if
-    /// it may be another one.
+    /// Lists the tools, unless they are known. `meta` is the `_meta` of the request that needs them. Returns whether
+    /// they may be others.
     pub(super) async fn refresh(
         &self,
         upstream: &RelayLink,
         meta: &Map<String, Value>,
-    ) -> Result<Option<ToolCatalogue>, LinkError> {
+    ) -> Result<bool, LinkError> {
         let _one_at_a_time = self.listing.lock().await;
         if !self.stale.load(Ordering::Acquire) {
-            return Ok(None);
+            return Ok(false);
         }
         let mut fresh = FreshTools { stale: &self.stale, is_whole: false };
         // What changes from now on is not in this list.
         self.stale.store(false, Ordering::Release);
         let (specs, tools) = self.list(upstream, meta).await?;
         fresh.is_whole = true;
-        let catalogue = ToolCatalogue::new(specs);
-        self.known().tools = tools;
-        // Each of them was made into a catalogue before, and no two have one name.
-        Ok(Some(catalogue.unwrap_or_default()))
+        let mut known = self.known();
+        (known.specs, known.tools) = (specs, tools);
+        Ok(true)
     }
 
     async fn list(
@@ -158,6 +169,11 @@ impl RelayTools {
             serde_json::from_str(result.get()).ok()?;
         fields.insert("tools".to_owned(), serde_json::value::to_raw_value(&kept).ok()?);
         Some(message::with_part(line.trim(), result, &serde_json::to_string(&fields).ok()?))
+    }
+
+    /// Whether the client is shown a tool, or why not.
+    pub(super) fn may_be_shown(&self, tool: &RawValue) -> bool {
+        self.shown(tool, &mut BTreeSet::new()).map_err(|issue| self.log(&issue)).is_ok()
     }
 
     fn shown(&self, tool: &RawValue, names: &mut BTreeSet<String>) -> Result<(), McpToolIssue> {

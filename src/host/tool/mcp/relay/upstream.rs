@@ -1,0 +1,93 @@
+//! One of the servers behind the relay: how it is reached, whether it is connected, and what it has.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::link::RelayLink;
+use super::tools::RelayTools;
+use crate::host::tool::mcp::McpConfig;
+use crate::host::tool::mcp::failure::LinkError;
+
+/// A server.
+pub(super) struct RelayServer {
+    pub(super) config: McpConfig,
+    pub(super) tools: RelayTools,
+    /// Whoever starts it holds it.
+    pub(super) starting: tokio::sync::Mutex<()>,
+    slot: Mutex<LinkSlot>,
+    facts: Mutex<ServerFacts>,
+}
+
+/// The connection to a server.
+pub(super) enum LinkSlot {
+    Up(Arc<RelayLink>),
+    Down,
+    Closed,
+}
+
+/// What is known of a server beside its tools.
+#[derive(Default)]
+struct ServerFacts {
+    /// What its handshake announced; `None`: there was none.
+    features: Option<IndexMap<String, Value>>,
+    /// It could not be started when that was tried last.
+    failed: bool,
+}
+
+impl RelayServer {
+    pub(super) fn new(config: McpConfig) -> Self {
+        Self {
+            tools: RelayTools::new(config.prefix.clone()),
+            config,
+            starting: tokio::sync::Mutex::default(),
+            slot: Mutex::new(LinkSlot::Down),
+            facts: Mutex::default(),
+        }
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn live_link(&self) -> Option<Arc<RelayLink>> {
+        match &*self.slot() {
+            LinkSlot::Up(upstream) if upstream.is_alive() => Some(Arc::clone(upstream)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn slot(&self) -> MutexGuard<'_, LinkSlot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of what its handshake announced.
+    pub(super) fn announced(&self, features: IndexMap<String, Value>) {
+        self.facts().features = Some(features);
+    }
+
+    /// Whether it has announced a feature; `None`: it has announced nothing yet.
+    pub(super) fn has(&self, feature: &str) -> Option<bool> {
+        self.facts().features.as_ref().map(|features| features.contains_key(feature))
+    }
+
+    /// Whether it could not be started when that was tried last.
+    pub(super) fn has_failed(&self) -> bool {
+        self.facts().failed
+    }
+
+    /// It was started. Returns whether that had failed before.
+    pub(super) fn started(&self) -> bool {
+        core::mem::replace(&mut self.facts().failed, false)
+    }
+
+    /// It cannot be started, which is logged once until it can be.
+    pub(super) fn failed(&self, error: &LinkError) {
+        if !core::mem::replace(&mut self.facts().failed, true) {
+            let (server, error) = (&self.config.name, &error.why);
+            tracing::warn!(server, error, "a server cannot be started; the others are used");
+        }
+    }
+
+    fn facts(&self) -> MutexGuard<'_, ServerFacts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
