@@ -70,7 +70,7 @@ pub(crate) fn is_agent(path: &Path, bytes: &[u8], command: &str) -> Result<(), C
 }
 
 /// What the file is. A test file has cases; a script has replies; a scenario has agents; a call has arguments or a planner; a
-/// catalogue has a list of models; an agent has a task, a policy, models with an `api` or tools with a `kind`.
+/// catalogue has a list of models; an agent has a task, a policy, models with an `api`, tools with a `kind` or servers.
 pub(crate) fn kind(bytes: &[u8]) -> FileKind {
     if !may_tell(bytes) {
         return FileKind::Policy;
@@ -88,7 +88,7 @@ pub(crate) fn kind(bytes: &[u8]) -> FileKind {
         FileKind::Test
     } else if has("replies") {
         FileKind::Script
-    } else if any("models", "api") || any("tools", "kind") || has("task") || has("system") {
+    } else if any("models", "api") || any("tools", "kind") || has("task") || has("system") || has("mcp") {
         FileKind::Agent
     } else if has("agents") {
         FileKind::Scenario
@@ -132,7 +132,8 @@ fn misspelt(root: &YamlNode) -> Option<FileKind> {
 fn may_tell(bytes: &[u8]) -> bool {
     const LONG: usize = 64 << 10;
     let Ok(text) = core::str::from_utf8(bytes) else { return true };
-    let words = ["cases", "replies", "task", "system", "agents", "arguments", "planner", "api", "kind", "\\"];
+    let words =
+        ["cases", "replies", "task", "system", "agents", "arguments", "planner", "api", "kind", "mcp", "\\"];
     bytes.len() < LONG || words.iter().any(|word| text.contains(word))
 }
 
@@ -143,8 +144,8 @@ fn beginning(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.len() < 2 * LINES || matches!(bytes.first(), Some(b'{' | b'[')) {
         return None;
     }
-    let telling: [&[u8]; 7] =
-        [b"cases:", b"replies:", b"task:", b"system:", b"agents:", b"arguments:", b"planner:"];
+    let telling: [&[u8]; 8] =
+        [b"cases:", b"replies:", b"task:", b"system:", b"agents:", b"arguments:", b"planner:", b"mcp:"];
     let cut = LINES.saturating_sub(bytes[..LINES].iter().rev().position(|byte| *byte == b'\n')?);
     let (first, rest) = bytes.split_at(cut);
     let tells = |line: &[u8]| {
@@ -212,6 +213,7 @@ mod tests {
             ("{version: 1, models: {m: {api: scripted, script: s}}}", FileKind::Agent),
             ("version: 1\n\"models\":\n  m: {api: openai}\n", FileKind::Agent),
             ("version: 1\ntools: {t: {kind: builtin}}\n", FileKind::Agent),
+            ("version: 1\nmcp: {fs: {command: [npx]}}\n", FileKind::Agent),
             ("version: 1\nmodels: {m: {retry: {max_attempts: 2}}}\n", FileKind::Policy),
             ("version: 1\nturn:\n  text: |\n    task: do it\n", FileKind::Policy),
             ("arguments: {item: 42}\n", FileKind::Call),

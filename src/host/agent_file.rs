@@ -68,9 +68,9 @@ record! {
         /// Example: `["policy.yaml"]`
         pub policy: OneOrMany<Spanned<String>> = OneOrMany(Vec::new()),
         /// The models by the names the policy's selectors match. The first is preferred; the others are tried in
-        /// order when its attempts are exhausted.
+        /// order when its attempts are exhausted. Only a file whose servers `unfazed mcp` puts under the policy needs none.
         /// Example: `{"main": {"api": "scripted", "script": "model.yaml"}}`
-        pub models: IndexMap<String, ModelEntry>,
+        pub models: IndexMap<String, ModelEntry> = IndexMap::new(),
         /// A file that says how large the windows of models are, as `LiteLLM` publishes it: `model_prices_and_context_window.json`;
         /// as YAML, in the form of the catalogue that ships with the product.
         /// It takes precedence over what ships with the product. The path starts at this file's folder.
@@ -282,9 +282,11 @@ fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
         let problem = Diagnostic::error(Code::BAD_VALUE, task.span, "the task is empty");
         problems.push(problem.help("say what is to be done, or remove the line and use --task"));
     }
-    if file.models.is_empty() && !document.lost().any(&["models", "ModelEntry"]) {
-        let problem = Diagnostic::error(Code::MISSING_FIELD, span, "the agent has no model");
-        problems.push(problem.help("add one under `models:`"));
+    if file.models.is_empty()
+        && file.mcp.is_empty()
+        && !document.lost().any(&["models", "mcp", "ModelEntry", "McpEntry"])
+    {
+        problems.push(no_model(span));
     }
     problems.extend(secrets(document));
     for (name, entry) in &file.models {
@@ -305,6 +307,10 @@ fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
         problems.extend(mcp::problems(document, name, entry));
     }
     problems
+}
+
+fn no_model(at: Span) -> Diagnostic {
+    Diagnostic::error(Code::MISSING_FIELD, at, "the agent has no model").help("add one under `models:`")
 }
 
 /// Keys and passwords in addresses and in texts for models. Where they may be, in `api_key` and in headers, others look.

@@ -15,7 +15,7 @@ use crate::store::{Recorder, SessionId};
 /// Makes relays.
 #[derive(Clone)]
 pub(super) struct RelayMaker {
-    pub(super) server: McpConfig,
+    pub(super) servers: Vec<McpConfig>,
     pub(super) approve: RelayApproval,
     pub(super) policy: Policy,
     /// The files of the policy, if they are looked at again.
@@ -31,10 +31,14 @@ impl RelayMaker {
         // Files that are broken by now change nothing.
         let watch =
             self.watched.as_ref().and_then(|(loader, paths)| PolicyWatch::load(loader.clone(), paths).ok());
-        let config = match watch {
-            Some(watch) => RelayConfig::watching(watch, self.server.clone()),
-            None => RelayConfig::new(self.policy.clone(), self.server.clone()),
+        let Some((first, others)) = self.servers.split_first() else {
+            return Err(CommandFailure::Usage("there is no server".into()));
         };
+        let config = match watch {
+            Some(watch) => RelayConfig::watching(watch, first.clone()),
+            None => RelayConfig::new(self.policy.clone(), first.clone()),
+        };
+        let config = others.iter().cloned().fold(config, RelayConfig::server);
         let mut config = config.approve(self.approve).metrics(Arc::clone(&self.metrics));
         if let Some(store) = &self.store {
             let (id, recorder) = recorder(store, self.policy.digest()).await?;

@@ -1,5 +1,6 @@
 //! `unfazed mcp`: the tools of an MCP server under a policy, for any client.
 
+mod file;
 mod listen;
 mod maker;
 mod streams;
@@ -15,6 +16,7 @@ use clap::ValueEnum;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
+use self::file::ServedFile;
 use self::listen::AccessRules;
 use self::maker::RelayMaker;
 use super::exit::{CommandFailure, ExitStatus};
@@ -33,12 +35,13 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// What is logged without being asked for.
 const RELAY_LOG: &str = "unfazed::host::tool::mcp=warn";
 
-/// Puts the tools of an MCP server under a policy: name it in the configuration of your client, with the server's command
-/// behind it
+/// Puts the tools of MCP servers under a policy: name it in the configuration of your client, with the server's command
+/// behind it, or with a file of servers, which are one to the client
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed mcp --policy policy.yaml -- npx -y @modelcontextprotocol/server-filesystem .
   unfazed mcp --policy policy.yaml --name git --sessions .unfazed -- uvx mcp-server-git
+  unfazed mcp servers.yaml         # several servers: `policy` and `mcp` of an agent file
   unfazed mcp --url https://example.org/mcp --header 'Authorization=Bearer {TOKEN}'
   unfazed mcp --policy policy.yaml --listen 127.0.0.1:8788 -- uvx mcp-server-time
   unfazed mcp --example            # a policy to begin with, and how clients are configured
@@ -52,8 +55,11 @@ Exit codes:
   2    the command was not understood, or an input cannot be read
   130  cancelled")]
 pub(crate) struct McpArgs {
+    /// An agent file: its MCP servers are one server to the client, under its policy. It needs no models.
+    #[arg(value_name = "FILE", group = "files", conflicts_with_all = ["name", "url", "command"])]
+    file: Option<PathBuf>,
     /// The policy files, the later ones above the earlier ones; the built-in policy alone without any.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "files")]
     policy: Vec<PathBuf>,
     /// The profile of the policy that is chosen.
     #[arg(long, value_name = "NAME")]
@@ -68,7 +74,7 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "WHO", value_enum, default_value_t)]
     approve: ApproveMode,
     /// Looks at the policy files before every call: what has changed in them holds at once.
-    #[arg(long, requires = "policy")]
+    #[arg(long, requires = "files")]
     reload: bool,
     /// Serves clients over HTTP at that address, each with a session and a server of its own: `127.0.0.1:8788`.
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
@@ -86,10 +92,10 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     header: Vec<String>,
     /// Prints a policy to begin with, and how clients are configured, and ends.
-    #[arg(long, conflicts_with_all = ["policy", "name", "sessions", "reload", "metrics_addr", "listen", "url", "command"])]
+    #[arg(long, conflicts_with_all = ["files", "name", "sessions", "reload", "metrics_addr", "listen", "url", "command"])]
     example: bool,
     /// The command of the server, and its arguments.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["example", "url"])]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["example", "url", "file"])]
     command: Vec<String>,
 }
 
@@ -119,7 +125,13 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
     let log = if settings.log.is_empty() { RELAY_LOG.to_owned() } else { settings.log.clone() };
     super::logs::start(&CliSettings { log, ..settings.clone() })?;
     let loader = named::chosen(args.profile.as_deref(), settings);
-    let (policy, _) = policies::load(&args.policy, &loader)?;
+    let ServedFile { policy, paths, servers } = match &args.file {
+        Some(path) => ServedFile::read(path, &loader)?,
+        None => {
+            let (policy, _) = policies::load(&args.policy, &loader)?;
+            ServedFile { policy, paths: args.policy.clone(), servers: vec![server(args)?] }
+        }
+    };
     if let Some(warnings) = policy.warnings() {
         out::say(&format!("{warnings}\n"));
     }
@@ -127,10 +139,9 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
         Some(dir) => Some(SessionPlace::named(Some(dir), None, settings)?.open(FsyncMode::Turn)?),
         None => None,
     };
-    let watched = (args.reload && !args.policy.is_empty()).then(|| (loader, args.policy.clone()));
+    let watched = (args.reload && !paths.is_empty()).then_some((loader, paths));
     let metrics = Arc::new(Metrics::new());
-    let maker =
-        RelayMaker { server: server(args)?, approve: args.approve.into(), policy, watched, metrics, store };
+    let maker = RelayMaker { servers, approve: args.approve.into(), policy, watched, metrics, store };
     // Dropped after the runtime: the store has one of its own.
     runtime::block_on(serve(args, maker.clone()))
 }

@@ -180,7 +180,7 @@ impl NamedAgent {
         let address = file.session.url.as_ref().and_then(|url| url.secret("", self.folder()).ok().flatten());
         let hidden = secrets.all().chain(passed_secrets(file)).chain(address).chain(options.redact);
         let agent = if options.reload {
-            let paths: Vec<_> = file.policy.0.iter().map(|path| self.folder().join(&path.value)).collect();
+            let paths = self.policy_paths();
             Agent::watching(PolicyWatch::load(self.loader.clone(), &paths).map_err(AgentFileError::Policy)?)
         } else {
             Agent::new(self.policy.clone())

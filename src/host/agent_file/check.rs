@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::AgentFile;
 use super::named::NamedAgent;
+use super::{AgentFile, no_model};
 use crate::analysis::{KnownNames, NameCompleteness, ShortBudget};
 use crate::host::Agent;
 #[cfg(feature = "mcp")]
@@ -77,6 +77,9 @@ impl NamedAgent {
     pub(crate) fn check(self) -> Result<CheckedAgent, Report> {
         #[cfg(not(feature = "mcp"))]
         without_servers(&self.file)?;
+        if self.file.value.models.is_empty() {
+            return Err(self.file.report(vec![no_model(self.file.value.version.span)]));
+        }
         let names = self.known_names();
         let mut warnings = Vec::new();
         if names.completeness == NameCompleteness::All {
@@ -105,7 +108,8 @@ impl NamedAgent {
         KnownNames {
             owner: "agent",
             tools: Some(self.offered()),
-            models: Some(file.models.keys().cloned().collect()),
+            // Without any it is no agent but servers of tools, and what the policy says of models is for others.
+            models: (!file.models.is_empty()).then(|| file.models.keys().cloned().collect()),
             completeness: if all { NameCompleteness::All } else { NameCompleteness::More },
             shared: Vec::new(),
             unasked: prefixes.filter(|prefix| seen.insert(prefix.clone())).collect(),

@@ -84,6 +84,11 @@ impl NamedAgent {
         named.map(|named| self.folder().join(&named.value)).collect()
     }
 
+    /// The files of its policy, the later ones above the earlier ones.
+    pub(crate) fn policy_paths(&self) -> Vec<PathBuf> {
+        self.file.value.policy.0.iter().map(|named| self.folder().join(&named.value)).collect()
+    }
+
     /// The folder that paths in the file start at.
     pub(super) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))

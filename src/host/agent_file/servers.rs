@@ -72,6 +72,12 @@ impl NamedAgent {
         Ok(self.configs(&mut secrets))
     }
 
+    /// What the names of the tools of each server begin with, by its name.
+    pub(crate) fn server_prefixes(&self) -> Vec<(String, String)> {
+        let servers = self.file.value.mcp.iter();
+        servers.map(|(name, entry)| (name.clone(), entry.prefix_for(name))).collect()
+    }
+
     /// The same with secrets that were read already.
     pub(super) fn configs(&self, secrets: &mut NamedSecrets) -> Vec<McpConfig> {
         let servers = self.file.value.mcp.iter();

@@ -7,6 +7,7 @@ mod http;
 mod listen;
 mod passed;
 mod restart;
+mod several;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -57,7 +58,12 @@ impl Client {
     fn of(folder: TempDir, policy: &str, args: &[&str], server: &[&str]) -> Self {
         fs::write(folder.path().join("p.yaml"), policy).unwrap();
         let all = [&["mcp", "--policy", "p.yaml"], args, &["--"], server].concat();
-        let mut command = command::unfazed(folder.path(), &all);
+        Self::run(folder, &all)
+    }
+
+    /// Starts the command.
+    fn run(folder: TempDir, args: &[&str]) -> Self {
+        let mut command = command::unfazed(folder.path(), args);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let (sender, lines) = channel();

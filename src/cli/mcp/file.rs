@@ -1,0 +1,73 @@
+//! The servers of an agent file, which are one to the client.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::exit::CommandFailure;
+use crate::cli::policies::reported;
+use crate::cli::{files, named};
+use crate::host::McpConfig;
+use crate::host::agent_file::NamedAgent;
+use crate::policy::{Loader, Policy};
+
+/// What is served.
+pub(super) struct ServedFile {
+    pub(super) policy: Policy,
+    /// The files of the policy.
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) servers: Vec<McpConfig>,
+}
+
+impl ServedFile {
+    /// Reads an agent file. No more of it than its policy and its MCP servers is used.
+    ///
+    /// # Errors
+    /// Mistakes in the file and in its policies, keys that are missing, and servers whose tools could not be told apart.
+    pub(super) fn read(path: &Path, loader: &Loader) -> Result<Self, CommandFailure> {
+        let bytes = files::read(path)?;
+        let (named, reports) = NamedAgent::read(path, &bytes, loader);
+        if named.is_none() {
+            named::is_agent(path, &bytes, "mcp")?;
+        }
+        let named = named.ok_or_else(|| reported(&named::once(reports)))?;
+        let servers = named.server_configs().map_err(|report| reported(&[report]))?;
+        let shown = path.display();
+        if servers.is_empty() {
+            return Err(CommandFailure::Usage(format!("{shown} names no server; write one under `mcp`")));
+        }
+        let prefixes = named.server_prefixes();
+        if let Some((one, other)) = alike(&prefixes) {
+            let message =
+                format!("{shown}: the tools of `{one}` and `{other}` cannot be told apart by their prefixes");
+            return Err(CommandFailure::Usage(format!(
+                "{message}; choose another name or `prefix` for one of them"
+            )));
+        }
+        Ok(Self { paths: named.policy_paths(), policy: named.policy, servers })
+    }
+}
+
+/// Two servers of which the prefix of one begins that of the other.
+fn alike(prefixes: &[(String, String)]) -> Option<(&str, &str)> {
+    let pairs = prefixes.iter().flat_map(|one| prefixes.iter().map(move |other| (one, other)));
+    let mut alike = pairs
+        .filter(|((name, prefix), (other, longer))| name != other && longer.starts_with(prefix.as_str()));
+    alike.next().map(|((one, _), (other, _))| (one.as_str(), other.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_that_begin_each_other_cannot_be_told_apart() {
+        let of = |prefixes: &[(&str, &str)]| {
+            let prefixes: Vec<_> =
+                prefixes.iter().map(|(name, prefix)| ((*name).to_owned(), (*prefix).to_owned())).collect();
+            alike(&prefixes).map(|(one, other)| format!("{one} {other}"))
+        };
+        assert_eq!(of(&[("a", "a__"), ("b", "b__")]), None);
+        assert_eq!(of(&[("a__b", "a__b__"), ("a", "a__")]).as_deref(), Some("a a__b"));
+        assert_eq!(of(&[("a", "x"), ("b", "x")]).as_deref(), Some("a b"));
+        assert_eq!(of(&[("a", "")]), None, "the tools of one server need no prefix");
+    }
+}

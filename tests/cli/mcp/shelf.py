@@ -1,0 +1,97 @@
+"""A server of the Model Context Protocol that says in everything whose it is.
+
+    shelf.py NAME NOTES HAS
+
+HAS is JSON: the names of its `tools`, `prompts` and `resources` (addresses), each on a page of its own, its `templates`, and
+`features`, which it announces besides. Tool `grow` adds a tool, `ask` asks the client, `die` ends it. NOTES is where it notes
+each line that it reads, after its name. It ends at once while there is a file NOTES.NAME.
+"""
+
+import json
+import os
+import sys
+
+NAME, NOTES, HAS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+tools = list(HAS.get("tools", []))
+asker = None
+
+
+def say(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def note(text):
+    with open(NOTES, "a") as file:
+        file.write(f"{NAME} {text}\n")
+
+
+def page(params, key, items):
+    at = int(params.get("cursor", 0))
+    more = {"nextCursor": str(at + 1)} if at + 1 < len(items) else {}
+    return {key: items[at:at + 1], **more}
+
+
+def text(said):
+    return {"content": [{"type": "text", "text": said}]}
+
+
+def call(ident, name, params):
+    global asker
+    if name == "die":
+        os._exit(3)
+    if name == "grow":
+        tools.append(params["arguments"]["tool"])
+        say({"method": "notifications/tools/list_changed"})
+    if name == "ask":
+        asker = ident
+        say({"id": "own", "method": "sampling/createMessage", "params": {"from": NAME}})
+        return None
+    if name not in tools:
+        return text(f"{NAME} has no {name}")
+    return text(f"{NAME} ran {name}")
+
+
+def answer(message):
+    method, params = message["method"], message.get("params", {})
+    if method == "initialize":
+        features = {"tools": {"listChanged": True}, **HAS.get("features", {})}
+        version = HAS.get("version", params["protocolVersion"])
+        return {"protocolVersion": version, "capabilities": features, "serverInfo": {"name": NAME, "version": "1"},
+                "instructions": f"Use {NAME}."}
+    if method == "tools/list":
+        return page(params, "tools", [{"name": name, "inputSchema": {"type": "object"}} for name in tools])
+    if method == "tools/call":
+        return call(message["id"], params["name"], params)
+    if method == "prompts/list":
+        return page(params, "prompts", [{"name": name} for name in HAS.get("prompts", [])])
+    if method == "prompts/get":
+        return {"messages": [], "description": f"{NAME} {params['name']}"}
+    if method == "resources/list":
+        return page(params, "resources", [{"uri": uri, "name": NAME} for uri in HAS.get("resources", [])])
+    if method == "resources/templates/list":
+        return page(params, "resourceTemplates", [{"uriTemplate": uri, "name": NAME} for uri in HAS.get("templates", [])])
+    if method == "resources/read":
+        known = params["uri"] in HAS.get("resources", []) + HAS.get("hidden", []) or HAS.get("templates")
+        if not known:
+            return {"error": {"code": -32002, "message": f"{NAME} has it not"}}
+        return {"contents": [{"uri": params["uri"], "text": NAME}]}
+    if method in ("resources/subscribe", "resources/unsubscribe", "logging/setLevel"):
+        return {}
+    if method in ("completion/complete", "tasks/list"):
+        return {"of": NAME, "params": params}
+    return {"error": {"code": -32601, "message": f"{NAME} does not know {method}"}}
+
+
+if os.path.exists(f"{NOTES}.{NAME}"):
+    sys.exit("it is locked")
+note("started")
+for line in sys.stdin:
+    note(line.strip())
+    message = json.loads(line)
+    if message.get("id") == "own" and "method" not in message:
+        say({"id": asker, "result": text(f"{NAME} got {json.dumps(message['result'])}")})
+    elif "method" in message and "id" in message:
+        result = answer(message)
+        if result is not None:
+            say({"id": message["id"], **(result if "error" in result else {"result": result})})
