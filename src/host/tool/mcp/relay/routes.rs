@@ -93,7 +93,7 @@ impl RelayParts {
                 // A client that is refused here begins with a handshake, which all servers know.
                 Err(error) if !begins => return Err(error),
                 Err(error) => {
-                    server.failed(&LinkError::from(format!("it refuses the handshake: {error}")));
+                    server.failed(&LinkError::from(format!("it does not begin: {}", message_of(&error))));
                     if let Some(upstream) = server.live_link() {
                         upstream.end().await;
                     }
@@ -223,4 +223,13 @@ impl RelayParts {
         };
         Err(message::failure(METHOD_NOT_FOUND, &why))
     }
+}
+
+/// What an error object says.
+fn message_of(error: &str) -> String {
+    #[derive(Deserialize)]
+    struct ErrorObject {
+        message: String,
+    }
+    serde_json::from_str(error).map_or_else(|_| error.to_owned(), |ErrorObject { message }| message)
 }
