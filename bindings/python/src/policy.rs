@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use unfazed::analysis::LintOptions;
-use unfazed::policy::Loader;
+use unfazed::policy::{Loader, UnansweredMode};
 use unfazed::text::Report;
 
 use crate::files;
@@ -62,6 +62,11 @@ impl Policy {
     fn check(&self) -> Vec<Diagnostic> {
         let lints = self.policy.lint(&LintOptions::default());
         self.policy.warnings().into_iter().chain([&lints]).flat_map(diagnostics).collect()
+    }
+
+    #[getter]
+    fn approves_unanswered(&self) -> bool {
+        self.policy.turn().approval.unanswered.value == UnansweredMode::Approve
     }
 
     #[getter]

@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 import anthropic
-import botocore.exceptions
+import botocore.exceptions  # type: ignore[import-untyped]
 import httpx
 import openai
 import pytest
@@ -86,9 +86,9 @@ def test_botocore() -> None:
         "Error": {"Code": "ThrottlingException", "Message": "Too many requests"},
         "ResponseMetadata": {"HTTPStatusCode": 400, "HTTPHeaders": {"x-amzn-errortype": "ThrottlingException"}},
     }
-    error = botocore.exceptions.ClientError(said, "Converse")  # type: ignore[no-untyped-call,unused-ignore]
+    error = botocore.exceptions.ClientError(said, "Converse")
     assert of_a_turn(error) == "rate_limit"
-    facts = model_failure(botocore.exceptions.EndpointConnectionError(endpoint_url="http://x"))  # type: ignore[no-untyped-call,unused-ignore]
+    facts = model_failure(botocore.exceptions.EndpointConnectionError(endpoint_url="http://x"))
     assert (facts.failure["class"], facts.effect) == ("network_error", "not_started")
 
 

@@ -49,9 +49,10 @@ LOST = {
     "HTTPClientError": "network_error",
 }
 # httpx2 is the transport of openai 3.
-KNOWN_PACKAGES = frozenset(
-    "aiohttp anthropic asyncio botocore builtins concurrent httpcore httpcore2 httpx httpx2 openai requests socket urllib3".split()
-)
+KNOWN_PACKAGES = {
+    *("aiohttp", "anthropic", "asyncio", "botocore", "builtins", "concurrent", "httpcore", "httpcore2", "httpx", "httpx2"),
+    *("openai", "requests", "socket", "urllib3"),
+}
 
 
 def tool_failure(error: BaseException) -> FailureFacts:

@@ -24,6 +24,7 @@ class GuardRun:
         clock: Callable[[], int],
         log: str | os.PathLike[str] | None,
     ) -> None:
+        self.policy = policy
         self._clock = clock
         self._engine = Engine(policy, tools, record=log is not None)
         self._tools = {tool["name"]: tool for tool in tools}

@@ -7,6 +7,7 @@ from typing import Any
 
 from unfazed._channel import Directive
 from unfazed._failure import FailureFacts, model_failure, tool_failure
+from unfazed._unfazed import Policy
 
 Event = dict[str, Any]
 
@@ -68,9 +69,11 @@ class ToolSeries(CallSeries):
         *,
         shows: bool,
         approved: bool,
+        policy: Policy,
     ) -> None:
         super().__init__(passes)
-        self._name, self._function, self._shows, self._approved = name, function, shows, approved
+        self._name, self._function, self._shows = name, function, shows
+        self._approved, self._policy = approved, policy
 
     def invoke(self, work: Directive) -> Any:
         return self._function(work["arguments"])
@@ -87,10 +90,15 @@ class ToolSeries(CallSeries):
             }
             return self._ended_badly(work, FailureFacts(failure, "not_started"))
         if work["directive"] == "ask":
-            is_first = work["question"] == "run"
-            answer = "approve" if self._approved and is_first else "refuse" if is_first else "none"
-            return {"event": "answered", "work": work["work"], "answer": answer}
+            return {"event": "answered", "work": work["work"], "answer": self._answer(work)}
         return super().other(work)
+
+    def _answer(self, ask: Directive) -> str:
+        """There is nobody to ask, and nothing is approved by silence, whatever the policy makes of it."""
+        if ask["question"] != "run":
+            # Who has agreed to the call has not agreed to a second run of what may have had side effects.
+            return "none"
+        return "approve" if self._approved else "refuse" if self._policy.approves_unanswered else "none"
 
     def is_own(self, work: Directive) -> bool:
         return bool(work["tool"] == self._name)

@@ -90,7 +90,7 @@ class ToolGuard:
 
     def series(self, args: CallArguments, fn: Callable[..., Any], *, shows: bool = False) -> ToolSeries:
         function = functools.partial(_invoke, fn, args)
-        return ToolSeries(self._name, function, self._passes, shows=shows, approved=self._approved)
+        return ToolSeries(self._name, function, self._passes, shows=shows, approved=self._approved, policy=self._run.policy)
 
     def _value(self, series: ToolSeries, ticket: ProposalTicket) -> Any:
         channel = ticket.channels[0]

@@ -56,6 +56,9 @@ class Policy:
     def check(self) -> list[Diagnostic]:
         """The likely mistakes, as `unfazed check` lists them."""
     @property
+    def approves_unanswered(self) -> bool:
+        """Whether a question that nobody answers counts as agreed to: `turn.approval.unanswered`."""
+    @property
     def digest(self) -> str:
         """What tells this policy from every other one: 32 hexadecimal digits."""
 

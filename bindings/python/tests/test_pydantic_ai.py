@@ -1,0 +1,114 @@
+"""Agents of pydantic-ai under a guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from conftest import POLICY
+from faulty_server import Answer, FaultyServer
+from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from unfazed import CallExhausted, Guard, Policy
+from unfazed.pydantic_ai import GuardCapability
+
+SLOW = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
+QUOTA = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
+
+
+class ScriptedModel:
+    """A model that says one thing after the other; an exception of the script is raised."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script, self.asked = list(script), 0
+        self.model = FunctionModel(self._reply)
+
+    def _reply(self, messages: Any, info: Any) -> ModelResponse:
+        self.asked += 1
+        said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(said, Exception):
+            raise said
+        if not info.function_tools:
+            # It was shown no tools: this is the final turn.
+            said = "done"
+        if isinstance(said, str):
+            return ModelResponse(parts=[TextPart(said)])
+        return ModelResponse(parts=[ToolCallPart(name, args) for name, args in said])
+
+
+def agent_of(server: FaultyServer, model: ScriptedModel, guard: Guard, **models: Any) -> Agent[None, str]:
+    agent = Agent(model.model, capabilities=[GuardCapability(guard, models=models)])
+
+    @agent.tool_plain
+    async def search(query: str) -> str:
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(f"{server.url}/search", json={"query": query})
+            return str(answer.raise_for_status().json())
+
+    @agent.tool_plain
+    def send_mail(to: str) -> str:
+        return str(httpx.post(f"{server.url}/mail", json={"to": to}).raise_for_status().json())
+
+    @agent.tool_plain
+    def ask_again() -> str:
+        raise ModelRetry("say it in other words")
+
+    return agent
+
+
+def results(run: Any) -> list[str]:
+    parts = [part for message in run.all_messages() for part in message.parts]
+    return [str(part.content) for part in parts if part.part_kind in ("tool-return", "retry-prompt")]
+
+
+def guard(**settings: Any) -> Guard:
+    return Guard(Policy.from_yaml(POLICY), **settings)
+
+
+def test_a_mail_whose_answer_is_lost_is_sent_once(server: FaultyServer) -> None:
+    server.answers("/mail", Answer(lost=True))
+    run = agent_of(server, ScriptedModel([("send_mail", {"to": "ada"})], "done"), guard()).run_sync("go")
+    assert len(server.asked("/mail")) == 1
+    assert "It may have had side effects" in results(run)[0]
+    assert run.output == "done"
+
+
+def test_a_search_is_made_again(server: FaultyServer) -> None:
+    server.answers("/search", Answer(503, "busy"), Answer(200, "found"))
+    run = agent_of(server, ScriptedModel([("search", {"query": "rust"})], "done"), guard()).run_sync("go")
+    assert len(server.asked("/search")) == 2
+    assert results(run) == ["found"]
+
+
+def test_twelve_equal_calls_run_four_times(server: FaultyServer) -> None:
+    server.answers("/search", Answer(200, "nothing"))
+    long = Guard(Policy.from_yaml(POLICY + "turn: {max_turns: 50}\n"))
+    agent_of(server, ScriptedModel(*[[("search", {"query": "rust"})]] * 12, "done"), long).run_sync("go")
+    assert len(server.asked("/search")) == 4
+
+
+def test_what_a_tool_says_to_its_agent_is_no_failure(server: FaultyServer) -> None:
+    run = agent_of(server, ScriptedModel([("ask_again", {})], "done"), guard()).run_sync("go")
+    assert "say it in other words" in results(run)[0]
+
+
+def test_a_limit_is_waited_for_and_a_quota_is_not(server: FaultyServer) -> None:
+    slow = ScriptedModel(ModelHTTPError(429, "m", SLOW), "hello")
+    assert agent_of(server, slow, guard()).run_sync("go").output == "hello"
+    assert slow.asked == 2
+    used_up = ScriptedModel(ModelHTTPError(429, "m", QUOTA))
+    with pytest.raises(CallExhausted) as caught:
+        agent_of(server, used_up, guard()).run_sync("go")
+    assert (used_up.asked, caught.value.error_class) == (1, "quota_exceeded")
+
+
+def test_the_next_model_answers(server: FaultyServer) -> None:
+    main, spare = ScriptedModel(ModelHTTPError(529, "m", {"error": "busy"})), ScriptedModel("hello")
+    guarded = guard(targets=["main", "spare"])
+    agent = agent_of(server, main, guarded, spare=spare.model)
+    assert agent.run_sync("go").output == "hello"
+    assert (main.asked, spare.asked) == (3, 1)

@@ -1,0 +1,118 @@
+"""Turns of a model, and reports, under a guard."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from conftest import POLICY
+
+from unfazed import CallExhausted, CallRefused, Guard, ModelCall, Policy, ToolError
+
+
+def guard(policy: str = POLICY, **settings: Any) -> Guard:
+    return Guard(Policy.from_yaml(policy), targets=["main", "spare"], **settings)
+
+
+def test_the_next_target_answers() -> None:
+    calls = []
+
+    async def model(call: ModelCall[str]) -> str:
+        calls.append((call.target, call.attempt, call.request))
+        if call.target == "main":
+            raise ToolError("overloaded", status=503)
+        return "hello"
+
+    assert asyncio.run(guard().turn("hi").call(model)) == "hello"
+    assert calls == [("main", 1, "hi"), ("main", 2, "hi"), ("main", 3, "hi"), ("spare", 1, "hi")]
+
+
+def test_the_same_in_a_thread() -> None:
+    def model(call: ModelCall[str]) -> str:
+        if call.target == "main":
+            raise ToolError("no key", status=401)
+        return call.target
+
+    assert guard().turn("hi").call_sync(model) == "spare"
+
+
+def test_a_turn_may_have_targets_of_its_own() -> None:
+    assert guard().turn("hi", targets=["spare"]).call_sync(lambda call: call.target) == "spare"
+
+
+def test_a_turn_that_nobody_answers_is_exhausted_and_the_next_run_begins() -> None:
+    guarded = guard()
+
+    def model(call: ModelCall[str]) -> str:
+        raise ToolError("no key", status=401)
+
+    with pytest.raises(CallExhausted) as caught:
+        guarded.turn("hi").call_sync(model)
+    error = caught.value
+    assert (error.error_class, error.reason) == ("auth_error", "never_retry")
+    assert "model spare failed" in error.message
+    assert isinstance(error.last, ToolError)
+    assert any(rule.startswith("on_exhausted = fail (builtin:default:") for rule in error.because)
+    assert guarded.turn("hi").call_sync(lambda call: call.target) == "main"
+
+
+def test_tokens_count_against_the_budget() -> None:
+    guarded = guard("version: 1\nlimits: {run: {tokens: 100000}}\n")
+    guarded.tool("search", parameters={})
+    used = {"input": 90_000, "output": 9_000}
+    shown = [guarded.turn("hi").call_sync(lambda call: call.tools, usage=lambda _: used) for _ in range(2)]
+    # What is left is enough for the final turn, which has no tools.
+    assert shown == [["search"], []]
+
+
+def test_a_request_that_is_too_large_is_offered_to_the_model_with_room() -> None:
+    policy = "version: 1\nmodels: {main: {context_window: 1000}, spare: {context_window: 100000}}\n"
+    assert guard(policy).turn("hi", tokens=20_000).call_sync(lambda call: call.target) == "spare"
+
+
+def test_a_cancelled_turn_is_withdrawn() -> None:
+    guarded = guard()
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def model(call: ModelCall[str]) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(guarded.turn("hi").call(model))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert not guarded._run._tickets
+    assert guarded.turn("hi").call_sync(lambda call: call.target) == "main"
+
+
+def test_what_is_repeated_is_said_to_the_model_once() -> None:
+    guarded = guard()
+    for _ in range(3):
+        guarded.tool("search").call_sync({"query": "rust"}, lambda query: "nothing")
+    seen = [guarded.turn("hi").call_sync(lambda call: call.guidance) for _ in range(2)]
+    assert [len(guidance) for guidance in seen] == [1, 0]
+    assert seen[0][0].startswith("`search` was called 3 times with the same arguments.")
+
+
+def test_a_report_is_repaired_and_held_against_its_schema() -> None:
+    guarded = guard("version: 1\noutput: {schema: {type: object, required: [total]}}\n")
+    with pytest.raises(CallRefused, match="`total` is missing") as caught:
+        asyncio.run(guarded.output("{}"))
+    assert caught.value.error_class == "invalid_output"
+    assert guarded.output_sync("{'total': 12,}") == {"total": 12}
+
+
+def test_a_report_is_refused_no_more_than_the_policy_says() -> None:
+    guarded = guard("version: 1\noutput: {schema: {type: object, required: [total]}, retry: {max_attempts: 2}}\n")
+    with pytest.raises(CallRefused):
+        guarded.output_sync("{}")
+    with pytest.raises(CallExhausted) as caught:
+        guarded.output_sync("{}")
+    assert caught.value.reason == "attempts"

@@ -1,0 +1,97 @@
+"""Agents of pydantic-ai under a guard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import AbstractCapability, WrapToolExecuteHandler
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution, ToolFailed
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, UserPromptPart
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from unfazed._guard import Guard
+from unfazed._raised import CallError
+from unfazed._turn import ModelCall, ReplyUsage
+
+__all__ = ["GuardCapability"]
+
+# What a tool says to its agent is no failure.
+_PASSES = (ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution, ToolFailed)
+
+
+class GuardCapability(AbstractCapability[Any]):
+    """Calls of tools and turns of the model of an agent, under a guard.
+
+    A call that does not succeed is a failed result of the tool with the policy's message; a turn that does not raises
+    `CallExhausted`. Turns that are streamed pass as they are.
+    """
+
+    def __init__(self, guard: Guard, *, models: Mapping[str, Model] | None = None) -> None:
+        """`models` are the models of the guard's targets; without one, a target is the model of the agent."""
+        self._guard, self._models = guard, dict(models or {})
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: WrapToolExecuteHandler,
+    ) -> Any:
+        """Runs a call of a tool under the policy."""
+        guarded = self._guard.tool(
+            call.tool_name,
+            parameters=tool_def.parameters_json_schema,
+            description=tool_def.description or "",
+            passes=_PASSES,
+        )
+
+        async def run(**_: Any) -> Any:
+            return await handler(args)
+
+        try:
+            return await guarded.call(call.args_as_json_str(), run, call_id=call.tool_call_id)
+        except CallError as error:
+            raise ToolFailed(error.message) from error
+
+    def get_wrapper_model(self, model: Model) -> Model:
+        """The model, whose requests are turns of the guard."""
+        return _GuardModel(model, self._guard, self._models)
+
+
+class _GuardModel(WrapperModel):
+    """A model whose requests are turns of a guard."""
+
+    def __init__(self, model: Model, guard: Guard, models: Mapping[str, Model]) -> None:
+        super().__init__(model)
+        self._guard, self._models = guard, models
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        for tool in model_request_parameters.function_tools:
+            self._guard.tool(tool.name, parameters=tool.parameters_json_schema, description=tool.description or "")
+
+        async def ask(call: ModelCall[list[ModelMessage]]) -> ModelResponse:
+            model = self._models.get(call.target, self.wrapped)
+            guidance = [UserPromptPart(text) for text in call.guidance]
+            said: list[ModelMessage] = [*call.request, ModelRequest(parts=guidance)] if guidance else call.request
+            shown = [tool for tool in model_request_parameters.function_tools if tool.name in call.tools]
+            return await model.request(said, model_settings, replace(model_request_parameters, function_tools=shown))
+
+        return await self._guard.turn(messages).call(ask, usage=_usage)
+
+
+def _usage(response: ModelResponse) -> ReplyUsage | None:
+    usage = response.usage
+    return {"input": usage.input_tokens, "output": usage.output_tokens}
