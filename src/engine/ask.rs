@@ -1,4 +1,4 @@
-//! What people and the planner are asked, and the answers there are.
+//! Questions to people and to the planner, with their possible answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

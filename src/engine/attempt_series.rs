@@ -1,4 +1,4 @@
-//! The attempts at one thing.
+//! The attempts of one call or report.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use crate::policy::{AttemptLimit, ErrorClass};
 use crate::session::{AttemptRecord, StopReason};
 use crate::time::{Instant, Nanos};
 
-/// A series of attempts at one thing.
+/// A series of attempts of the same call or report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AttemptSeries {
     pub(crate) started: Instant,
     pub(crate) slept: Nanos,
     pub(crate) history: Vec<AttemptRecord>,
-    /// Why no further attempt is made; what is wrong from now on is refused at once.
+    /// Why no further attempt is made. Every later failure of the series is refused with this reason.
     #[serde(default)]
     pub(crate) over: Option<StopReason>,
 }
@@ -24,7 +24,7 @@ impl AttemptSeries {
         Self { started: now, ..Self::default() }
     }
 
-    /// The attempt in flight, from 1.
+    /// The number of the attempt in flight, from 1.
     pub(crate) fn attempt(&self) -> u32 {
         u32::try_from(self.history.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
@@ -33,38 +33,37 @@ impl AttemptSeries {
         AttemptProgress { started: self.started, attempt: self.attempt(), slept: self.slept }
     }
 
-    /// Begins the next try, of which `most` allows so many. Returns why it is refused at once, if it is.
+    /// Begins the next attempt under a limit of `most`. Returns the reason if the attempt is refused.
     pub(crate) fn resume(&mut self, most: AttemptLimit) -> Option<StopReason> {
         match self.over {
-            // Such a failure ended its own call, and was no attempt to be repeated: it does not count for the next
-            // one.
+            // A failure that is never retried ended its own call only, so it does not count against the next call.
             Some(StopReason::NeverRetry | StopReason::NotRetryable) => {
                 self.history.pop();
                 self.over = None;
             }
-            // The limit may have been that of a call with tighter rules; the next call is held against its own.
+            // The limit may belong to a call with tighter rules; the next call has its own limit.
             Some(StopReason::Attempts) => self.over = None,
             _ => {}
         }
         let used = u32::try_from(self.history.len()).unwrap_or(u32::MAX);
         let over = self.over.or_else(|| (!most.allow_after(used)).then_some(StopReason::Attempts));
         if over.is_some() {
-            // A try after the last attempt replaces it in the history, so that "attempt 4 of 3" never appears.
+            // An attempt after the last one replaces it in the history, so that "attempt 4 of 3" never appears.
             self.history.pop();
         }
         over
     }
 
-    /// The wait after the last attempt is this one.
+    /// Sets the delay after the last attempt.
     pub(crate) fn waits(&mut self, delay: Nanos) {
         if let Some(last) = self.history.last_mut() {
-            // A planned wait may be replaced: only the last plan counts for `total_delay`.
+            // A planned delay may be replaced: only the last plan counts for `total_delay`.
             self.slept = self.slept.saturating_sub(last.delay).saturating_add(delay);
             last.delay = delay;
         }
     }
 
-    /// Writes down that the attempt in flight failed, and what is waited for the next.
+    /// Records that the attempt in flight failed, with the delay before the next attempt.
     #[inline]
     pub(crate) fn record(
         &mut self,
@@ -73,7 +72,7 @@ impl AttemptSeries {
         at: Instant,
         delay: Nanos,
     ) {
-        // Counted when it is planned, not when it is over, so that the next decision already knows of it.
+        // The delay counts when it is planned, not when it has passed, so that the next decision includes it.
         self.slept = self.slept.saturating_add(delay);
         let attempt = self.attempt();
         self.history.push(AttemptRecord { attempt, error_type, message: message.into(), at, delay });

@@ -1,4 +1,4 @@
-//! Reasons: which rule, from which layer and place, held against which facts.
+//! Reasons of decisions: the rule, its layer and place, and the facts compared with it.
 
 use core::fmt::Display;
 
@@ -9,7 +9,7 @@ use crate::policy::{BreakerPolicy, Policy, RetryPolicy, ServerDelayMode, Setting
 use crate::session::StopReason;
 use crate::time::Nanos;
 
-/// A reason: `rule` has this value, and these facts were held against it.
+/// Makes a reason: the value of `rule`, and the facts compared with it.
 pub(super) fn because<T: Display>(
     policy: &Policy,
     rule: impl Into<String>,
@@ -19,7 +19,7 @@ pub(super) fn because<T: Display>(
     StoredReason::new(policy, rule, setting, facts).told(policy)
 }
 
-/// Why there is another attempt.
+/// The reasons for another attempt.
 pub(crate) fn of_retry(
     policy: &Policy,
     retry: &RetryPolicy,
@@ -31,7 +31,7 @@ pub(crate) fn of_retry(
     told(policy, to_retry(policy, retry, progress, case, delay, by))
 }
 
-/// The same reasons, for later.
+/// The reasons for another attempt, stored for later use.
 pub(super) fn to_retry(
     policy: &Policy,
     retry: &RetryPolicy,
@@ -45,7 +45,7 @@ pub(super) fn to_retry(
     reasons
 }
 
-/// Why another attempt is allowed, whenever it is made.
+/// The reasons why another attempt is allowed, without the reasons for its delay.
 pub(super) fn to_allow(
     policy: &Policy,
     retry: &RetryPolicy,
@@ -55,17 +55,17 @@ pub(super) fn to_allow(
     let class = format!("{} is retried", case.class);
     let attempt = format!("attempt {} failed", progress.attempt);
     let (rules, all) = (case.rules(retry), retry.for_others());
-    // The class may have a value of its own: the path has to lead to the value that decided, or changing it changes
-    // nothing.
+    // The class may override the value. The path must lead to the value that decided: a change of another value would
+    // have no effect.
     let path = path("max_attempts", case, rules.max_attempts, all.max_attempts);
-    // Both are needed for a retry, so changing either of them ends it. What does not have that effect is not named.
+    // A retry needs both values, so a change of either one prevents it. Values without this effect are left out.
     vec![
         StoredReason::new(policy, "retry.retry_on", &retry.retry_on, [class]),
         StoredReason::new(policy, path, rules.max_attempts, [attempt]),
     ]
 }
 
-/// Why it is made so much later.
+/// The reasons for the delay.
 fn to_wait(
     policy: &Policy,
     retry: &RetryPolicy,
@@ -82,8 +82,7 @@ fn to_wait(
         DelayRule::Backoff => {
             let path = path("backoff", case, rules.backoff, all.backoff);
             let waits = format!("waits {}", delay.rounded());
-            // A hint that is a floor was shorter than the backoff, so the backoff decided; the hint is the fact it
-            // was held against.
+            // With a server delay as minimum, the backoff was longer and decided; the server delay is only a fact.
             let ignored = rules.server_delay.value.mode == ServerDelayMode::Ignore;
             let waits = match case.hint.filter(|_| !ignored) {
                 Some(hint) => format!("{waits}, no shorter than the hint of {}", hint.rounded()),
@@ -99,7 +98,7 @@ fn to_wait(
     }
 }
 
-/// Why there is no other attempt: the values without which there would be one, or another reason for the end.
+/// The reasons why no further attempt is made: the values that prevented it, or another cause.
 pub(crate) fn of_stop(
     policy: &Policy,
     retry: &RetryPolicy,
@@ -151,7 +150,7 @@ pub(crate) fn of_stop(
         StopReason::AfterPartial => {
             because(policy, "turn.after_partial", &policy.turn().after_partial.map(ShownValue), [])
         }
-        // Rules outside the retry policy decided; the caller knows them and names them.
+        // The caller names the reasons: the rules that decided are outside the retry policy.
         StopReason::Cancelled
         | StopReason::MayHaveActed
         | StopReason::ReducerError
@@ -162,24 +161,24 @@ pub(crate) fn of_stop(
     vec![one]
 }
 
-/// Why failures of a class are not retried at all: each of two rules may be enough.
+/// The reasons why a class of failures is not retried: either of two rules is enough.
 fn not_retryable(policy: &Policy, retry: &RetryPolicy, case: &FailureContext) -> Vec<DecisionReason> {
     let class = case.class;
-    // With both rules against it, changing one alone would not bring the retry: both are named.
+    // If both rules forbid the retry, a change of one is not enough: both are named.
     let off = (!retry.enabled.value).then(|| because(policy, "retry.enabled", &retry.enabled, []));
     let unlisted = (!retry.retry_on.value.contains(class))
         .then(|| because(policy, "retry.retry_on", &retry.retry_on, [format!("{class} is not retried")]));
     off.into_iter().chain(unlisted).collect()
 }
 
-/// Which values leave no time for another attempt. None does where the host's deadline alone is over.
+/// The values that leave no time for another attempt. Empty if only the deadline of the host is exceeded.
 fn too_late(
     policy: &Policy,
     retry: &RetryPolicy,
     case: &FailureContext,
     attempts: &str,
 ) -> Vec<DecisionReason> {
-    // The deadline of the run comes from the host. No value of the policy decided, so none is named.
+    // The deadline of the run comes from the host, so no value of the policy is named.
     let RetryBlocker::Late(late) = case.obstacle else { return Vec::new() };
     let fact = || [attempts.to_owned(), "the next one would start too late".to_owned()];
     let least = || because(policy, "retry.min_attempt_time", &retry.min_attempt_time, fact());
@@ -187,9 +186,9 @@ fn too_late(
     late.min_attempt_time.then(least).into_iter().chain(late.deadline.then(end)).collect()
 }
 
-/// The path of a value that may be the class's own.
+/// The path of a value that the class may override.
 fn path<T>(leaf: &str, case: &FailureContext, own: &Setting<T>, all: &Setting<T>) -> String {
-    // A class without a value of its own inherits this very setting, and with it the origin.
+    // A class without its own value inherits the general setting together with its origin.
     if own.origin == all.origin {
         format!("retry.{leaf}")
     } else {
@@ -197,14 +196,14 @@ fn path<T>(leaf: &str, case: &FailureContext, own: &Setting<T>, all: &Setting<T>
     }
 }
 
-/// The threshold of a breaker, as people read it.
+/// The threshold of a breaker, written for people.
 pub(super) fn threshold(breaker: &BreakerPolicy) -> Setting<String> {
     breaker
         .failures
         .map(|failures| failures.map_or_else(|| "never".to_owned(), |failures| failures.to_string()))
 }
 
-/// A value as policies write it.
+/// A value in the notation of policies.
 pub(super) struct ShownValue<T>(pub(super) T);
 
 impl<T: serde::Serialize> Display for ShownValue<T> {
@@ -214,10 +213,10 @@ impl<T: serde::Serialize> Display for ShownValue<T> {
     }
 }
 
-/// The wait that was asked for, and by whom.
+/// The delay that was requested, and its source.
 fn asked(case: &FailureContext) -> Option<String> {
     case.hint.map(|hint| {
-        // People look for a header that was never sent unless the text says where the wait comes from.
+        // Without the source, people would look for a header that was never sent.
         if case.assumed {
             format!("the server does not say how long, and `errors.wait` says {hint}")
         } else {

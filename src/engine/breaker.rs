@@ -117,18 +117,18 @@ pub(crate) enum BreakerAdmission {
 }
 
 impl CircuitBreaker {
-    /// Asks to run. An open breaker whose time is up becomes half-open and admits as many probes as it may.
+    /// Asks for permission to run. An open breaker whose time is over becomes half-open and admits up to `probes`
+    /// calls.
     pub(crate) fn ask(&mut self, now: Instant) -> BreakerAdmission {
         let (out, well) = match self.phase {
             PhaseState::Closed => return BreakerAdmission::Run,
-            // An open breaker becomes half-open when it is asked: the interpreter has no timers, and a breaker that
-            // is never asked needs none.
+            // The interpreter has no timers, so an open breaker becomes half-open only when a call asks.
             PhaseState::Open { until: Some(until) } if until <= now => (0, 0),
             PhaseState::Open { .. } => return BreakerAdmission::Refused,
             PhaseState::HalfOpen { out, well } => (out, well),
         };
-        // Half-open admits a few calls only. failsafe-rs and recloser admit everybody, and the load returns at once
-        // to a service that just failed.
+        // Half-open admits a few calls only. failsafe-rs and recloser admit all calls, which restores the full load
+        // on a service that has just failed.
         if out >= self.rules.map_or(1, |rules| rules.probes.get()) {
             return BreakerAdmission::Refused;
         }
@@ -137,18 +137,18 @@ impl CircuitBreaker {
         BreakerAdmission::Probe
     }
 
-    /// Whether the breaker has opened since a run began, so that its end changes nothing: while it is half-open, only
-    /// probes count.
+    /// Whether the breaker opened after a run began, so that the run's result is ignored: a half-open breaker counts
+    /// probes only.
     pub const fn is_late(&self, is_probe: bool) -> bool {
-        // Only probes know how the service does now; runs from before the trip report on what opened the breaker
-        // (Polly ignores them, too).
+        // Only probes show the present state of the service; runs from before the breaker opened report the failures
+        // that opened it (Polly ignores them, too).
         matches!(self.phase, PhaseState::HalfOpen { .. }) && !is_probe
     }
 
-    /// Whether so many runs that have not ended would open it if they all failed: another one could be one too many.
+    /// Whether the breaker would open if all `under_way` runs failed, so that one more run may exceed the threshold.
     pub fn is_full(&self, policy: &BreakerPolicy, under_way: u32) -> bool {
-        // Calls of one batch ask before any of them ends. In supyagent all of them pass the check, and the threshold
-        // is exceeded by the width of a batch.
+        // Calls of one batch ask before any of them ends. In supyagent all of them are admitted, and the threshold is
+        // exceeded by the size of the batch.
         let Some(threshold) = policy.failures.value.filter(|_| under_way > 0) else { return false };
         let failures = self.failures.saturating_add(under_way);
         match (self.phase, policy.count.value) {
@@ -163,18 +163,18 @@ impl CircuitBreaker {
         }
     }
 
-    /// A run went well. Returns whether the breaker closed by it.
+    /// Records a success. Returns whether the breaker closed.
     ///
-    /// A run that began before the breaker opened moves nothing.
+    /// The success of a run that began before the breaker opened has no effect.
     pub fn succeeded(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
         let act = BreakerAct::Succeeded { at: now, probe: matches!(self.phase, PhaseState::HalfOpen { .. }) };
         match (self.phase, policy.count.value) {
-            // Cumulative is LocalCowork's count: after three failures in a message the tool is gone, whatever went
-            // well between.
+            // Cumulative follows LocalCowork: after three failures in a message the tool is disabled, whatever
+            // succeeded in between.
             (PhaseState::Open { .. }, _) | (PhaseState::Closed, FailureCounting::Cumulative) => false,
             (PhaseState::Closed, FailureCounting::Consecutive) => {
-                // A success that resets nothing is no news: hosts that share the breaker would otherwise write for
-                // every healthy call.
+                // A success that resets nothing is not reported: hosts that share the breaker would otherwise write
+                // for every healthy call.
                 if self.failures > 0 {
                     self.tells(act);
                 }
@@ -189,7 +189,7 @@ impl CircuitBreaker {
             }
             (PhaseState::HalfOpen { out, well }, _) => {
                 self.tells(act);
-                // One good probe can be chance: users of Polly ask for several (App-vNext/Polly#2381).
+                // One successful probe can be chance: users of Polly ask for several (App-vNext/Polly#2381).
                 let well = well.saturating_add(1);
                 let closes = well >= policy.successes.value.get();
                 if closes {
@@ -202,10 +202,10 @@ impl CircuitBreaker {
         }
     }
 
-    /// A run failed. Returns whether the breaker opened by it.
+    /// Records a failure. Returns whether the breaker opened.
     pub fn failed(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
-        // A run from before the trip says nothing about the service now. A probe that fails does, so it opens the
-        // breaker again.
+        // A run from before the breaker opened does not show the present state of the service. A failed probe does,
+        // so it opens the breaker again.
         let probe = matches!(self.phase, PhaseState::HalfOpen { .. });
         let PhaseState::Closed = self.phase else {
             self.tells(BreakerAct::Failed { at: now, probe });
@@ -226,8 +226,8 @@ impl CircuitBreaker {
         trips
     }
 
-    /// A run failed; counted only if the breaker is closed and stays so. Returns whether it was. Not for those that look at the
-    /// last results.
+    /// Counts a failure only if the breaker is closed and stays closed. Returns whether it was counted. Not for
+    /// breakers that count the last results.
     #[inline]
     pub(super) fn bears(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
         let bears = |most: NonZeroU32| self.failures.saturating_add(1) < most.get();
@@ -241,7 +241,7 @@ impl CircuitBreaker {
     /// Counts a failure of a closed breaker.
     #[inline]
     fn count(&mut self, policy: &BreakerPolicy, now: Instant) {
-        // The rules are kept with the count: under others, the same number of failures would mean something else.
+        // The rules are kept with the count: under other rules the same number of failures has another meaning.
         self.rules = Some(BreakerRules::of(policy));
         self.tells(BreakerAct::Failed { at: now, probe: false });
         match policy.count.value {
@@ -252,19 +252,19 @@ impl CircuitBreaker {
         }
     }
 
-    /// A probe ended without a result: its lease is returned and the next one may try. Others are not told: it was a lease of
-    /// this host, and theirs may be out.
+    /// Returns the permit of a probe that ended without a result, so that another probe may run. Other hosts are not
+    /// informed: the permit belongs to this host, and their own probes may be in flight.
     pub fn returned(&mut self, now: Instant) {
         self.phase = match self.phase {
-            // A probe is a lease. One that was cancelled and kept its permit would leave the breaker half-open for
-            // good, as in resilience4j (#903, #935, #1389). It is no success either, so nothing else changes.
+            // A probe that was cancelled and kept its permit would leave the breaker half-open for ever, as in
+            // resilience4j (#903, #935, #1389). A cancelled probe is no success either, so nothing else changes.
             PhaseState::HalfOpen { out: 0 | 1, well: 0 } => PhaseState::Open { until: Some(now) },
             PhaseState::HalfOpen { out, well } => PhaseState::HalfOpen { out: out.saturating_sub(1), well },
             phase => phase,
         };
     }
 
-    /// As it is when no probe is out.
+    /// The same breaker without probes in flight.
     #[must_use]
     pub fn without_probes(&self) -> Self {
         let phase = match self.phase {
@@ -274,14 +274,14 @@ impl CircuitBreaker {
         Self { phase, ..self.clone() }
     }
 
-    /// What others know, and what has happened here since they were informed. The probes that are out are here what they were,
-    /// for they are leases of this host.
+    /// The state known to other hosts, with the local changes since the last exchange applied. The probes in flight
+    /// are those of this host.
     pub(super) fn told_to(&self, others: Option<&Self>, policy: &BreakerPolicy) -> Self {
-        // What others counted by other rules cannot be compared with these.
+        // Counts under other rules cannot be compared with these.
         let others = others.filter(|others| others.fits(policy));
         let mut all = Self { untold: VecDeque::new(), ..others.cloned().unwrap_or_default() };
-        // What happened is repeated, not added up: the sum of two counts cannot tell whether the breaker opened
-        // between them.
+        // The local changes are replayed, not added up: the sum of two counts cannot show whether the breaker opened
+        // in between.
         for act in &self.untold {
             match *act {
                 BreakerAct::Probed(at) => drop(all.ask(at)),
@@ -293,7 +293,7 @@ impl CircuitBreaker {
         }
         all.untold.clear();
         if let (PhaseState::HalfOpen { well, .. }, PhaseState::HalfOpen { out, .. }) = (all.phase, self.phase)
-        // Probes of other hosts are theirs to return; of those of this host only the ones that are out count.
+        // Other hosts return their own probes; of this host only the probes in flight count.
         {
             all.phase = PhaseState::HalfOpen { out, well };
         } else {
@@ -302,49 +302,49 @@ impl CircuitBreaker {
         all
     }
 
-    /// Whether something has happened that others need to know.
+    /// Whether there are changes that other hosts have not received.
     pub(super) fn has_news(&self) -> bool {
         !self.untold.is_empty()
     }
 
-    /// Whether hosts share a breaker of these rules.
+    /// Whether hosts share a breaker with these rules.
     pub(super) const fn is_shared_by(policy: &BreakerPolicy) -> bool {
         BreakerRules::of(policy).is_shared()
     }
 
-    /// A digest of the rules it would count by.
+    /// A digest of the rules that a breaker of `policy` counts by.
     pub(super) fn rules_of(policy: &BreakerPolicy) -> String {
         let rules = serde_json::to_vec(&BreakerRules::of(policy)).unwrap_or_default();
-        // Hosts with other rules must not share this count. The digest in its name keeps them apart without a lookup.
+        // Hosts with other rules must not share this count. The digest in the name separates them without a lookup.
         format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&rules))
     }
 
-    /// Whether it is as new.
+    /// Whether the breaker equals a new one.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether no failure and no result is known.
+    /// Whether the breaker is closed and has counted nothing.
     pub fn is_quiet(&self) -> bool {
         self.phase == PhaseState::Closed && self.failures == 0 && self.results.is_empty()
     }
 
-    /// Whether it counted by these rules.
+    /// Whether the breaker counted by the rules of `policy`.
     pub fn fits(&self, policy: &BreakerPolicy) -> bool {
         self.rules.is_none_or(|rules| rules == BreakerRules::of(policy))
     }
 
-    /// Failures that count now: in a row, in all, or among the last results.
+    /// The failures that count now: consecutive, cumulative, or among the last results.
     pub const fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// How long what it knows lasts.
+    /// How long the counts of the breaker are kept.
     pub(crate) fn scope(&self) -> BreakerScope {
         self.rules.map_or_else(BreakerScope::default, |rules| rules.scope)
     }
 
-    /// Where it stands.
+    /// The phase of the breaker.
     pub const fn phase(&self) -> BreakerPhase {
         match self.phase {
             PhaseState::Closed => BreakerPhase::Closed,
@@ -353,7 +353,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Until when it is open, if that is known.
+    /// When an open breaker becomes half-open; `None`: it is not open, or stays open.
     pub const fn open_until(&self) -> Option<Instant> {
         match self.phase {
             PhaseState::Open { until } => until,
@@ -361,15 +361,15 @@ impl CircuitBreaker {
         }
     }
 
-    /// Whether a call at this time would certainly not run.
+    /// Whether the breaker would certainly refuse a call at `now`.
     pub fn is_open(&self, now: Instant) -> bool {
         matches!(self.phase, PhaseState::Open { until } if until.is_none_or(|until| now < until))
     }
 
-    /// Forgets everything but what others need to know.
+    /// Resets everything except the changes that other hosts have not received.
     fn begin_anew(&mut self) {
-        // What others do not know yet survives: without the success in it, they would still count the failures
-        // before.
+        // Unreported changes are kept: without the success among them, other hosts would still count the failures
+        // before it.
         if self.is_shared() {
             let (rules, untold) = (self.rules, std::mem::take(&mut self.untold));
             *self = Self { rules, untold, ..Self::default() };
@@ -382,7 +382,7 @@ impl CircuitBreaker {
         self.rules.is_some_and(BreakerRules::is_shared)
     }
 
-    /// Keeps in mind what others need to know.
+    /// Keeps a change for the other hosts.
     fn tells(&mut self, act: BreakerAct) {
         if self.is_shared() {
             remember(&mut self.untold, act);
@@ -395,17 +395,17 @@ impl CircuitBreaker {
             TimeBound::Within(length) => Some(now.saturating_add(length)),
             TimeBound::Unlimited => None,
         };
-        // The pause ends what was counted; the window must not open the breaker again with failures from before it.
+        // Opening ends the count; failures from before the pause must not open the breaker again.
         self.results.clear();
         self.phase = PhaseState::Open { until };
     }
 
-    /// Writes a result down, and forgets those that do not count any more.
+    /// Records a result, and removes results that no longer count.
     #[inline(never)]
     fn record(&mut self, window: CountWindow, now: Instant, failed: bool) {
         self.results.push_back((now, failed));
         self.failures = self.failures.saturating_add(u32::from(failed));
-        // A burst of old failures says little about now, so a window may be bounded by age as well as by number.
+        // Old failures say little about the present, so the window may be limited by age as well as by number.
         let old = |at: Instant| window.within.is_some_and(|within| now.since(at) >= within);
         while let Some((at, failed)) = self.results.front().copied() {
             if self.held() <= window.calls.get() && !old(at) {
@@ -416,7 +416,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// How many results it holds.
+    /// The number of results kept.
     fn held(&self) -> u32 {
         u32::try_from(self.results.len()).unwrap_or(u32::MAX)
     }
@@ -438,7 +438,7 @@ impl BreakerRules {
         }
     }
 
-    /// Whether hosts share it, and it ever opens.
+    /// Whether hosts share the breaker and it can open.
     const fn is_shared(self) -> bool {
         matches!(self.scope, BreakerScope::Shared) && self.failures.is_some()
     }
@@ -469,7 +469,7 @@ mod tests {
         policy
     }
 
-    /// A host tells the others and takes what all know.
+    /// Sends the host's changes to the shared state, and takes the result.
     fn tell(host: &mut CircuitBreaker, all: &mut CircuitBreaker, policy: &BreakerPolicy) {
         *host = host.told_to(Some(all), policy);
         *all = host.without_probes();
@@ -602,7 +602,7 @@ mod tests {
         assert_eq!(breaker, CircuitBreaker::default());
     }
 
-    /// Whether the window of the results so far opens a breaker, told from the definition.
+    /// Whether the results so far open a breaker, computed directly from the definition.
     fn told_naively(threshold: NonZeroU32, window: CountWindow, results: &[(u64, bool)]) -> bool {
         let now = results.last().unwrap().0;
         let last = results.iter().rev().take(window.calls.get() as usize);

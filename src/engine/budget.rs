@@ -1,4 +1,4 @@
-//! What has been drawn on a retry budget: tokens, or calls and retries of the last while.
+//! The use of retry budgets: tokens, or calls and retries within a window.
 
 use core::fmt;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,15 +10,13 @@ use super::untold::remember;
 use crate::policy::{BudgetScope, ErrorClass, RetryBudget, TokenBudget, WindowBudget};
 use crate::time::{Instant, Nanos};
 
-/// A window is counted in so many parts; what is older than the window by less than one of them may still count.
-// Ten parts are what Polly, failsafe-go and tower use: a sliding window in bounded memory, exact to a tenth.
+/// The number of parts of a window. A part that is partly older than the window still counts.
+// Polly, failsafe-go and tower use ten parts: a sliding window in bounded memory, exact to a tenth.
 const PARTS: u64 = 10;
-// Ratios are integers. tower takes a reciprocal and truncates it: its budgets of 0.6, 0.7 and 0.9 all allow a retry
-// for each call.
+// Ratios are integers. tower truncates a reciprocal: its budgets of 0.6, 0.7 and 0.9 all allow one retry per call.
 const WHOLE_PPM: u64 = 1_000_000;
 
-/// What has been drawn on the budgets of all actions, by the names they are kept under. Those that are whole are left
-/// out.
+/// The use of all budgets, by account name. Unused budgets are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct RetryBudgets(BTreeMap<String, BudgetLedger>);
@@ -95,12 +93,12 @@ pub(crate) enum BudgetShortage {
 }
 
 impl RetryBudgets {
-    /// Whether nothing is drawn on any.
+    /// Whether all budgets are unused.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// As [`BudgetLedger::refuses`], for an attempt at `action`.
+    /// Like [`BudgetLedger::refuses`], for an attempt of `action`.
     pub(super) fn refuses(
         &self,
         action: &str,
@@ -112,17 +110,17 @@ impl RetryBudgets {
         self.0.get(&account(action, budget)?).unwrap_or(&whole).refuses(budget, class, now)
     }
 
-    /// The first attempt at `action` has failed.
+    /// Records that the first attempt of `action` has failed.
     pub(super) fn called(&mut self, action: &str, budget: &RetryBudget, now: Instant) {
         self.entry(action, budget, |ledger| ledger.called(budget, now));
     }
 
-    /// Another attempt at `action` is made after a failure of that class.
+    /// Records another attempt of `action` after a failure of `class`.
     pub(super) fn retried(&mut self, action: &str, budget: &RetryBudget, class: ErrorClass, now: Instant) {
         self.entry(action, budget, |ledger| ledger.retried(budget, class, now));
     }
 
-    /// `action` has succeeded; `after` is the class of its last failure, if it had one.
+    /// Records that `action` has succeeded; `after` is the class of its last failure, if there was one.
     pub(super) fn succeeded(
         &mut self,
         action: &str,
@@ -131,7 +129,7 @@ impl RetryBudgets {
         now: Instant,
     ) {
         self.entry(action, budget, |ledger| {
-            // A call that was retried has been counted with its first failure; one that went well at once is counted
+            // A call that was retried was counted at its first failure; a call that succeeded at once is counted
             // here.
             if after.is_none() {
                 ledger.called(budget, now);
@@ -140,31 +138,30 @@ impl RetryBudgets {
         });
     }
 
-    /// Those that hosts share: all that is known of them beyond a run.
+    /// The budgets that hosts share: the only ones that outlive a run.
     pub(super) fn shared(&self) -> impl Iterator<Item = (&String, &BudgetLedger)> {
         self.0.iter().filter(|(account, _)| account.starts_with(SHARED))
     }
 
-    /// This is what hosts know of one that they share.
+    /// Replaces a shared budget by the state that all hosts know.
     pub(super) fn set_shared(&mut self, account: String, ledger: BudgetLedger) {
         if account.starts_with(SHARED) {
             self.set(account, ledger);
         }
     }
 
-    /// What is drawn on the one of that name.
+    /// The use of the budget with this account name.
     pub(super) fn get(&self, account: &str) -> Option<&BudgetLedger> {
         self.0.get(account)
     }
 
-    /// As they are before the first event of the next run.
+    /// The budgets at the start of the next run.
     pub(super) fn next_run(&self) -> Self {
         Self(self.shared().map(|(account, ledger)| (account.clone(), ledger.clone())).collect())
     }
 
     fn set(&mut self, account: String, ledger: BudgetLedger) {
-        // A budget that is whole equals one that was never used: leaving it out keeps the state small, however many
-        // tools there are.
+        // An unused budget equals a missing one. Leaving it out keeps the state small, whatever the number of tools.
         if ledger.is_empty() {
             self.0.remove(&account);
         } else {
@@ -180,18 +177,18 @@ impl RetryBudgets {
     }
 }
 
-/// What the names of budgets begin with that hosts share.
+/// The prefix of the account names of shared budgets.
 const SHARED: &str = "shared ";
 
-/// The name under which a budget is kept; `None`: there is no budget. The name of a shared one contains its shape: what
-/// is drawn on one of another shape cannot be compared.
+/// The account name of a budget; `None`: there is no budget. The name of a shared budget contains its size, because
+/// the use of budgets of different sizes cannot be compared.
 pub(super) fn account(action: &str, budget: &RetryBudget) -> Option<String> {
     let name = || budget.pool().map_or_else(|| action.to_owned(), |pool| format!("pool {pool}"));
     match (budget, budget.scope()) {
         (RetryBudget::None, _) => None,
         (RetryBudget::Tokens(_) | RetryBudget::Window(_), BudgetScope::Run) => Some(name()),
-        // Stores of different sizes must not be mixed: a host with a smaller one would refuse
-        // for what the larger one can bear.
+        // Budgets of different sizes must not be mixed: a host with a smaller budget would refuse retries that the
+        // larger one allows.
         (RetryBudget::Tokens(tokens), BudgetScope::Shared) => {
             Some(format!("{SHARED}{} ({} tokens)", name(), tokens.capacity))
         }
@@ -202,12 +199,12 @@ pub(super) fn account(action: &str, budget: &RetryBudget) -> Option<String> {
 }
 
 impl BudgetLedger {
-    /// Whether nothing is drawn on it, and nothing is to be reported to others.
+    /// Whether the budget is unused and has no changes to report to other hosts.
     pub(crate) fn is_empty(&self) -> bool {
         self.spent == 0 && self.parts.is_empty() && self.untold.is_empty()
     }
 
-    /// Why a retry after a failure of that class is refused; `None`: it is not.
+    /// Why a retry after a failure of `class` is refused; `None`: the retry is allowed.
     pub(crate) fn refuses(
         &self,
         budget: &RetryBudget,
@@ -216,8 +213,8 @@ impl BudgetLedger {
     ) -> Option<BudgetShortage> {
         match budget {
             RetryBudget::None => None,
-            // The retry quota of the AWS SDKs: the class decides the price, and an empty store refuses at once
-            // instead of blocking.
+            // Like the retry quota of the AWS SDKs: the class determines the cost, and an empty budget refuses at
+            // once instead of blocking.
             RetryBudget::Tokens(tokens) => {
                 let cost = tokens.cost_after(class);
                 let left = self.left(tokens);
@@ -233,14 +230,14 @@ impl BudgetLedger {
         }
     }
 
-    /// The first attempt of a call has ended.
+    /// Records that the first attempt of a call has ended.
     pub(crate) fn called(&mut self, budget: &RetryBudget, now: Instant) {
         if let RetryBudget::Window(window) = budget {
             self.draw(budget, LedgerAct::Called { at: now, window: window.window });
         }
     }
 
-    /// A retry after a failure of that class has been granted.
+    /// Records that a retry after a failure of `class` was granted.
     pub(crate) fn retried(&mut self, budget: &RetryBudget, class: ErrorClass, now: Instant) {
         let act = match budget {
             RetryBudget::None => return,
@@ -253,28 +250,29 @@ impl BudgetLedger {
         self.draw(budget, act);
     }
 
-    /// A call has succeeded; `after` is the class of the failure its last retry followed, if it was retried.
+    /// Records that a call has succeeded; `after` is the class of the failure before its last retry, if it was
+    /// retried.
     pub(crate) fn succeeded(&mut self, budget: &RetryBudget, after: Option<ErrorClass>) {
         if let RetryBudget::Tokens(tokens) = budget {
-            // As in the AWS SDKs: a success gives back what the last retry cost, and a little if it needed none. So
-            // the store refills only while the service works.
+            // As in the AWS SDKs: a success returns the cost of the last retry, or a little if there was no retry. So
+            // the budget refills only while the service works.
             let back = after.map_or(tokens.earn, |class| tokens.cost_after(class));
             self.draw(budget, LedgerAct::GaveBack { tokens: back.into(), of: tokens.capacity.get().into() });
         }
     }
 
-    /// Does it, and keeps in mind what others need to know. What changes nothing they need not know.
+    /// Applies a change. If the budget is shared and the change has an effect, it is kept for other hosts.
     fn draw(&mut self, budget: &RetryBudget, act: LedgerAct) {
         if self.take(act) && budget.scope() == BudgetScope::Shared {
             remember(&mut self.untold, act);
         }
     }
 
-    /// Takes what happened here, or on another host. Returns whether it changes anything.
+    /// Applies a change from this or another host. Returns whether it had an effect.
     fn take(&mut self, act: LedgerAct) -> bool {
         match act {
             LedgerAct::Took { tokens, of } => {
-                // The store cannot be overdrawn: debts of one outage would forbid retries long after it.
+                // The budget cannot be overdrawn: the debt of one outage would forbid retries long after it.
                 self.spend(self.spent_of(of).saturating_add(tokens).min(of), of)
             }
             LedgerAct::GaveBack { tokens, of } => self.spend(self.spent_of(of).saturating_sub(tokens), of),
@@ -289,15 +287,15 @@ impl BudgetLedger {
         }
     }
 
-    /// So much of a store of that size is spent now. Returns whether that is news.
+    /// Sets the number of tokens spent of a budget of size `of`. Returns whether anything changed.
     const fn spend(&mut self, spent: u64, of: u64) -> bool {
         let (spent_before, of_before) = (self.spent, self.capacity);
-        // A store that is whole forgets its size, so that it equals the default and is left out of the state.
+        // An unused budget forgets its size, so that it equals the default and is left out of the state.
         (self.spent, self.capacity) = (spent, if spent == 0 { 0 } else { of });
         self.spent != spent_before || self.capacity != of_before
     }
 
-    /// What others know, and what has happened here since they were informed.
+    /// The state known to other hosts, with the local changes since the last exchange applied.
     pub(super) fn told_to(&self, others: Option<&Self>) -> Self {
         let mut all = Self { untold: VecDeque::new(), ..others.cloned().unwrap_or_default() };
         for act in &self.untold {
@@ -306,24 +304,24 @@ impl BudgetLedger {
         all
     }
 
-    /// Whether something has happened that others need to know.
+    /// Whether there are changes that other hosts have not received.
     pub(super) fn has_news(&self) -> bool {
         !self.untold.is_empty()
     }
 
-    /// The tokens that are there.
+    /// The number of tokens left.
     pub(crate) fn left(&self, tokens: &TokenBudget) -> u64 {
         u64::from(tokens.capacity.get()).saturating_sub(self.spent_of(tokens.capacity.get().into()))
     }
 
-    /// What is taken of a store of that size; one of another size is another store.
+    /// The number of tokens spent of a budget of this size; a budget of another size is a different one.
     const fn spent_of(&self, capacity: u64) -> u64 {
         if self.capacity == capacity { self.spent } else { 0 }
     }
 
-    /// Calls and retries in the window that ends now.
+    /// The number of calls and of retries in the window that ends now.
     fn counts(&self, window: &WindowBudget, now: Instant) -> (u64, u64) {
-        // Another window counted other calls: its numbers mean nothing here.
+        // The counts of a window of another length cannot be used.
         if self.window != window.window {
             return (0, 0);
         }
@@ -334,7 +332,7 @@ impl BudgetLedger {
         })
     }
 
-    /// Writes into the part of the window that is now. What is too old is forgotten, and so is another window.
+    /// Updates the current part of the window. Removes old parts, and all parts of a window of another length.
     fn write(&mut self, window: Nanos, now: Instant, entry: impl FnOnce(&mut WindowPart)) {
         if self.window != window {
             self.window = window;
@@ -353,10 +351,10 @@ impl BudgetLedger {
     }
 }
 
-/// The number of the part that is now.
+/// The number of the current part.
 fn number(window: Nanos, now: Instant) -> u64 {
-    // Parts are aligned to the epoch, so a jump over many windows finds all of them too old. tower starts a part at
-    // the time of the call, and its parts drift.
+    // Parts are aligned to the epoch, so after a jump over many windows all of them are too old. tower starts a part
+    // at the time of the call, so its parts drift.
     now.0.div_euclid(window.0.div_euclid(PARTS).max(1))
 }
 
@@ -473,7 +471,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, in whatever order: never more tokens taken than there are, and never more given back.
+        /// For every sequence of changes: never more tokens spent than the budget has, and never more returned than
+        /// spent.
         #[test]
         fn a_store_is_never_overdrawn(capacity in 1u32..200, acts in proptest::collection::vec(0u8..4, 0..200)) {
             let (budget, mut ledger) = (tokens(capacity), BudgetLedger::default());
@@ -488,7 +487,7 @@ mod tests {
             }
         }
 
-        /// Within any window there are at most as many retries as the floor, or the share of the calls that were counted.
+        /// Within any window there are at most as many retries as the minimum, or the share of the counted calls.
         #[test]
         fn a_window_never_grants_more_than_its_share(
             acts in proptest::collection::vec((0u64..3, proptest::bool::ANY), 0..200), min in 0u32..4,

@@ -21,7 +21,7 @@ pub struct CallTimeouts {
 }
 
 impl CallTimeouts {
-    /// Whether nothing has a limit.
+    /// Whether no step has a limit.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }

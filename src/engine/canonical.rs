@@ -1,9 +1,9 @@
-//! One number for a JSON value: the same whatever the order of its keys, its white space, or how a number is written.
+//! Hashes of JSON values, independent of key order, white space and the notation of numbers.
 
 use serde_json::{Number, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a number is of. It is hashed at once: what is short, as most of it is, takes a fraction of the time of a stream.
+/// The bytes to hash. They are hashed at once: for short inputs, the usual case, this is much faster than streaming.
 struct HashedBytes(Vec<u8>);
 
 impl HashedBytes {
@@ -20,7 +20,7 @@ impl HashedBytes {
     }
 }
 
-/// The number of a call.
+/// The hash of a call.
 pub(crate) fn call(tool: &str, arguments: &Value) -> u64 {
     let mut hash = HashedBytes::new();
     text(&mut hash, tool);
@@ -28,26 +28,26 @@ pub(crate) fn call(tool: &str, arguments: &Value) -> u64 {
     hash.digest()
 }
 
-/// The number of a call whose arguments are not JSON.
+/// The hash of a call whose arguments are not JSON.
 pub(super) fn raw_call(tool: &str, arguments: &str) -> u64 {
     let mut hash = HashedBytes::new();
     text(&mut hash, tool);
     hash.update(b"!");
-    // Models change the spaces of a broken text with each repeat; the words stay.
+    // Models change the white space of broken JSON with each repeat, but not the words.
     for word in arguments.split_whitespace() {
         text(&mut hash, word);
     }
     hash.digest()
 }
 
-/// The number of a value.
+/// The hash of a value.
 pub(crate) fn of(json: &Value) -> u64 {
     let mut hash = HashedBytes::new();
     value(&mut hash, json);
     hash.digest()
 }
 
-/// The number of some texts, in their order.
+/// The hash of several texts in their order.
 pub(crate) fn of_texts(texts: &[&str]) -> u64 {
     let mut hash = HashedBytes::new();
     for one in texts {
@@ -56,8 +56,8 @@ pub(crate) fn of_texts(texts: &[&str]) -> u64 {
     hash.digest()
 }
 
-/// Each kind of value begins with a letter of its own, and what has parts says how many: no two values share their
-/// bytes. Readers of JSON limit how deep a value goes.
+/// Each kind of value begins with its own letter, and compound values include their length, so that no two values
+/// have the same bytes. The recursion is bounded because JSON readers limit nesting.
 fn value(hash: &mut HashedBytes, json: &Value) {
     match json {
         Value::Null => hash.update(b"n"),
@@ -66,7 +66,7 @@ fn value(hash: &mut HashedBytes, json: &Value) {
         Value::String(one) => text(hash, one),
         Value::Array(items) => {
             hash.update(b"[");
-            // The length is written first, so that `["a"], "b"` and `["a", "b"]` do not share their bytes.
+            // The length comes first, so that `["a"], "b"` and `["a", "b"]` have different bytes.
             length(hash, items.len());
             for item in items {
                 value(hash, item);
@@ -76,8 +76,7 @@ fn value(hash: &mut HashedBytes, json: &Value) {
             hash.update(b"{");
             length(hash, entries.len());
             let mut entries: Vec<_> = entries.iter().collect();
-            // Sorted, since the order of keys has no meaning (RFC 8259, section 1), and models change it from call to
-            // call.
+            // Keys are sorted: their order has no meaning (RFC 8259, section 1), and models change it between calls.
             entries.sort_unstable_by_key(|(key, _)| *key);
             for (key, entry) in entries {
                 text(hash, key);
@@ -87,18 +86,18 @@ fn value(hash: &mut HashedBytes, json: &Value) {
     }
 }
 
-/// `1`, `1.0` and `1e0` are one number.
+/// Hashes a number; `1`, `1.0` and `1e0` have the same hash.
 fn number(hash: &mut HashedBytes, number: &Number) {
     hash.update(b"#");
     match number.as_f64() {
-        // Models write `1`, `1.0` and `1e0` for the same number; as the same call they have to be the same bytes.
+        // Models write `1`, `1.0` and `1e0` for the same number; identical calls need identical bytes.
         Some(float) if number.is_f64() => hash.update(shortest(float).as_bytes()),
         _ => hash.update(number.to_string().as_bytes()),
     }
 }
 
 fn shortest(float: f64) -> String {
-    // `-0.0` is `0`, as it is for whole numbers.
+    // `-0.0` equals `0`, as for whole numbers.
     if float == 0.0 { "0".to_owned() } else { format!("{float}") }
 }
 
@@ -109,7 +108,7 @@ fn text(hash: &mut HashedBytes, text: &str) {
 }
 
 fn length(hash: &mut HashedBytes, length: usize) {
-    // A fixed width and order of bytes: the number is part of the state, which is the same on every machine.
+    // A fixed width and byte order: the hash is part of the state, which must be identical on every machine.
     hash.update(&u64::try_from(length).unwrap_or(u64::MAX).to_le_bytes());
 }
 
@@ -136,7 +135,7 @@ mod tests {
         })
     }
 
-    /// The same value, with its keys the other way round and white space everywhere.
+    /// The same value with its keys in reverse order and additional white space.
     fn written_otherwise(json: &Value) -> String {
         match json {
             Value::Object(entries) => {
@@ -167,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Sorted and with whole numbers written as such: what tells values apart, in another way.
+    /// The value with sorted keys and whole numbers as integers: another way to compare values.
     fn as_written(json: &Value) -> String {
         match json {
             Value::Number(number) => number.as_f64().map_or_else(String::new, |float| {

@@ -27,7 +27,7 @@ pub struct ToolSpec {
     pub effect: Option<Effect>,
 }
 
-/// The tools of a run with their schemas compiled. Cheap to clone.
+/// The tools of a run with their compiled schemas. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct ToolCatalogue {
     tools: Arc<IndexMap<String, CatalogueEntry>>,
@@ -39,33 +39,33 @@ struct CatalogueEntry {
     schema: Schema,
 }
 
-/// A set of tools that cannot be used.
+/// Why a set of tools cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
-    /// Two tools of one name.
+    /// Two tools have the same name.
     #[error("two tools are named `{0}`; give one of them another name")]
     Duplicate(String),
-    /// A schema that is not a JSON Schema.
+    /// The parameters of a tool are not a valid JSON Schema.
     #[error("the parameters of tool `{tool}` are not a JSON Schema: {source}")]
     Schema {
         /// The tool.
         tool: String,
-        /// What is wrong with it.
+        /// The error in the schema.
         source: SchemaError,
     },
 }
 
-/// A tool of the name that the policy takes the final report by.
+/// A tool has the name that the policy reserves for the final report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a tool is named `{0}`, by which the policy takes the final report; give one of them another name")]
 pub struct NameClash(pub String);
 
 impl ToolCatalogue {
-    /// Whether the policy can be used with these tools.
+    /// Checks whether the policy can be used with these tools.
     ///
     /// # Errors
-    /// A tool of the name that the policy takes the final report by.
+    /// A tool has the name that the policy reserves for the final report.
     pub fn fits(&self, policy: &Policy) -> Result<(), NameClash> {
         match policy.output() {
             Some(output) if self.get(&output.tool.value).is_some() => {
@@ -78,12 +78,14 @@ impl ToolCatalogue {
     /// Compiles the schemas of `specs`.
     ///
     /// # Errors
-    /// Two tools of one name, or parameters that are not a JSON Schema.
+    /// Two tools have the same name, or parameters are not a valid JSON Schema.
     pub fn new(specs: impl IntoIterator<Item = ToolSpec>) -> Result<Self, CatalogueError> {
-        // In the order given: models see tools in this order, and another one breaks the provider's prompt cache.
+        // The order is kept: models see the tools in this order, and a change invalidates the provider's prompt
+        // cache.
         let mut tools = IndexMap::new();
         for spec in specs {
-            // Compiled once for all runs, so that a broken schema is reported at the start and not at its first call.
+            // Schemas are compiled once for all runs, so that a broken schema is reported at the start, not at the
+            // first call.
             let schema = Schema::compile(&spec.parameters)
                 .map_err(|source| CatalogueError::Schema { tool: spec.name.clone(), source })?;
             if tools.contains_key(&spec.name) {

@@ -1,19 +1,19 @@
-//! How deep values may be nested: records of the session nest them further, and have to be read back.
+//! Limits the nesting of values: session records add further levels, and must be readable again.
 
 use serde_json::Value;
 
-/// The deepest value that is taken from a model or a tool.
-// JSON Schema, templates and reducers walk values by recursion; 64 levels are far more than tools have.
+/// The maximum nesting of a value from a model or a tool.
+// JSON Schema, templates and reducers recurse over values; 64 levels are far more than tools need.
 const MOST_LEVELS: usize = 64;
 
-/// What is wrong with a value from a model or a tool that is nested too deep.
+/// The error message for a value nested too deep; `None`: the nesting is allowed.
 pub(super) fn too_deep(value: &Value) -> Option<String> {
     (!shallow(value, MOST_LEVELS)).then(|| format!("nested deeper than {MOST_LEVELS} levels"))
 }
 
-/// Whether a value has at most so many levels. Looks no deeper than that.
+/// Whether a value has at most `levels` levels.
 fn shallow(value: &Value, levels: usize) -> bool {
-    // Stops at the limit, so that a hostile value costs no more than the levels that are allowed.
+    // The search stops at the limit, so that a hostile value costs no more than the allowed levels.
     let Some(below) = levels.checked_sub(1) else { return false };
     match value {
         Value::Array(items) => items.iter().all(|item| shallow(item, below)),
@@ -22,12 +22,12 @@ fn shallow(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// How many levels a JSON text has, without reading it: what is between quotes does not count.
+/// The nesting of a JSON text, counted without parsing. Brackets within strings do not count.
 pub(crate) fn levels(text: &[u8]) -> usize {
     let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
     for byte in text {
         match byte {
-            // Brackets inside of texts open nothing.
+            // Brackets within strings do not count.
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,

@@ -1,4 +1,4 @@
-//! What happens: the events a host tells the interpreter.
+//! Events: what a host reports to the interpreter.
 
 use std::collections::BTreeMap;
 
@@ -163,16 +163,16 @@ pub enum Event {
 }
 
 impl ModelReply {
-    /// Whether it has neither text nor calls.
+    /// Whether the reply has neither text nor calls.
     pub(super) fn is_empty(&self) -> bool {
-        // Reasoning is no reply: ai-agent has a class of its own for replies that consist of it alone.
+        // Reasoning is no reply: ai-agent has a separate class for replies that consist of reasoning alone.
         self.text.trim().is_empty() && self.calls.is_empty()
     }
 
-    /// Whether the provider sent reasoning with it.
+    /// Whether the reply includes reasoning.
     pub fn has_reasoning(&self) -> bool {
         // Providers name the fields `reasoning`, `reasoning_content`, `thinking` or `thinking_blocks`; they are
-        // relayed as they came.
+        // passed on unchanged.
         let is_reasoning = |name: &str| name.starts_with("reasoning") || name.starts_with("thinking");
         let says = |value: &Value| match value {
             Value::Null => false,
@@ -185,7 +185,7 @@ impl ModelReply {
 }
 
 impl Event {
-    /// The work it answers; `None`: it comes unasked.
+    /// The work that the event answers; `None`: the event answers no work.
     pub const fn work(&self) -> Option<WorkId> {
         match self {
             Self::TurnPrepared { work, .. }
@@ -371,13 +371,11 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// Whether the model came to the end of what it wanted to say. Else its last words may be cut: what is open in them
-    /// is not to be closed.
+    /// Whether the model finished its reply. Otherwise the text may be cut, and its open brackets must not be closed.
     pub const fn is_of_a_whole_reply(&self) -> bool {
         match self {
             Self::Stop | Self::ToolCalls => true,
-            // Without a reason, or with an unknown one, the reply may have been cut: what is open in it is not known
-            // to end there.
+            // Without a reason, or with an unknown reason, the reply may have been cut.
             Self::Length | Self::ContextWindow | Self::ContentFilter | Self::Unsaid | Self::Other(_) => false,
         }
     }
@@ -444,7 +442,7 @@ pub enum ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// What is wrong with a result that is nested so deep that it cannot be read back from a session; `None`: nothing.
+    /// Why a result is nested too deep to be read back from a session; `None`: the nesting is allowed.
     pub fn too_deep(data: &Value) -> Option<String> {
         depth::too_deep(data)
     }
@@ -459,7 +457,7 @@ impl From<ToolCall> for ProposedCall {
 impl From<&ToolSpec> for ToolFacts {
     fn from(spec: &ToolSpec) -> Self {
         let text = serde_json::to_vec(spec).unwrap_or_default();
-        // Of the declaration as it is sent: another description can make a model call a tool in another way.
+        // The digest covers the declaration as sent: another description can make a model call a tool in another way.
         let digest = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&text));
         let parameters = Some(spec.parameters.clone());
         Self { name: spec.name.clone(), effect: spec.effect, digest, parameters }

@@ -1,4 +1,4 @@
-//! What to do: the directives the interpreter gives a host, each with its reasons.
+//! Directives: the instructions of the interpreter to a host, each with its reasons.
 
 mod ask;
 mod note;

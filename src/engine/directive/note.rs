@@ -1,4 +1,4 @@
-//! Notes: what happened, for whoever watches.
+//! Notes: reports of what happened, which need no answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -360,8 +360,8 @@ pub enum RetryAction {
 }
 
 impl Note {
-    /// Makes the change of the conversation it asks for; most notes ask for none. What all notes of a log make of an
-    /// empty conversation is the conversation.
+    /// Applies the change of the conversation that the note describes; most notes describe none. Applying all notes
+    /// of a log to an empty conversation yields the conversation.
     ///
     /// ```
     /// use unfazed::engine::Note;
@@ -374,14 +374,14 @@ impl Note {
         match self {
             Self::Append { message } => conversation.push(message.clone()),
             Self::Splice { splices } => splice(conversation, splices),
-            // Only these two change the conversation, so that a log can be replayed into it without a policy.
+            // Only these two change the conversation, so that a log can be replayed without a policy.
             _ => {}
         }
     }
 }
 
 impl RetryAction {
-    /// As it stands in reports.
+    /// The name of the action in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Retry => "retry",

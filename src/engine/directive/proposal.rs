@@ -1,4 +1,4 @@
-//! What becomes of the proposals of a host that runs its own loop.
+//! The results of proposals of a host that runs its own loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

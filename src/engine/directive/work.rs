@@ -1,4 +1,4 @@
-//! Work: what a host does and answers.
+//! Work: directives that a host carries out and answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -185,7 +185,7 @@ pub struct ConsultPlanner {
 }
 
 impl Work {
-    /// The number that the event which answers it will carry.
+    /// The number that the answering event will carry.
     pub const fn id(&self) -> WorkId {
         match self {
             Self::PrepareTurn(work) => work.work,
@@ -202,52 +202,52 @@ impl Work {
 }
 
 impl PrepareTurn {
-    /// The conversation is measured.
+    /// Makes the event that the conversation is measured.
     pub fn prepared(self, measure: TurnMeasure) -> Event {
         Event::TurnPrepared { work: self.work, measure }
     }
 }
 
 impl RepairHistory {
-    /// This is what it takes.
+    /// Makes the event with the repair.
     pub fn repaired(self, repair: HistoryRepair) -> Event {
         Event::HistoryRepaired { work: self.work, repair }
     }
 }
 
 impl CallModel {
-    /// The model answered.
+    /// Makes the event that the model answered.
     pub fn responded(self, reply: ModelReply) -> Event {
         Event::ModelResponded { work: self.work, reply }
     }
 
-    /// The call failed.
+    /// Makes the event that the call failed.
     pub fn failed(self, failure: Failure) -> Event {
         Event::ModelFailed { work: self.work, failure }
     }
 }
 
 impl RunTool {
-    /// The run ended.
+    /// Makes the event that the run ended.
     pub fn finished(self, outcome: ToolOutcome) -> Event {
         self.finished_with(outcome, RunFacts::default())
     }
 
-    /// The run ended, and this is known of it besides.
+    /// Makes the event that the run ended, with further facts about the run.
     pub fn finished_with(self, outcome: ToolOutcome, run: RunFacts) -> Event {
         Event::ToolFinished { work: self.work, outcome, run }
     }
 }
 
 impl WaitWork {
-    /// The wait is over.
+    /// Makes the event that the wait is over.
     pub fn fired(self) -> Event {
         Event::TimerFired { work: self.work }
     }
 }
 
 impl ConsultPlanner {
-    /// The planner has decided.
+    /// Makes the event with the planner's decision.
     pub fn decided(self, decision: PlannerDecision) -> Event {
         Event::PlannerDecided { work: self.work, decision }
     }

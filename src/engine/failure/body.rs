@@ -1,8 +1,8 @@
-//! Bodies of errors, read into facts.
+//! Reads facts from the bodies of error responses.
 //!
-//! Providers write errors nested (`{"error": {…}}`), flat, as a text, in an array, as plain text or as a page of
-//! HTML; they wrap the cause of an error, and routers put what the provider itself said into a text that is JSON
-//! again. All are read; which class of error it is, the policy's table decides.
+//! Providers write errors nested (`{"error": {…}}`), flat, as a string, in an array, as plain text or as an HTML
+//! page. They wrap the cause of an error, and routers put the upstream's error into a string that is JSON again. All
+//! forms are read; the policy's error table determines the class.
 
 use serde_json::Value;
 
@@ -13,37 +13,35 @@ use super::plain::plain;
 use super::signs::{failed_choice, is_error, is_no_answer, odd};
 use super::{BodyFacts, Failure, window};
 
-/// How often an error may stand inside another one.
-// ai-agent unwraps four levels; without a bound, a text that quotes a text that quotes a text decides how deep the
-// stack goes.
+/// The maximum number of errors nested in each other.
+// ai-agent unwraps four levels; without a limit, quotes within quotes would determine the stack depth.
 const DEEPEST: usize = 6;
 
-/// Where the error itself may be in its envelope, in the order of looking.
-// `lastError`, `cause`, `errors` and `responseBody` are how SDKs wrap what they got; the rest are bodies of providers
-// and routers.
+/// The fields of an envelope that may contain the error, in search order.
+// SDKs wrap errors in `lastError`, `cause`, `errors` and `responseBody`; the others come from providers and routers.
 const INSIDE: &[&str] =
     &["error", "response", "errors", "lastError", "cause", "responseBody", "body", "data", "base_resp"];
-/// Where an error says what it is about.
+/// The fields with details of an error.
 const DETAILS: &[&str] = &["details", "metadata", "innererror", "inner_error"];
-/// Fields that may look like an error and are none: the request, given back, and what is read elsewhere.
-// Servers give the request back: an "error" in it is the user's text, not the failure.
+/// Fields that may look like an error but are not one: the repeated request, and fields that are read elsewhere.
+// Servers repeat the request: an "error" in it is the user's text, not the failure.
 const NO_ERRORS: &[&str] =
     &["input", "ctx", "request", "headers", "usage", "choices", "message", "content", "messages"];
-/// What an object has that is an error under another name.
+/// The fields that show that an object under another name is an error.
 const TELLS: &[&str] = &["message", "error", "code", "body", "responseBody"];
 
 impl Failure {
-    /// What the body of an answer with an error status says. Anything is taken: what cannot be read is the message.
+    /// Reads the body of a response with an error status. A body that cannot be read becomes the message.
     pub fn from_body(body: &[u8]) -> Self {
         Self::from_read(body, LazyJson::read(body).as_ref())
     }
 
-    /// What a body, or the data of an event, says as JSON.
+    /// Reads a JSON body, or the JSON data of a stream event.
     pub fn from_json(body: &Value) -> Self {
         Self::from_node(body)
     }
 
-    /// As [`Self::from_body`], for a body that has been read as JSON, if it is some.
+    /// Like [`Self::from_body`], for a body already read; `json` is `None` if it is not JSON.
     pub(in crate::engine) fn from_read(body: &[u8], json: Option<&LazyJson<'_>>) -> Self {
         let text = || match core::str::from_utf8(body) {
             Ok(body) => plain(body),
@@ -57,20 +55,20 @@ impl Failure {
 
     fn from_node(body: &impl JsonNode) -> Self {
         let mut reading = BodyReading::default();
-        // A body without anything known is shown as it is: some text is better for people than none.
+        // A body without known fields is shown as it is: some text is better for people than none.
         let found = reading.value(body, 0).unwrap_or_else(|| FoundFacts::of_text(body.written()));
         found.failure(reading.details.words)
     }
 
-    /// The failure inside an answer whose status says that all is well, if there is one: `body` is the whole body or
-    /// the data of one event.
+    /// The failure inside a response with a success status, if there is one: `body` is the whole body or the data of
+    /// one event.
     pub fn inside_success(body: &Value) -> Option<Self> {
         let failed = is_error(body) || failed_choice(body).is_some() || is_no_answer(body);
         failed.then(|| Self::from_json(body))
     }
 }
 
-/// What one object says.
+/// The facts read from one object.
 #[derive(Clone, Default)]
 struct FoundFacts {
     status: Option<u16>,
@@ -97,7 +95,7 @@ impl FoundFacts {
     }
 }
 
-/// What is found on the way in.
+/// The facts collected during the descent.
 #[derive(Default)]
 struct BodyReading {
     details: ErrorDetails,
@@ -105,14 +103,14 @@ struct BodyReading {
 
 impl BodyReading {
     fn value(&mut self, value: &impl JsonNode, depth: usize) -> Option<FoundFacts> {
-        // Deeper than any router goes, so it is a text that happens to look like an error.
+        // No router nests this deep, so the text only looks like an error.
         if depth > DEEPEST {
             return value.text().map(|text| FoundFacts::of_text(text.to_owned()));
         }
         let deeper = depth.saturating_add(1);
         match value.shape() {
             NodeShape::List(items) => {
-                // Of several errors the first that says it is one: a list may hold warnings as well.
+                // Of several items the first marked as an error is read: a list may contain warnings as well.
                 let told = items.iter().find(|item| is_error(*item)).or_else(|| items.first())?;
                 self.value(told, deeper)
             }
@@ -129,7 +127,7 @@ impl BodyReading {
     }
 
     fn object(&mut self, object: &impl JsonNode, depth: usize) -> FoundFacts {
-        // The key says what happened, the value with what: both belong to the message.
+        // The key names the failure, the value its subject: both belong to the message.
         if let Some((key, text)) = odd(object) {
             return FoundFacts::of_text(format!("{key}: {text}"));
         }
@@ -140,8 +138,7 @@ impl BodyReading {
         }
         let mut own = own(object);
         let message = core::mem::take(&mut own.message);
-        // LiteLLM and SDKs put the JSON of the provider into their own message: what is inside is what the tables
-        // know.
+        // LiteLLM and SDKs put the provider's JSON into their own message. The tables describe the inner error.
         if let Some(inside) = EmbeddedError::find(&message) {
             let said = self.inside(inside, own.clone(), depth);
             return said.unwrap_or(own);
@@ -149,25 +146,25 @@ impl BodyReading {
         own.message = message;
         let inside = INSIDE.iter().find_map(|key| {
             let value = object.get(key).filter(|value| !value.is_blank())?;
-            // Lists of plain values, and bodies that hold no error, say nothing about this one.
+            // Lists of plain values, and bodies without an error, say nothing about this error.
             let told = *key == "error"
                 || matches!(value.shape(), NodeShape::Object | NodeShape::List(_))
                 || value.text().is_some_and(|text| EmbeddedError::find(text).is_some());
             self.value(value, depth).filter(|_| told)
         });
         let inside = inside.or_else(|| self.elsewhere(object, depth));
-        // OpenRouter: `metadata.raw` has the upstream's body as a text.
+        // OpenRouter: `metadata.raw` contains the upstream's body as a string.
         let raw = object.get("metadata").and_then(|metadata| metadata.get("raw"));
         let upstream = raw.filter(|raw| !is_empty(*raw)).and_then(|raw| self.value(raw, depth));
         match (inside, upstream) {
-            // The outer object is a summary, the inner one is the cause; its code decides.
+            // The outer object is a summary, the inner one is the cause; the inner code decides.
             (Some(inner), _) => around(own, inner, object.get("error").is_some()),
             (None, Some(upstream)) => around(own, upstream, false),
             (None, None) => own,
         }
     }
 
-    /// What a field says that holds an error under a name of its own: `external_model_error`, `param`.
+    /// The facts of a field that contains an error under a provider's own name: `external_model_error`, `param`.
     fn elsewhere(&mut self, object: &impl JsonNode, depth: usize) -> Option<FoundFacts> {
         let names_error = |value: &_| has_any(value, TELLS);
         let known = |key: &str| [INSIDE, DETAILS, NO_ERRORS].iter().any(|keys| keys.contains(&key));
@@ -176,7 +173,7 @@ impl BodyReading {
         self.value(error, depth)
     }
 
-    /// What an error inside a text says, with the words around it.
+    /// The facts of an error inside a string, with the words around it.
     fn inside(
         &mut self,
         EmbeddedError { before, json, after }: EmbeddedError<'_>,
@@ -194,7 +191,7 @@ impl BodyReading {
     fn detail(&mut self, details: &impl JsonNode) {
         match details.shape() {
             NodeShape::Object => {
-                // What the provider itself said is read as an error of its own, and its name is a field of its own;
+                // The upstream's error is read as a separate error, and the provider's name has its own field;
                 // neither is a detail.
                 for (key, value) in details.fields() {
                     if !matches!(key, "raw" | "provider_name" | "headers") {
@@ -208,7 +205,7 @@ impl BodyReading {
     }
 }
 
-/// What an object says by itself.
+/// The facts of an object without the objects inside it.
 fn own(object: &impl JsonNode) -> FoundFacts {
     let mut message = text(
         object,
@@ -228,15 +225,15 @@ fn own(object: &impl JsonNode) -> FoundFacts {
         let rest = ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)));
         message = rest.map(listed).unwrap_or_default();
     }
-    // In this order, since `code` is a status with some servers and a word with others.
+    // The order matters: `code` is a status with some servers and a word with others.
     let status = ["status", "statusCode", "status_code", "raw_status_code", "code"]
         .iter()
         .find_map(|key| status(object.get(key)?));
-    // `type: error` only repeats that this is an error, and `object` never says more.
+    // `type: error` only repeats that this is an error, and `object` never adds a fact.
     let kind = ["type", "status", "__type", "error_type"].iter().map(|key| text(object, &[key]));
     let kind = kind.into_iter().find(|kind| !kind.is_empty() && kind != "error");
     let provider = object.get("metadata").and_then(|metadata| metadata.get("provider_name"));
-    // MiniMax numbers its errors next to a text of its own; the same numbers mean something else elsewhere.
+    // MiniMax puts its error number next to its own text field; the same numbers have other meanings elsewhere.
     let minimax = object.get("status_msg").and(object.get("status_code"));
     let named = ["code", "error_code", "errcode"].iter().find_map(|key| object.get(key).and_then(word));
     FoundFacts {
@@ -252,11 +249,11 @@ fn own(object: &impl JsonNode) -> FoundFacts {
     }
 }
 
-/// A list of what is wrong, written. What pydantic quotes of the request is left out: it may speak of anything.
+/// A list of errors as text. Parts of the request that pydantic quotes are left out, as they may contain any words.
 fn listed(list: &impl JsonNode) -> String {
     let NodeShape::List(items) = list.shape() else { return list.written() };
-    // pydantic quotes the request in its errors, as FastAPI servers such as vLLM send them. Words of the request
-    // would be classified.
+    // FastAPI servers such as vLLM send pydantic errors, which quote the request. Words of the request would be
+    // classified.
     if !items.iter().any(|item| item.get("msg").is_some() && item.get("input").is_some()) {
         return list.written();
     }
@@ -272,8 +269,7 @@ fn is_event(kind: &str) -> bool {
     kind.starts_with("response.")
 }
 
-/// An error in what is around it. The inner one tells more exactly what happened; what it leaves open, the outer
-/// one tells.
+/// Merges an outer error with the error inside it. The inner facts are more exact; the outer ones fill the gaps.
 fn around(outer: FoundFacts, inner: FoundFacts, wrapper: bool) -> FoundFacts {
     let same = outer.message.is_empty() || outer.message == inner.message;
     let message = match (same, inner.message.is_empty()) {
@@ -284,14 +280,14 @@ fn around(outer: FoundFacts, inner: FoundFacts, wrapper: bool) -> FoundFacts {
         (false, false) => format!("{}: {}", outer.message, inner.message),
     };
     let numeric = |code: &Option<String>| code.as_ref().is_some_and(|code| code.parse::<u16>().is_ok());
-    // A router's own number says less than the word of the provider, so the word is kept.
+    // The number of a router says less than the provider's word, so the word is kept.
     let code = if numeric(&inner.code) && outer.code.is_some() && !numeric(&outer.code) {
         outer.code
     } else {
         inner.code.or(outer.code)
     };
     FoundFacts {
-        // The outer status is what the server answered with; the inner one may be of another hop.
+        // The outer status comes from the server itself; the inner one may come from another hop.
         status: outer.status.or(inner.status),
         code,
         kind: inner.kind.or(outer.kind),
@@ -315,7 +311,7 @@ fn is_empty(value: &impl JsonNode) -> bool {
     value.is_blank() || value.text().is_some_and(str::is_empty)
 }
 
-/// An HTTP status that is an error's, written as a number or as digits.
+/// An HTTP error status, written as a number or as digits.
 fn status(value: &impl JsonNode) -> Option<u16> {
     let number = match value.shape() {
         NodeShape::Number(number) => u16::try_from(number.as_u64()?).ok()?,
@@ -324,7 +320,7 @@ fn status(value: &impl JsonNode) -> Option<u16> {
         }
         _ => return None,
     };
-    // Numbers outside are counts or codes of the server's own, and no status.
+    // Numbers outside this range are counts or the server's own codes.
     (400..600).contains(&number).then_some(number)
 }
 

@@ -2,15 +2,15 @@
 
 use super::json::{JsonNode, NodeShape};
 
-/// The most words that are kept, and the longest one.
-// The words are held against a table of names; more or longer ones are no names, and the body comes from outside.
+/// The maximum number of words kept, and the maximum length of a word in bytes.
+// The words are compared with a table of names; longer ones are no names, and the body is untrusted.
 const MOST_WORDS: usize = 32;
 const LONGEST: usize = 200;
-/// The most values that are looked at, and how deep.
+/// The maximum number of values visited, and the maximum depth.
 const MOST_VALUES: usize = 512;
 const DEEPEST: usize = 8;
 
-/// The words as they are found, each once.
+/// The words in the order of their discovery, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct ErrorDetails {
     pub(super) words: Vec<String>,
@@ -18,15 +18,15 @@ pub(super) struct ErrorDetails {
 }
 
 impl ErrorDetails {
-    /// Takes the words of a value in, in the order of the text.
+    /// Adds the words of a value, in the order of the text.
     pub(super) fn take(&mut self, value: &impl JsonNode) {
         self.walk(value, 0);
     }
 
-    /// Takes one word in.
+    /// Adds one word.
     pub(super) fn word(&mut self, word: &str) {
         let fits = self.words.len() < MOST_WORDS && word.len() <= LONGEST && is_word(word);
-        // Each word once, so that a list of a hundred equal violations leaves room for others.
+        // Duplicates are left out, so that a hundred equal violations do not displace other words.
         if fits && !self.words.iter().any(|known| known == word) {
             self.words.push(word.to_owned());
         }
@@ -47,7 +47,7 @@ impl ErrorDetails {
     }
 }
 
-/// The ASCII characters that no word has: white space, controls, quotes and braces.
+/// The ASCII characters that cannot occur in a word: white space, control characters, quotes and braces.
 const ODD: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
@@ -62,14 +62,14 @@ const ODD: [bool; 256] = {
     }
 };
 
-/// Whether it is a word a table can name, and no sentence, address or JSON. Most is ASCII, and read byte by byte.
+/// Whether the text is a word that a table can name: no sentence, address or JSON. ASCII is checked byte by byte.
 fn is_word(text: &str) -> bool {
     let odd = |byte: u8| ODD.get(usize::from(byte)) == Some(&true);
     let beyond_ascii = |c: char| c.is_whitespace() || c.is_control();
     !text.is_empty()
         && !text.bytes().any(odd)
         && (text.is_ascii() || !text.contains(beyond_ascii))
-        // An address holds words such as `quota` that say nothing about this failure.
+        // An address contains words such as `quota` that say nothing about this failure.
         && (!text.contains(':') || !text.contains("://"))
 }
 

@@ -1,27 +1,28 @@
-//! JSON that is inside a text: `OpenAIException - {"error": {…}}`, as JSON or as Python writes a dictionary.
+//! Finds JSON inside a text: `OpenAIException - {"error": {…}}`, as JSON or as a Python dictionary.
 
 use super::json::{JsonNode, LazyJson};
 use super::python;
 use super::signs::is_error;
 
-/// The longest text that is looked at.
+/// The maximum length of a text that is searched, in bytes.
 const LONGEST: usize = 64 << 10;
-/// How many places of a text are tried.
-// Each brace may begin an object that is parsed to the end of the text: without a bound that is the square of its
+/// The maximum number of positions of a text that are tried.
+// Each brace may begin an object that is parsed to the end of the text: without a limit the cost is quadratic in the
 // length.
 const MOST_TRIES: usize = 8;
 
 /// An error inside a text.
 pub(super) struct EmbeddedError<'t> {
-    /// What comes before it.
+    /// The text before the JSON.
     pub(super) before: &'t str,
     pub(super) json: LazyJson<'t>,
-    /// What comes after it.
+    /// The text after the JSON.
     pub(super) after: &'t str,
 }
 
 impl<'t> EmbeddedError<'t> {
-    /// The error in a text. Where the whole text is JSON any object is one; what comes between words must say so.
+    /// Finds the error in a text. If the whole text is JSON, any object is accepted; JSON between words must be
+    /// marked as an error.
     pub(super) fn find(text: &'t str) -> Option<Self> {
         let text = text.trim();
         if text.len() > LONGEST {
@@ -30,22 +31,21 @@ impl<'t> EmbeddedError<'t> {
         if text.starts_with(['{', '['])
             && let Some(json) = LazyJson::read(text.as_bytes())
         {
-            // The whole text is JSON, so it is what somebody answered; between words it has to say that it is an
-            // error.
+            // JSON that is the whole text is a complete response; JSON between words must be marked as an error.
             return is_told(&json).then_some(Self { before: "", json, after: "" });
         }
         let mut from = 0_usize;
         for _ in 0..MOST_TRIES {
             let at = from.saturating_add(next_object(text.get(from..)?)?);
             let (before, rest) = text.split_at_checked(at)?;
-            // What cannot be read from here may hold something that can.
+            // If the text cannot be parsed from here, a later position may succeed.
             let Some((json, end)) = read(rest) else {
                 from = at.saturating_add(1);
                 continue;
             };
             let (_, after) = rest.split_at_checked(end)?;
             if says_error(&json) {
-                // Python writes bytes as `b'...'`, and SDKs put them into messages so.
+                // Python writes bytes as `b'...'`, and SDKs copy this into messages.
                 let before = before.strip_suffix("b'").unwrap_or(before);
                 let (before, after) = (before.trim_end_matches(is_joint), after.trim_start_matches(is_joint));
                 return Some(Self { before, json, after: after.trim_end() });
@@ -56,17 +56,17 @@ impl<'t> EmbeddedError<'t> {
     }
 }
 
-/// Where the next object begins that has a key. Keys are quoted, by Python with `'`.
+/// The position of the next object that has a key. Keys are quoted; Python uses `'`.
 fn next_object(text: &str) -> Option<usize> {
     let opens = |at: &usize| {
-        // A brace without a quoted key is a template or code, and parsing it would only fail later.
+        // A brace without a quoted key belongs to a template or to code, and parsing would only fail later.
         let inside = text.get(at.saturating_add(1)..).unwrap_or_default();
         inside.trim_start().starts_with(['"', '\''])
     };
     text.match_indices('{').map(|(at, _)| at).find(opens)
 }
 
-/// The object that a text begins with, and where it ends.
+/// The object at the start of a text, and the position of its end.
 fn read(text: &str) -> Option<(LazyJson<'_>, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<LazyJson<'_>>();
     match values.next() {
@@ -76,7 +76,7 @@ fn read(text: &str) -> Option<(LazyJson<'_>, usize)> {
     }
 }
 
-/// Whether JSON that is the whole of a text may be an error.
+/// Whether JSON that is the whole text may be an error.
 fn is_told(json: &LazyJson<'_>) -> bool {
     match json {
         LazyJson::List(items) => items.iter().any(is_error),
@@ -85,13 +85,13 @@ fn is_told(json: &LazyJson<'_>) -> bool {
     }
 }
 
-/// Whether an object between words is an error, and not a part of what was asked for.
+/// Whether an object between words is an error and not, for example, a part of the request.
 fn says_error(json: &LazyJson<'_>) -> bool {
     let has = |keys: &[&str]| keys.iter().any(|key| json.get(key).is_some_and(|value| !value.is_blank()));
     is_error(json) || (has(&["message", "detail"]) && has(&["code", "type", "status", "status_code"]))
 }
 
-/// What joins words and JSON, and tells nothing.
+/// Whether a character only joins words and JSON.
 fn is_joint(c: char) -> bool {
     c.is_whitespace() || matches!(c, '-' | ':' | ',' | '\'' | '"' | '`' | '|' | '=')
 }

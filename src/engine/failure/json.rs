@@ -1,5 +1,5 @@
-//! JSON that is only looked at. Bodies of errors are read into [`LazyJson`], which borrows its texts from the body and
-//! costs a fraction of a [`Value`]; what somebody else has read comes as a [`Value`]. Both are a [`JsonNode`].
+//! Read-only JSON. Error bodies are read into [`LazyJson`], which borrows its strings from the body and costs a
+//! fraction of a [`Value`]; JSON that is already parsed is a [`Value`]. Both implement [`JsonNode`].
 
 use core::fmt;
 use std::borrow::Cow;
@@ -9,22 +9,22 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
-/// Objects of up to this many fields are searched for a key that comes twice one field at a time.
-// Errors have a few fields, and comparing those is faster than a table; a hostile body may have a million.
+/// In objects of up to this many fields, duplicate keys are found by linear search.
+// Errors have few fields, and a linear search is faster than a table; a hostile body may have a million fields.
 const FEW: usize = 16;
 
-/// JSON, whoever holds it.
+/// A JSON value, borrowed or owned.
 pub(in crate::engine) trait JsonNode: Serialize + Sized {
-    /// What it is.
+    /// The kind of the value, with its content.
     fn shape(&self) -> NodeShape<'_, Self>;
 
-    /// The field of that name, if it is an object that has one.
+    /// The field of this name, if the value is an object that has one.
     fn get(&self, key: &str) -> Option<&Self>;
 
-    /// The fields of an object, in their order; of anything else none.
+    /// The fields of an object in their order; empty for other values.
     fn fields(&self) -> impl Iterator<Item = (&str, &Self)>;
 
-    /// The text, if it is one.
+    /// The string, if the value is one.
     fn text(&self) -> Option<&str> {
         match self.shape() {
             NodeShape::Text(text) => Some(text),
@@ -32,7 +32,7 @@ pub(in crate::engine) trait JsonNode: Serialize + Sized {
         }
     }
 
-    /// The number, if it is a whole one and not below zero.
+    /// The number, if the value is a whole number of at least zero.
     fn count(&self) -> Option<u64> {
         match self.shape() {
             NodeShape::Number(number) => number.as_u64(),
@@ -40,12 +40,12 @@ pub(in crate::engine) trait JsonNode: Serialize + Sized {
         }
     }
 
-    /// Whether it says nothing: `null` or `false`.
+    /// Whether the value is `null` or `false`.
     fn is_blank(&self) -> bool {
         matches!(self.shape(), NodeShape::Null | NodeShape::Bool(false))
     }
 
-    /// Itself, written.
+    /// The value as JSON text.
     fn written(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

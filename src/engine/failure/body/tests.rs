@@ -1,4 +1,4 @@
-//! Bodies of errors in every shape that providers give them.
+//! Error bodies in every shape that providers send.
 
 use super::*;
 use proptest::prelude::*;
@@ -204,7 +204,7 @@ fn depth_and_size_have_an_end() {
     assert_eq!(Failure::from_json(&json!({"error": {"details": wide}})).evidence().details.len(), 32);
 }
 
-/// Any JSON, with the keys that mean something.
+/// Any JSON, with the keys that are read.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
