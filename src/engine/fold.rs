@@ -1,6 +1,6 @@
-//! A session rebuilt from its log: the state, the conversation, and the work that was begun and has no answer.
+//! Rebuilds a session from its log: the state, the conversation, and the work without an answer.
 //!
-//! The log is the truth: state is its events taken by the interpreter, one after the other. Nothing is done again.
+//! The log is authoritative: the state results from the interpreter taking its events in order. No work is repeated.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::step::Interpreter;
 use crate::engine::ids::WorkId;
 use crate::session::Message;
 
-/// A session as far as its log was read.
+/// A session, rebuilt from the records read so far.
 ///
 /// ```
 /// use unfazed::engine::{ToolCatalogue, Envelope, Event, SessionFold, Interpreter, RunStarted};
@@ -37,15 +37,15 @@ impl SessionFold {
         Self::default()
     }
 
-    /// Takes an event of the log and decides about it again, by that interpreter.
+    /// Takes an event of the log, and lets `interpreter` decide about it again.
     pub fn take(&mut self, interpreter: &Interpreter, envelope: Envelope) {
         let directives = self.decide(interpreter, envelope);
         self.decided(directives);
     }
 
-    /// Decides about an event of the log again; [`decided`](Self::decided) takes what comes of it.
+    /// Decides about an event of the log again; [`decided`](Self::decided) takes the resulting directives.
     pub(crate) fn decide(&mut self, interpreter: &Interpreter, envelope: Envelope) -> Directives {
-        // A session may hold several runs; each begins with what the one before it leaves.
+        // A session may contain several runs; each begins with the state that the previous one leaves.
         if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
             self.state = self.state.next_run();
         }
@@ -53,14 +53,14 @@ impl SessionFold {
         interpreter.step(&mut self.state, envelope)
     }
 
-    /// An event of the log was taken; what was decided about it is reported by [`decided`](Self::decided).
+    /// Takes an event of the log without deciding; [`decided`](Self::decided) takes the recorded directives.
     pub fn happened(&mut self, envelope: &Envelope) {
         match &envelope.event {
             Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } => {
                 self.tools.clone_from(tools);
             }
             event => {
-                // An answer closes its work, even if the interpreter did not use it: the host is done with it.
+                // An answer closes its work even if the interpreter ignored it: the host has finished the work.
                 if let Some(work) = event.work() {
                     self.open.remove(&work);
                 }
@@ -68,32 +68,31 @@ impl SessionFold {
         }
     }
 
-    /// This was decided about the last event.
+    /// Takes the directives that followed the last event.
     pub fn decided(&mut self, directives: Directives) {
         for directive in directives.0 {
             match directive.order {
                 DirectiveKind::Work(work) => drop(self.open.insert(work.id(), work)),
                 DirectiveKind::Note(Note::Append { message }) => self.messages.push(message),
-                // The host of this turn has a loop of its own: the indices count in its messages, which are not kept
-                // here.
+                // The host runs its own loop: the indices refer to its own messages, which are not stored here.
                 DirectiveKind::Note(Note::Splice { .. }) if directive.of.is_some() => {}
                 DirectiveKind::Note(Note::Dropped { work }) => drop(self.open.remove(&work)),
-                // At the end nothing is in flight for the run any more; late answers are not waited for.
+                // At the end of the run no work is in flight; late answers are not awaited.
                 DirectiveKind::Note(Note::Finish { .. }) => self.open.clear(),
                 DirectiveKind::Note(note) => note.apply(&mut self.messages),
             }
         }
     }
 
-    /// A session that stands there.
+    /// A session with these parts.
     pub(crate) fn of(state: State, messages: Vec<Message>, open: Vec<Work>, tools: Vec<ToolFacts>) -> Self {
         let open = open.into_iter().map(|work| (work.id(), work)).collect();
         Self { state, messages, open, tools }
     }
 
-    /// Takes a state that was written down instead of the one the events led to.
+    /// Replaces the state by a stored one.
     #[must_use]
-    // A stored state saves deciding all events again; the conversation still comes from the notes.
+    // A stored state avoids deciding about all events again; the conversation still comes from the notes.
     pub fn at(mut self, state: State) -> Self {
         self.state = state;
         self
@@ -109,7 +108,7 @@ impl SessionFold {
         &self.messages
     }
 
-    /// The work that was begun and has no answer, in the order in which it was asked for.
+    /// The work without an answer, in the order of the requests.
     pub fn open(&self) -> impl ExactSizeIterator<Item = &Work> {
         self.open.values()
     }
@@ -119,7 +118,7 @@ impl SessionFold {
         &self.tools
     }
 
-    /// All of it: the state, the conversation, the work without an answer, and the tools.
+    /// The state, the conversation, the work without an answer, and the tools.
     pub fn into_parts(self) -> (State, Vec<Message>, Vec<Work>, Vec<ToolFacts>) {
         (self.state, self.messages, self.open.into_values().collect(), self.tools)
     }

@@ -1,4 +1,4 @@
-//! How large the windows of models are, and who says so.
+//! The sizes of the models' context windows, and their sources.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -41,35 +41,35 @@ pub enum WindowSource {
     Assumed,
 }
 
-/// What is known of the windows of a run's models.
+/// The known context windows of a run's models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownWindows {
-    /// What the host found out.
+    /// The windows that the host found.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     known: BTreeMap<String, KnownWindow>,
-    /// What providers named when they refused a request.
+    /// The limits that providers named when they refused a request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     refused: BTreeMap<String, NonZeroU64>,
 }
 
-/// The window a model's requests are held against.
+/// The window that a model's requests are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveWindow {
-    /// How large it is.
+    /// The size of the window.
     pub window: ContextWindow,
-    /// Who says so; `None`: it is unknown.
+    /// The source of the size; `None`: it is unknown.
     pub source: Option<WindowSource>,
 }
 
 impl KnownWindows {
-    /// What is known at the beginning of a run.
+    /// Sets the windows known at the start of a run.
     pub(super) fn found(&mut self, known: BTreeMap<String, KnownWindow>) {
         self.known = known;
     }
 
-    /// A provider refused a request because its window is so large. Returns whether that is news: of several windows the
-    /// smallest is believed.
-    // A router may send a model to servers of different windows; only the smallest fits all.
+    /// Records the limit that a provider named when it refused a request. Returns whether it is new: the smallest of
+    /// several limits counts.
+    // A router may send a model to servers with different windows; only the smallest fits all.
     pub fn refused(&mut self, target: &str, limit: u64) -> bool {
         let Some(limit) = NonZeroU64::new(limit) else { return false };
         let known = self.refused.get(target).copied();
@@ -80,21 +80,20 @@ impl KnownWindows {
         news
     }
 
-    /// The window of a model. What the policy says goes first, then what the host found out; but a provider that has
-    /// refused a request for a smaller one is believed.
+    /// The window of a model. The policy takes precedence over the host's finding; a smaller limit from a refusal
+    /// takes precedence over both.
     pub fn of(&self, target: &str, policy: &ModelPolicy) -> EffectiveWindow {
         let said = match policy.context_window.value {
             ContextWindow::Tokens(tokens) => Some((tokens, WindowSource::Policy)),
             ContextWindow::Unknown => self
                 .known
                 .get(target)
-                // A host may still report what an earlier policy said; that is no finding of its own.
+                // A host may still report the value of an earlier policy; that is no finding of its own.
                 .filter(|known| known.source != WindowSource::Policy)
                 .map(|known| (known.tokens, known.source)),
         };
         let refused = self.refused.get(target).map(|limit| (*limit, WindowSource::Refusal));
-        // The provider has the last word about its window, but only downwards: a refusal proves that so much is too
-        // much.
+        // A refusal can only lower the window: it proves that a larger request is too large.
         let smaller = refused.filter(|(limit, _)| said.is_none_or(|(tokens, _)| *limit < tokens));
         match smaller.or(said) {
             Some((tokens, source)) => {
@@ -104,32 +103,32 @@ impl KnownWindows {
         }
     }
 
-    /// The most tokens of a reply of a model, if the host knows it.
+    /// The maximum reply length of a model in tokens, if the host knows it.
     pub(super) fn output(&self, target: &str) -> Option<u64> {
         self.known.get(target)?.output
     }
 
-    /// The models whose windows are assumed, though the policy could say.
+    /// The models whose windows are assumed, though the policy could set them.
     pub(super) fn assumed(&self) -> impl Iterator<Item = (&String, NonZeroU64)> {
         let assumed = self.known.iter().filter(|(_, known)| known.source == WindowSource::Assumed);
         assumed.map(|(target, known)| (target, known.tokens))
     }
 
-    /// Whether nothing is known.
+    /// Whether no window is known.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty() && self.refused.is_empty()
     }
 
-    /// What the next run of the session continues with: what providers said by themselves.
+    /// The windows kept for the next run of the session: those learned from refusals.
     #[must_use]
     pub(super) fn next_run(&self) -> Self {
-        // The host asks again in each run; what a refusal taught cost a call and is kept.
+        // The host finds its windows again in each run; a limit learned from a refusal has cost a call and is kept.
         Self { known: BTreeMap::new(), refused: self.refused.clone() }
     }
 }
 
 impl EffectiveWindow {
-    /// The rule that speaks of it, and what the policy says there: what was learned of a window is written in no file.
+    /// The rule for the window and its value in the policy: a learned size appears in no policy file.
     pub(super) fn setting(self, policy: &ModelPolicy) -> (&'static str, Setting<ContextWindow>) {
         match self.source {
             Some(WindowSource::Assumed) => {
@@ -139,7 +138,7 @@ impl EffectiveWindow {
         }
     }
 
-    /// Who says how large it is, if it is not the policy.
+    /// The source of the size as a fact, if it is not the policy.
     pub(super) fn fact(self) -> Option<String> {
         match self.source? {
             WindowSource::Policy => None,

@@ -1,12 +1,12 @@
-//! Tool calls that a model wrote into its text, in the form it was trained on, because the server between did not read
-//! them. The forms are those of the chat templates of Hermes and Qwen, Llama, Mistral, and their like, as of 2026.
+//! Finds tool calls that a model wrote into its text because the server did not parse them. The forms come from the
+//! chat templates of Hermes, Qwen, Llama, Mistral and similar models, as of 2026.
 
 use serde_json::Value;
 
 use crate::session::ToolCall;
 use crate::text::repair::{RepairedJson, repair};
 
-/// What surrounds a call, or a list of calls, in JSON. Without an end it goes to the end of the text.
+/// The tags around a call, or a list of calls, in JSON. Without the end tag the call extends to the end of the text.
 // Formats of open models: Hermes and Qwen (`<tool_call>`), Llama 3 (`<|python_tag|>`), Mistral (`[TOOL_CALLS]`).
 const TAGS: [(&str, &str); 6] = [
     ("<tool_call>", "</tool_call>"),
@@ -19,7 +19,7 @@ const TAGS: [(&str, &str); 6] = [
 /// A call with its name in the tag: `<function=search>{"query": "x"}</function>`.
 // Llama 3.1's format for custom tools.
 const NAMED: (&str, &str) = ("<function=", "</function>");
-/// What calls the arguments of a call.
+/// The names of the field with the arguments.
 // Models mix the field names of different training formats.
 const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
 
@@ -30,8 +30,8 @@ pub(super) struct TextToolCalls {
     pub(super) calls: Vec<ToolCall>,
 }
 
-/// Looks for calls of tools that `known` knows. All or nothing: where one cannot be read, or its tool is unknown, the
-/// text stays a text.
+/// Finds calls of tools that `known` accepts. If one call cannot be read or its tool is unknown, `None`: the text
+/// stays text.
 pub(super) fn find(text: &str, ids: &str, known: impl Fn(&str) -> bool) -> Option<TextToolCalls> {
     let mut found = TextToolCalls::default();
     let mut rest = text;
@@ -39,16 +39,16 @@ pub(super) fn find(text: &str, ids: &str, known: impl Fn(&str) -> bool) -> Optio
         let (before, tagged) = rest.split_at_checked(at)?;
         found.text.push_str(before);
         let inside = tagged.strip_prefix(open)?;
-        // Without the closing tag the call goes to the end: servers that stop at the end token drop it.
+        // Without the end tag the call extends to the end: servers that stop at the end token drop the tag.
         let (inside, after) = inside.split_once(close).unwrap_or((inside, ""));
         let calls = if open == NAMED.0 {
             named(inside)?
         } else {
-            // Only repairs that are certain: a guessed call would run.
+            // Only certain repairs are accepted: a guessed call would run.
             calls(&repair(inside.trim()).ok().filter(RepairedJson::is_certain)?.value)?
         };
         for (name, arguments) in calls {
-            // An unknown name makes all of it a text, since half of a leaked list would change the order of effects.
+            // An unknown name rejects all calls, since half of a list would change the order of side effects.
             if !known(&name) {
                 return None;
             }
@@ -66,7 +66,7 @@ fn next_tag(text: &str) -> Option<(usize, &'static str, &'static str)> {
     let tags = TAGS.into_iter().chain([NAMED]);
     let mut found: Vec<_> =
         tags.filter_map(|(open, close)| text.find(open).map(|at| (at, open, close))).collect();
-    // The tag that comes first, so that calls keep the order in which they were written.
+    // The first tag wins, so that calls keep their order in the text.
     found.sort_unstable_by_key(|(at, ..)| *at);
     found.first().copied()
 }
@@ -85,12 +85,12 @@ fn calls(value: &Value) -> Option<Vec<(String, String)>> {
 }
 
 fn call(value: &Value) -> Option<(String, String)> {
-    // Some write the whole object of the API, with `function` inside.
+    // Some models write the whole object of the API, with `function` inside.
     let call = value.get("function").filter(|inner| inner.is_object()).unwrap_or(value);
     let name = call.get("name")?.as_str()?;
     let arguments = ARGUMENTS.iter().find_map(|field| call.get(*field));
     let arguments = match arguments {
-        // Arguments as a text of JSON, as the chat API has them, or as an object.
+        // Arguments are a JSON string, as in the chat API, or an object.
         Some(Value::String(text)) => text.clone(),
         Some(arguments) => arguments.to_string(),
         None => "{}".to_owned(),

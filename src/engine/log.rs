@@ -1,4 +1,4 @@
-//! The session's log: one record a line, from which a session can be read, resumed and decided again.
+//! The session log: one record per line. Sessions can be read, resumed and replayed from it.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
@@ -10,15 +10,15 @@ use crate::policy::decode::complete;
 use crate::session::RetryFeedback;
 use crate::time::Instant;
 
-/// The version of records that are written. Those of version 1, which have no checksum, are still read.
+/// The version of written records. Records of version 1 have no checksum and are still read.
 pub(crate) const RECORD_VERSION: u32 = 2;
 /// The version of the format as a whole, in the first record.
 pub(super) const LOG_FORMAT: u32 = 2;
 
 pub(super) const CHECKSUM: &str = r#","checksum":""#;
-/// Its hexadecimal digits.
+/// The number of hexadecimal digits of a checksum.
 const DIGITS: usize = 16;
-/// What follows it.
+/// The end of a line, after the checksum.
 pub(super) const CLOSE: &str = r#""}"#;
 
 /// One record of a session. It is written as a [`RecordLine`](super::RecordLine) alone, so that no line lacks its version and checksum.
@@ -82,7 +82,7 @@ pub struct AgentFacts {
     pub profile: Option<String>,
 }
 
-/// A record to be written, of parts that belong to others.
+/// A record to be written, which borrows its parts.
 #[derive(Clone, Copy, Debug)]
 pub enum RecordRef<'a> {
     /// See [`Record::Session`].
@@ -91,7 +91,7 @@ pub enum RecordRef<'a> {
     Event(&'a Envelope),
     /// See [`Record::Directives`].
     Directives {
-        /// The event this answers.
+        /// The number of the event that the directives answer.
         seq: u64,
         /// Digest of the policy that decided.
         policy: &'a str,
@@ -100,26 +100,26 @@ pub enum RecordRef<'a> {
     },
     /// See [`Record::State`].
     State {
-        /// The event after which it was taken.
+        /// The number of the event after which the state was taken.
         seq: u64,
         /// The digest.
         hash: &'a str,
     },
 }
 
-/// A line that is no record.
+/// Why a line is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// It was written by a later version.
+    /// A later version wrote the record.
     #[error(
         "it was written by a later version (record version {0}, this one reads {RECORD_VERSION}); update first"
     )]
     Newer(u64),
-    /// It cannot be read.
+    /// The record cannot be parsed.
     #[error("it is not a record: {0}")]
     Malformed(#[source] ErrorCause),
-    /// It is not what was written.
+    /// The record was changed after it was written.
     #[error(
         "its checksum does not match: it was changed after it was written; restore the session from a copy"
     )]
@@ -154,12 +154,12 @@ struct RecordVersion {
 }
 
 impl LogHeader {
-    /// The header of a session that begins now.
+    /// The header of a new session.
     pub fn new(run: impl Into<String>, policy: impl Into<String>, created: Instant) -> Self {
         Self { format: LOG_FORMAT, run: run.into(), policy: policy.into(), created, agent: None }
     }
 
-    /// The header of a session of that agent.
+    /// Adds the facts of the agent to the header.
     #[must_use]
     pub fn of_agent(mut self, agent: AgentFacts) -> Self {
         self.agent = Some(agent);
@@ -168,21 +168,21 @@ impl LogHeader {
 }
 
 impl Record {
-    /// The record of a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// The line is no record, one of a later version, or not as it was written.
+    /// The line is not a record, has a later version, or was changed after it was written.
     pub fn parse(line: &[u8]) -> Result<Self, RecordError> {
         let malformed = |error: serde_json::Error| RecordError::Malformed(error.into());
-        // The version first: a later record may have another shape, and should be reported as newer, not as
+        // The version is read first: a later record may have another shape, and must be reported as newer, not as
         // malformed.
         let version = serde_json::from_slice::<RecordVersion>(line).map_err(malformed)?.v;
-        // Before the record is used: a line that was damaged can still be valid JSON, with another meaning.
+        // The checksum comes before the content: a damaged line can still be valid JSON with another meaning.
         match (version, verify(line)?) {
             (0, _) => return Err(RecordError::Malformed(ErrorCause::new("there is no version 0"))),
-            // A record of this version always had its checksum when it was written: without one it was changed.
+            // Records of this version are always written with a checksum: without one the line was changed.
             (v, LineChecksum::None) if v == u64::from(RECORD_VERSION) => return Err(RecordError::Changed),
-            // Older records are read as they are; sessions must stay readable across versions.
+            // Older records are accepted; sessions must stay readable across versions.
             (v, _) if v <= u64::from(RECORD_VERSION) => {}
             (v, _) => return Err(RecordError::Newer(v)),
         }
@@ -201,7 +201,7 @@ impl Record {
         complete(generator.into_root_schema_for::<LineSchema>().to_value())
     }
 
-    /// As it is written.
+    /// The record in the form for writing.
     pub fn as_ref(&self) -> RecordRef<'_> {
         match self {
             Self::Session(header) => RecordRef::Session(header),
@@ -211,7 +211,7 @@ impl Record {
         }
     }
 
-    /// The feedback that was written into the session by this step.
+    /// The feedback that this record adds to the session.
     pub fn feedback(&self) -> impl Iterator<Item = &RetryFeedback> {
         let directives = match self {
             Self::Directives { list, .. } => list.0.as_slice(),
@@ -224,32 +224,32 @@ impl Record {
     }
 }
 
-/// What a line has of a checksum.
+/// The result of a checksum comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineChecksum {
-    /// It has none.
+    /// The line has no checksum.
     None,
-    /// It has one, and it matches.
+    /// The checksum matches.
     Matches,
 }
 
-/// Compares the checksum of a line, if it has one, with its bytes.
+/// Compares the checksum of a line, if it has one, with its content.
 ///
 /// # Errors
-/// They differ.
+/// The checksum does not match.
 pub(crate) fn verify(line: &[u8]) -> Result<LineChecksum, RecordError> {
     // Trailing white space is not covered: editors and transfers change line ends.
     let Some((written, digits)) = split(line.trim_ascii_end()) else { return Ok(LineChecksum::None) };
     if checksum(written).as_bytes() == digits { Ok(LineChecksum::Matches) } else { Err(RecordError::Changed) }
 }
 
-/// The bytes of a line that its checksum covers, and the checksum.
+/// The bytes that the checksum covers, and the checksum.
 fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let (rest, digits) = line.strip_suffix(CLOSE.as_bytes())?.split_last_chunk::<DIGITS>()?;
     Some((rest.strip_suffix(CHECKSUM.as_bytes())?, digits))
 }
 
-/// XXH3: it finds what a disk or a hand has changed. It is no signature.
+/// The XXH3 hash of the bytes. It detects accidental changes; it is not a signature.
 pub(crate) fn checksum(bytes: &[u8]) -> String {
     format!("{:0DIGITS$x}", xxhash_rust::xxh3::xxh3_64(bytes))
 }

@@ -1,4 +1,4 @@
-//! What is decided about a call that repeats itself, and about how one ended: the same for the interpreter and for guards.
+//! Decisions about repeated calls and results, shared by the interpreter and guards.
 
 use core::num::NonZeroU32;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::repeats::{LoopDetector, LoopPattern, LoopRepetition, LoopStage};
 use crate::policy::{LoopGuardPolicy, LoopStages, Setting};
 
-/// What a call or its end repeats.
+/// A detected repetition.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundRepetition {
     pub(crate) pattern: LoopPattern,
@@ -17,7 +17,7 @@ pub(crate) struct FoundRepetition {
 }
 
 impl LoopDetector {
-    /// The last stage that any pattern has reached with the call that was just made.
+    /// The strictest stage that any pattern has reached with the latest call.
     pub(crate) fn worst(&self, guard: &LoopGuardPolicy, tool: u64, call: u64) -> Option<FoundRepetition> {
         let cycle = self.call_cycle();
         let counts = [
@@ -35,14 +35,13 @@ impl LoopDetector {
             let Some(stage) = LoopStage::at(count, stages(guard, pattern)) else { continue };
             let told_already = match pattern {
                 LoopPattern::SameCall => false,
-                // In the middle of a round nothing new is known; the model was warned when the last one was complete.
+                // Within a round there is no new finding; the model was warned when the last round was complete.
                 LoopPattern::Cycle => cycle.is_some_and(|cycle| !cycle.completes),
-                // The model was warned when the call ended so; here only the stages that hold the next call back
-                // count.
+                // The model was warned when the call ended; here only stages that block the next call count.
                 LoopPattern::SameResult | LoopPattern::SameError => true,
             };
-            // The strictest stage of all patterns decides; of equal ones the first, so that one warning names one
-            // pattern.
+            // The strictest stage of all patterns decides. Of equal stages the first pattern is kept, so that one
+            // warning names one pattern.
             if (stage > LoopStage::Nudge || !told_already) && worst.is_none_or(|worst| stage > worst.stage) {
                 worst = Some(FoundRepetition { pattern, length, count, stage });
             }
@@ -52,15 +51,15 @@ impl LoopDetector {
 }
 
 impl FoundRepetition {
-    /// A call ended as so many before it. The model can only be warned; the next one may not run.
+    /// The repetition of an end of a call. It only warns the model; the next call may be blocked.
     pub(crate) fn at_end(guard: &LoopGuardPolicy, pattern: LoopPattern, count: u32) -> Option<Self> {
         let nudge = stages(guard, pattern).nudge.value;
-        // Only a warning: the call has run already.
+        // The call has already run, so only a warning is possible.
         let reached = nudge.is_some_and(|nudge| count >= nudge.get());
         reached.then_some(Self { pattern, length: 1, count, stage: LoopStage::Nudge })
     }
 
-    /// The count that was reached.
+    /// The limit that the count reached.
     pub(crate) const fn limit(self, guard: &LoopGuardPolicy) -> &Setting<Option<NonZeroU32>> {
         let rules = stages(guard, self.pattern);
         match self.stage {
@@ -70,14 +69,14 @@ impl FoundRepetition {
         }
     }
 
-    /// The stage below, if this is the one of the final turn and the count has reached that, too.
+    /// The block stage, if this is the final-turn stage and the count has reached the block limit as well.
     pub(crate) fn blocks(self, guard: &LoopGuardPolicy) -> Option<Self> {
         let block = stages(guard, self.pattern).block.value?;
         let is_reached = self.stage == LoopStage::FinalTurn && self.count >= block.get();
         is_reached.then_some(Self { stage: LoopStage::Block, ..self })
     }
 
-    /// The decision, as it is shown.
+    /// The decision in the form for notes.
     pub(crate) fn of(self, call: &str, tool: &str) -> LoopRepetition {
         let Self { pattern, length, count, stage } = self;
         LoopRepetition { call: call.to_owned(), tool: tool.to_owned(), pattern, length, count, stage }
@@ -93,7 +92,7 @@ impl FoundRepetition {
         }
     }
 
-    /// What its messages know.
+    /// The variables of its messages.
     pub(crate) fn vars(self, tool: &str) -> Value {
         json!({ "tool": tool, "count": self.count, "pattern": self.pattern, "length": self.length })
     }
@@ -109,7 +108,7 @@ pub(crate) const fn stages(guard: &LoopGuardPolicy, pattern: LoopPattern) -> &Lo
     }
 }
 
-/// Whether anybody asks for the pattern.
+/// Whether any stage of the pattern has a limit.
 pub(crate) const fn is_asked_for(guard: &LoopGuardPolicy, pattern: LoopPattern) -> bool {
     let LoopStages { nudge, block, final_turn } = stages(guard, pattern);
     nudge.value.is_some() || block.value.is_some() || final_turn.value.is_some()

@@ -51,7 +51,7 @@ pub(in crate::engine) trait JsonNode: Serialize + Sized {
     }
 }
 
-/// What a node is.
+/// The kind of a node, with its content.
 pub(in crate::engine) enum NodeShape<'n, N> {
     Null,
     Bool(bool),
@@ -82,7 +82,7 @@ impl JsonNode for Value {
     }
 }
 
-/// JSON whose texts stand in what it was read from, but for those with escapes.
+/// JSON whose strings are borrowed from the source, except those with escapes.
 #[derive(Debug)]
 pub(in crate::engine) enum LazyJson<'t> {
     Null,
@@ -90,17 +90,17 @@ pub(in crate::engine) enum LazyJson<'t> {
     Number(Number),
     Text(Cow<'t, str>),
     List(Vec<Self>),
-    /// Each key once.
+    /// The fields, without duplicate keys.
     Object(Vec<(Cow<'t, str>, Self)>),
 }
 
 impl<'t> LazyJson<'t> {
-    /// The JSON in a text; `None` if it is none.
+    /// Parses a text; `None`: it is not JSON.
     pub(in crate::engine) fn read(text: &'t [u8]) -> Option<Self> {
         serde_json::from_str(core::str::from_utf8(text).ok()?).ok()
     }
 
-    /// An object of these fields, each key once.
+    /// An object of these fields, without duplicate keys.
     pub(in crate::engine) fn unique(fields: Vec<(Cow<'t, str>, Self)>) -> Self {
         Self::Object(unique(fields))
     }
@@ -118,7 +118,7 @@ impl JsonNode for LazyJson<'_> {
         }
     }
 
-    // Few fields, and each is asked for once: a table would cost more than it saves.
+    // There are few fields, and each is read once: a table would cost more than it saves.
     fn get(&self, key: &str) -> Option<&Self> {
         self.fields().find(|(known, _)| *known == key).map(|(_, value)| value)
     }
@@ -161,7 +161,7 @@ impl<'de> Visitor<'de> for JsonReader {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        // JSON has no number for these (RFC 8259, section 6), so none can come.
+        // JSON cannot represent infinity and NaN (RFC 8259, section 6), so they never occur.
         Ok(Number::from_f64(value).map_or(LazyJson::Null, LazyJson::Number))
     }
 
@@ -183,8 +183,7 @@ impl<'de> Visitor<'de> for JsonReader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
-        // As `serde_json` does: of a key that comes twice the last value counts (RFC 8259, section 4, leaves it
-        // open).
+        // Like `serde_json`: of a duplicate key the last value counts (RFC 8259, section 4, leaves this open).
         while let Some(key) = map.next_key()? {
             let LazyJson::Text(key) = key else { return Err(A::Error::custom("a key is a text")) };
             fields.push((key, map.next_value()?));
@@ -193,7 +192,7 @@ impl<'de> Visitor<'de> for JsonReader {
     }
 }
 
-/// The fields with each key once: of several, the last one's value at the place of the first, as in a [`Value`].
+/// The fields without duplicate keys: the last value at the position of the first, as in a [`Value`].
 fn unique<'t>(fields: Vec<(Cow<'t, str>, LazyJson<'t>)>) -> Vec<(Cow<'t, str>, LazyJson<'t>)> {
     let twice = |(at, (key, _)): (usize, &(Cow<'_, str>, _))| {
         fields.iter().take(at).any(|(earlier, _)| earlier == key)
@@ -201,7 +200,7 @@ fn unique<'t>(fields: Vec<(Cow<'t, str>, LazyJson<'t>)>) -> Vec<(Cow<'t, str>, L
     if fields.len() <= FEW && !fields.iter().enumerate().any(twice) {
         return fields;
     }
-    // Only for larger objects, where comparing each with each would be the square.
+    // Only for larger objects, where comparing all pairs would take quadratic time.
     let mut places = BTreeMap::new();
     let mut kept: Vec<(Cow<'t, str>, LazyJson<'t>)> = Vec::with_capacity(fields.len());
     for (key, value) in fields {

@@ -61,7 +61,7 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The class first where it is certain; a status says less than what the host has seen for itself.
+        // A certain class comes first; it is more reliable than the status.
         match (self.class, self.status) {
             (Some(class), _) => write!(f, "{class}: {}", self.message),
             (None, Some(status)) => write!(f, "status {status}: {}", self.message),
@@ -140,7 +140,7 @@ pub struct WaitHints {
 }
 
 impl WaitHints {
-    /// What is said at a place.
+    /// The delay found at a source.
     pub(crate) const fn at(&self, source: WaitSource) -> Option<Nanos> {
         match source {
             WaitSource::Header => self.header,
@@ -179,12 +179,12 @@ impl Failure {
         Self { class: Some(class), message: message.into(), ..Self::default() }
     }
 
-    /// What a body that is no JSON says: the text itself; of a page of HTML the title, or what is left without tags.
+    /// The message of a body that is not JSON: the text itself, or for HTML the title or the text without tags.
     pub fn plain_text(body: &str) -> String {
         plain::plain(body)
     }
 
-    /// What the policy's table is held against.
+    /// The facts that the policy's error table is matched against.
     pub fn evidence(&self) -> FailureEvidence<'_> {
         let facts = self.facts.as_deref();
         FailureEvidence {
@@ -197,43 +197,44 @@ impl Failure {
         }
     }
 
-    /// Its class: the one that is certain, or what the policy's table says.
+    /// The class of the failure: the certain one, or the result of the policy's error table.
     #[inline]
     pub fn classified(&self, policy: &Policy) -> ClassifiedFailure {
-        // A host that saw a timeout knows its class. Everything else is the table's, so that a policy can change it.
+        // A host that observed a timeout knows the class. The table decides about everything else, so that a policy
+        // can change it.
         self.class.map_or_else(|| policy.classify(&self.evidence()), ClassifiedFailure::certain)
     }
 
-    /// What is said about waiting, by the place where it is said.
+    /// The server delays, by source.
     pub fn waits(&self) -> WaitHints {
-        // Most failures have a header only; the others are kept in a box, so that the usual failure stays small.
+        // Most failures have a header only; the other sources are boxed, so that the usual failure stays small.
         let header = || WaitHints { header: self.retry_after.wait(), ..WaitHints::default() };
         self.waits.as_deref().copied().unwrap_or_else(header)
     }
 
-    /// Whether the server said something about retries.
+    /// Whether the server sent advice about retries.
     pub(super) const fn advises(&self) -> bool {
         !self.retry_after.is_none() || self.waits.is_some() || self.should_retry.is_some()
     }
 
-    /// How large the model's window is, in tokens, if the body says so.
+    /// The size of the model's context window in tokens, if the body contains it.
     pub fn limit(&self) -> Option<u64> {
         self.facts.as_ref()?.limit
     }
 
-    /// How large the request was, in tokens, if the body says so.
+    /// The size of the request in tokens, if the body contains it.
     pub fn size(&self) -> Option<u64> {
         self.facts.as_ref()?.size
     }
 }
 
 impl WaitHint {
-    /// Whether nothing was said.
+    /// Whether the server sent no delay.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// The wait that is asked for; `None`: none is, or not in a way that can be used.
+    /// The requested delay; `None`: there is none, or it cannot be used.
     pub const fn wait(&self) -> Option<Nanos> {
         match self {
             Self::Wait(wait) => Some(*wait),
@@ -242,7 +243,7 @@ impl WaitHint {
         }
     }
 
-    /// Why something that was said cannot be used; `None`: all of it can.
+    /// Why a part of the delay cannot be used; `None`: all of it can.
     pub fn ignored(&self) -> Option<&str> {
         match self {
             Self::Ignored(reason) => Some(reason),
@@ -252,11 +253,11 @@ impl WaitHint {
     }
 }
 
-/// Whether a tool that failed may run once more: it never started, or running twice does no harm.
+/// Whether a failed tool may run again: it never started, or a second run does no harm.
 pub const fn may_run_again(effect: Effect, state: EffectState) -> bool {
     match (effect, state) {
-        // The two ways to be safe: the tool does no harm twice, or it never started. "Interrupted" is neither
-        // (composio#3654, agno#10366: a card was charged again).
+        // A second run is safe in two cases: it does no harm, or the first run never started. "Interrupted" is
+        // neither (composio#3654, agno#10366: a card was charged again).
         (Effect::ReadOnly | Effect::Idempotent, _) | (_, EffectState::NotStarted) => true,
         (
             Effect::NonIdempotent | Effect::Unknown,

@@ -1,9 +1,9 @@
-//! Bodies that are no JSON: plain text, and pages of HTML.
+//! Bodies that are not JSON: plain text, and HTML pages.
 
-/// What a body that is no JSON says: the text itself; of a page of HTML the title, or what is left without tags.
+/// The message of a body that is not JSON: the text itself, or for HTML the title or the text without tags.
 pub(super) fn plain(body: &str) -> String {
     let body = body.trim();
-    // Proxies and load balancers answer with a page of HTML, whose title says what happened ("502 Bad Gateway").
+    // Proxies and load balancers answer with an HTML page whose title names the failure ("502 Bad Gateway").
     if !body.starts_with('<') {
         return body.to_owned();
     }
@@ -15,17 +15,17 @@ pub(super) fn plain(body: &str) -> String {
 
 fn title(html: &str) -> Option<&str> {
     const START: &str = "<title>";
-    // Asking whether it is there is faster than splitting a page that has none.
+    // The search is faster than a split that finds nothing.
     let (_, rest) = html.contains(START).then(|| html.split_once(START))??;
     rest.split_once('<').map(|(title, _)| title)
 }
 
-/// The words outside of tags, one blank space apart.
+/// The words outside of tags, separated by single spaces.
 fn without_tags(html: &str) -> String {
     let mut said = String::with_capacity(html.len());
     let (mut inside, mut apart) = (false, false);
     for c in html.chars() {
-        // No parser of HTML: what is left is for people and for the table of words, and may be approximate.
+        // This is not an HTML parser: people and the error table read the result, and it may be approximate.
         match c {
             '<' => (inside, apart) = (true, true),
             '>' => inside = false,

@@ -1,4 +1,4 @@
-//! Dictionaries as Python writes them, `{'code': None}`: clients quote the body of an answer in this form.
+//! Dictionaries in Python notation, `{'code': None}`: clients quote response bodies in this form.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,12 @@ use serde_json::Number;
 
 use super::json::LazyJson;
 
-/// How deep values may stand in each other.
-// The reader calls itself, and the text comes from outside: the stack has to stay bounded.
+/// The maximum nesting of values.
+// The reader is recursive and the text is untrusted: the stack depth must be limited.
 const DEEPEST: usize = 32;
 
-/// The dictionary that a text begins with, and where it ends. What is no plain value (`<Response [429]>`) makes it none.
+/// The dictionary at the start of a text, and the position of its end. `None` if it contains anything but plain
+/// values (`<Response [429]>`).
 pub(super) fn read(text: &str) -> Option<(LazyJson<'_>, usize)> {
     let mut reader = ReprReader { rest: text };
     let json = reader.value(0).filter(|json| matches!(json, LazyJson::Object(_)))?;
@@ -23,7 +24,7 @@ struct ReprReader<'t> {
 
 impl<'t> ReprReader<'t> {
     fn value(&mut self, depth: usize) -> Option<LazyJson<'t>> {
-        // Deeper than any error goes; without a bound a text of brackets would overflow the stack.
+        // No error nests this deep; without a limit a text of brackets would overflow the stack.
         if depth > DEEPEST {
             return None;
         }
@@ -67,7 +68,7 @@ impl<'t> ReprReader<'t> {
         Some(items)
     }
 
-    /// A text in single or double quotes.
+    /// A string in single or double quotes.
     fn text(&mut self) -> Option<Cow<'t, str>> {
         let quote = self.rest.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
         let inside = self.rest.get(1..)?;
@@ -90,7 +91,7 @@ impl<'t> ReprReader<'t> {
         Some(Cow::Owned(text))
     }
 
-    /// `None`, `True`, a number, or one of JSON's own words.
+    /// `None`, `True`, a number, or a literal of JSON.
     fn word(&mut self) -> Option<LazyJson<'t>> {
         let is_end = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
         let end = self.rest.find(is_end).unwrap_or(self.rest.len());
@@ -104,7 +105,7 @@ impl<'t> ReprReader<'t> {
         }
     }
 
-    /// A comma, or the end, which is left for the next look.
+    /// Reads a comma, or stops before the end marker.
     fn parts(&mut self, end: &str) -> Option<()> {
         self.blank();
         (self.takes(",") || self.rest.starts_with(end)).then_some(())
@@ -126,7 +127,7 @@ impl<'t> ReprReader<'t> {
     }
 }
 
-/// The character that an escape stands for, behind its `\`. One that is not known stands for itself.
+/// The character of an escape sequence, after its `\`. An unknown escape yields the character itself.
 fn escaped(chars: &mut core::str::Chars<'_>) -> Option<char> {
     let digits = match chars.next()? {
         'n' => return Some('\n'),
@@ -135,14 +136,14 @@ fn escaped(chars: &mut core::str::Chars<'_>) -> Option<char> {
         'x' => 2,
         'u' => 4,
         'U' => 8,
-        // Python leaves an unknown escape as it is; only the character counts here.
+        // Python keeps an unknown escape unchanged; here only the character counts.
         c => return Some(c),
     };
     let mut code = 0_u32;
     for _ in 0..digits {
         code = code.checked_mul(16)?.checked_add(chars.next()?.to_digit(16)?)?;
     }
-    // A lone surrogate is no character; the rest of the message is still of use.
+    // A lone surrogate is not a character; the rest of the message is still useful.
     Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 

@@ -1,13 +1,13 @@
-//! What a body has that says that it is an error, whatever its status.
+//! Signs that a body is an error, independent of its status.
 
 use super::json::{JsonNode, NodeShape};
 
-/// What only answers have, and events of a stream.
+/// Fields that only successful responses and stream events have.
 const ANSWERS: &[&str] = &["choices", "content", "type", "delta", "usage"];
 
-/// Whether a body says that it is an error, whatever its status.
+/// Whether a body is an error, independent of its status.
 pub(super) fn is_error(body: &impl JsonNode) -> bool {
-    // Gemini sends a list of errors in streams; everybody else sends an object.
+    // Gemini streams a list of errors; the other providers send an object.
     match body.shape() {
         NodeShape::List(items) => items.iter().any(has_error),
         NodeShape::Object => {
@@ -28,13 +28,13 @@ fn has_error(value: &impl JsonNode) -> bool {
     value.get("error").is_some_and(|error| !error.is_blank())
 }
 
-/// Whether `MiniMax` says that it failed: with an answer the number is 0.
+/// Whether the `MiniMax` status is a failure: 0 means success.
 fn refused(base: &impl JsonNode) -> bool {
     base.get("status_code").and_then(JsonNode::count).is_some_and(|number| number != 0)
 }
 
-/// The choice that failed: routers put the error next to the part of the answer that came.
-// OpenRouter puts the error into the choice that broke, next to what had come (status 200).
+/// The choice with an error: routers put the error next to the part of the reply received before it.
+// OpenRouter puts the error into the broken choice, next to the partial reply (status 200).
 pub(super) fn failed_choice<N: JsonNode>(body: &N) -> Option<&N> {
     match body.get("choices")?.shape() {
         NodeShape::List(items) => items.iter().find(|choice| has_error(*choice)),
@@ -42,12 +42,12 @@ pub(super) fn failed_choice<N: JsonNode>(body: &N) -> Option<&N> {
     }
 }
 
-/// Whether an object has nothing of an answer, and what only errors have.
+/// Whether an object has no field of a reply, and has fields that only errors have.
 pub(super) fn is_no_answer(body: &impl JsonNode) -> bool {
     if ANSWERS.iter().any(|key| body.get(key).is_some()) {
         return false;
     }
-    // Cloudflare and others answer `{"success": false, "errors": [...]}` whatever the status.
+    // Cloudflare and others send `{"success": false, "errors": [...]}` with any status.
     let refused = body.get("success").is_some_and(|value| matches!(value.shape(), NodeShape::Bool(false)));
     let says = |key: &str| {
         body.get(key).is_some_and(|value| match value.shape() {
@@ -56,7 +56,7 @@ pub(super) fn is_no_answer(body: &impl JsonNode) -> bool {
             _ => false,
         })
     };
-    // Some servers say `{"code": 0, "msg": "success"}` next to an answer, so a number alone is no failure.
+    // Some servers send `{"code": 0, "msg": "success"}` with a reply, so a number alone is no failure.
     let numbered = ["code", "error_code", "errcode"].iter().filter_map(|key| body.get(key)?.count());
     let failed = || numbered.clone().any(|number| !matches!(number, 0 | 200));
     let texts = ["error_msg", "errmsg", "msg"];
@@ -65,7 +65,7 @@ pub(super) fn is_no_answer(body: &impl JsonNode) -> bool {
         || (texts.iter().any(|key| says(key)) && failed())
 }
 
-/// An error whose key is its text: `{"error parsing tool call": "..."}`.
+/// An error whose message is the key: `{"error parsing tool call": "..."}`.
 pub(super) fn odd(object: &impl JsonNode) -> Option<(&str, &str)> {
     let mut fields = object.fields();
     // Ollama streams `{"error parsing tool call": "..."}`, where the key is the message (ollama#11704).

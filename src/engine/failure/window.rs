@@ -1,12 +1,12 @@
-//! How large the window of a model is and how large the request was, read from the sentences providers write.
+//! Reads the size of the context window and of the request from the messages of providers.
 
 use super::sentence::{holds, with_number};
 
-/// How far behind its marker a number may stand.
+/// The maximum distance of a number from its marker, in bytes.
 // A number further away belongs to another part of the sentence.
 const NEAR: usize = 24;
 
-/// A known sentence: it contains `told`, and the numbers follow these markers; without markers it has no number. The
+/// A known sentence: it contains `told`, and the numbers follow the markers. Without markers it has no number. The
 /// number after `plus` is added to the size.
 struct KnownSentence {
     told: &'static str,
@@ -15,19 +15,19 @@ struct KnownSentence {
     plus: Option<&'static str>,
 }
 
-/// Every sentence holds one of these; most messages hold none.
-// Cheap to look for, and absent from most messages, so the list of sentences is seldom walked.
+/// Every known sentence contains one of these words.
+// The words are found quickly and most messages contain none, so the list of sentences is seldom searched.
 const SPEAK_OF: [&str; 5] = ["token", "context", "prompt", "too large", LENGTH];
 const LENGTH: &str = "length";
 
-/// Numbers before these words are not the size of a request.
-// "8192 output tokens" is a limit of the reply; taken for the size of the request, the wrong model would be learned.
+/// A number before these words is not the size of a request.
+// "8192 output tokens" is the limit of the reply; as the size of the request it would spoil the token calibration.
 const NO_SIZE: &[&str] = &["output tokens", "characters"];
 
-/// Those that speak of a length: a message without the word holds none of them, and is searched for it once.
-// Sentences as published errors have them; the comments name whose they are.
+/// Sentences with the word "length": one search for the word excludes all of them.
+// The sentences come from published errors; the comments name their providers.
 const OF_LENGTH: &[KnownSentence] = &[
-    // OpenAI and those that speak like it, vLLM, OpenRouter.
+    // OpenAI and compatible servers, vLLM, OpenRouter.
     KnownSentence {
         told: "maximum context length is ",
         limit: &["maximum context length is "],
@@ -40,7 +40,7 @@ const OF_LENGTH: &[KnownSentence] = &[
         ],
         plus: None,
     },
-    // SGLang; and those that put it into parentheses.
+    // SGLang, and servers that put the number into parentheses.
     KnownSentence {
         told: "maximum context length of ",
         limit: &["maximum context length of "],
@@ -229,13 +229,13 @@ const OTHERS: &[KnownSentence] = &[
         size: &["maximum output tokens ("],
         plus: None,
     },
-    // Groq refuses so a single request that exceeds the tokens of a minute (429): waiting does not make it smaller.
+    // Groq sends this for a single request that exceeds the tokens per minute (429): waiting does not help.
     KnownSentence { told: "request too large for ", limit: &["limit "], size: &["requested "], plus: None },
 ];
 
-/// The limit and the size a message speaks of.
+/// The limit and the size in a message.
 pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
-    // No digit, or no word of these: nothing to learn, and most failures end here.
+    // Most failures contain no digit or none of the words, and end here.
     let Some(text) = with_number(message).filter(|text| SPEAK_OF.iter().any(|word| holds(text, word))) else {
         return (None, None);
     };
@@ -249,39 +249,39 @@ pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
     };
     let size = first(sentence.size).map(|(size, _)| size);
     let plus = sentence.plus.and_then(|marker| near(&text, marker)).map_or(0, |(plus, _)| plus);
-    // A window of zero is no window; the size that was refused says as much without it.
+    // A window of zero is invalid; the size is useful without the limit.
     let limit = first(sentence.limit).map(|(limit, _)| limit).filter(|limit| *limit > 0);
     (limit, size.and_then(|size| size.checked_add(plus)))
 }
 
-/// The number near behind a marker, and what follows it; `a + b` is their sum.
+/// The number close after a marker, and the text after it; `a + b` yields the sum.
 fn near<'t>(text: &'t str, marker: &str) -> Option<(u64, &'t str)> {
     let (_, rest) = text.split_once(marker)?;
     let start = rest.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= NEAR)?;
-    // A negative number was seen where a server subtracts ("at least 1, got -186", vLLM).
+    // Negative numbers occur where a server subtracts ("at least 1, got -186", vLLM).
     if rest.get(..start)?.ends_with('-') {
         return None;
     }
     let (first, rest) = number(rest.get(start..)?)?;
-    // Anthropic writes `179413 + 32768 > 200000`: the request and what was reserved for its reply.
+    // Anthropic writes `179413 + 32768 > 200000`: the request plus the tokens reserved for the reply.
     match rest.strip_prefix(" + ").and_then(number) {
         Some((second, rest)) => Some((first.checked_add(second)?, rest)),
         None => Some((first, rest)),
     }
 }
 
-/// Whether the number before is of something else.
+/// Whether the words after a number show that it is not the size of the request.
 fn is_no_size(unit: &str) -> bool {
     NO_SIZE.iter().any(|other| unit.trim_start().starts_with(other))
 }
 
-/// The number at the start of a text, thousands apart by commas or not; and what follows it.
+/// The number at the start of a text, with or without commas between thousands, and the text after it.
 fn number(text: &str) -> Option<(u64, &str)> {
     let mut value = 0_u64;
     let mut end = 0_usize;
     let bytes = text.as_bytes();
     while let Some(byte) = bytes.get(end) {
-        // "128,000" is written by some; a comma before anything but a digit ends the number.
+        // Some providers write "128,000"; a comma before anything but a digit ends the number.
         let comma = *byte == b',' && bytes.get(end.saturating_add(1)).is_some_and(u8::is_ascii_digit);
         if byte.is_ascii_digit() {
             value = value.checked_mul(10)?.checked_add(u64::from(byte.saturating_sub(b'0')))?;

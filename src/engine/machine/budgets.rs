@@ -1,4 +1,4 @@
-//! Whether a failure is followed by another attempt, as far as its budget allows.
+//! Decides about another attempt within the retry budget.
 
 use super::super::because::{because, of_retry};
 use super::super::budget::{BudgetShortage, RetryBudgets};
@@ -10,7 +10,7 @@ use crate::session::StopReason;
 use crate::time::Instant;
 
 impl RetryBudgets {
-    /// Decides about another attempt at `action`. In shadow mode a note says what would be done.
+    /// Decides about another attempt of `action`. In shadow mode a note reports the decision.
     pub(in crate::engine) fn decide(
         &mut self,
         action: &str,
@@ -25,21 +25,21 @@ impl RetryBudgets {
         if progress.attempt == 1 {
             self.called(action, &retry.budget.value, out.now);
         }
-        // An obstacle that is known already takes precedence, so the budget must not replace it as the reason.
+        // A known obstacle takes precedence, so the budget must not replace it as the reason.
         if case.obstacle == RetryBlocker::None && self.overdrawn(action, retry, case.class, out.now).is_some()
         {
             case.obstacle = RetryBlocker::Overdrawn;
         }
         match retry::decide_unshadowed(retry, progress, *case, out.now, || seed) {
             RetryVerdict::Stop(StopReason::Deadline) => {
-                // The verdict carries no delay where it stops, so what was too late is computed again; it is rare.
+                // A verdict to stop has no delay, so the delay that was too long is computed again; this is rare.
                 let delay = retry::delay(retry, progress, *case, seed);
                 let late = retry::lateness(retry, progress, case.run_deadline, out.now, delay);
                 case.obstacle = RetryBlocker::Late(late);
                 RetryVerdict::Stop(StopReason::Deadline)
             }
-            // Decided without the shadow first, and stopped then: shadow must not report retries that a limit would
-            // have ended.
+            // Shadow mode stops the attempt only after the full decision: it must not report retries that a limit
+            // would prevent.
             RetryVerdict::Retry { delay, by } if retry.shadow.value => {
                 let policy = out.rules.policy;
                 let mut why = vec![because(policy, "retry.shadow", &retry.shadow, [])];
@@ -52,7 +52,7 @@ impl RetryBudgets {
         }
     }
 
-    /// Why the budget leaves no attempt at `action` after a failure of that class.
+    /// Why the budget allows no further attempt of `action` after a failure of `class`.
     pub(in crate::engine) fn overdrawn(
         &self,
         action: &str,

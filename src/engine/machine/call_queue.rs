@@ -1,9 +1,9 @@
-//! The places of the calls of a run: who waits for one, how many calls of each tool have one, and about which call a person
-//! is to be asked.
+//! The permits of a run's calls: the waiting calls, the number of permits per tool, and the calls that need a
+//! person's approval.
 //!
-//! The calls of a tool get their places strictly in the order in which they were proposed, whatever batch they are of. So
-//! no two batches wait for each other: the oldest call without its result never waits for a place that a younger call of
-//! its tool has.
+//! The calls of a tool get permits strictly in the order of their proposals, across all batches. So no two batches
+//! wait for each other: the oldest call without a result never waits for a permit that a younger call of its tool
+//! holds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,48 +11,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::ids::ProposalId;
 
-/// The calls of a run that have a place, and those that wait.
+/// The calls of a run that hold or await a permit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct CallQueue {
-    /// How many calls have a place, by tool.
+    /// The number of permits in use, by tool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     places: BTreeMap<String, u32>,
-    /// The calls that wait for a place, by tool, in the order in which they were proposed.
+    /// The calls that wait for a permit, by tool, in the order of their proposals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     waiting: BTreeMap<String, VecDeque<CallKey>>,
-    /// The calls about which a person is to be asked as soon as nobody is asked about another.
+    /// The calls that wait for a question to a person, one at a time.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     unasked: BTreeSet<CallKey>,
-    /// Whether a place, or a person, has become free in this step.
+    /// Whether a permit was returned or a question was answered in this step.
     #[serde(skip)]
     freed: bool,
 }
 
-/// A call: its batch, and its slot there.
+/// A call: its batch, and its slot in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::engine) struct CallKey(pub(in crate::engine) ProposalId, pub(in crate::engine) usize);
 
-/// The place that a call has.
+/// The kind of permit that a call holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::engine) enum CallPermit {
-    /// It runs as any other.
+    /// An ordinary permit.
     Run,
-    /// It is a probe of a half-open breaker: a lease that is settled or given back.
+    /// A probe of a half-open breaker; it must be settled or returned.
     Probe,
 }
 
 impl CallQueue {
-    /// A call of the tool gets a place.
+    /// Gives a call of the tool a permit.
     pub(in crate::engine) fn enter(&mut self, tool: &str) {
         let count = self.places.entry(tool.to_owned()).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// A call of the tool that had a place needs it no more.
+    /// Returns the permit of a call of the tool.
     pub(in crate::engine) fn leave(&mut self, tool: &str) {
         let Some(count) = self.places.get_mut(tool) else { return };
-        // Noted, not acted upon: other batches are looked at once, at the end of the step, in the order of their ids.
+        // Only noted: at the end of the step the other batches are processed in the order of their ids.
         self.freed = true;
         *count = count.saturating_sub(1);
         // An entry of zero would make the state differ from one that never had the call.
@@ -61,41 +61,41 @@ impl CallQueue {
         }
     }
 
-    /// How many calls of the tool have a place.
+    /// The number of permits in use for the tool.
     pub(super) fn of_tool(&self, tool: &str) -> u32 {
         self.places.get(tool).copied().unwrap_or_default()
     }
 
-    /// Whether no call has a place.
+    /// Whether no permit is in use.
     pub(in crate::engine) fn is_idle(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Whether no call of the tool has a place or waits for one.
+    /// Whether no call of the tool holds or awaits a permit.
     pub(in crate::engine) fn is_free(&self, tool: &str) -> bool {
         !self.places.contains_key(tool) && !self.waiting.contains_key(tool)
     }
 
-    /// The call of the tool waits for a place.
+    /// Adds a call of the tool to the waiting calls.
     pub(super) fn wait(&mut self, tool: &str, call: CallKey) {
         self.waiting.entry(tool.to_owned()).or_default().push_back(call);
     }
 
-    /// The first call of a batch that waits for a place and for no call of another batch, but for those of some tools.
+    /// The first waiting call of a batch that no call of another batch precedes; the tools in `but` are skipped.
     pub(super) fn first(&self, batch: ProposalId, but: &BTreeSet<String>) -> Option<usize> {
-        // By tool, so that a tool without a free permit holds up its own calls only. Within a tool the order is that
-        // of the proposals, or a batch could starve.
+        // Queues are per tool, so that a tool without a free permit delays its own calls only. Within a tool calls
+        // wait in the order of their proposals, so that no batch starves.
         let heads = self.waiting.iter().filter(|(tool, _)| !but.contains(*tool));
         let heads = heads.filter_map(|(_, calls)| calls.front());
-        // The first slot of them: calls begin in the order of the reply as far as permits allow.
+        // The lowest slot comes first: calls start in the order of the reply as far as permits allow.
         heads.filter(|call| call.0 == batch).map(|call| call.1).min()
     }
 
-    /// A call of the tool waits for a place no more.
+    /// Removes a call of the tool from the waiting calls.
     pub(super) fn release(&mut self, tool: &str, call: CallKey) {
         let Some(calls) = self.waiting.get_mut(tool) else { return };
         self.freed = true;
-        // Mostly the first one leaves, so the queue is searched for withdrawn calls alone.
+        // Usually the first call leaves; only withdrawn calls need a search.
         if calls.front() == Some(&call) {
             calls.pop_front();
         } else {
@@ -106,52 +106,52 @@ impl CallQueue {
         }
     }
 
-    /// A person is to be asked about a call.
+    /// Adds a call that needs a person's approval.
     pub(super) fn put_question(&mut self, call: CallKey) {
         self.unasked.insert(call);
     }
 
-    /// The first call of the batch a person is to be asked about, unless one of another batch is before it; it is no more.
+    /// Takes the batch's first call that needs approval, unless a call of another batch comes first.
     pub(super) fn next_question(&mut self, batch: ProposalId) -> Option<usize> {
-        // Questions are asked in the order of the calls; a batch must not be asked about before an earlier one.
+        // Questions follow the order of the calls; an earlier batch comes first.
         let first = self.unasked.first().filter(|call| call.0 == batch)?.1;
         self.unasked.pop_first();
         Some(first)
     }
 
-    /// Nobody is to be asked about a call any more.
+    /// Removes the question about a call.
     pub(super) fn drop_question(&mut self, call: CallKey) {
         self.unasked.remove(&call);
         self.freed = true;
     }
 
-    /// Nobody is asked any more.
+    /// Notes that no question is open.
     pub(in crate::engine) const fn free_person(&mut self) {
         self.freed = true;
     }
 
-    /// Whether a place, or a person, has become free since this was asked last.
+    /// Whether a permit was returned or a question was answered since the last check.
     pub(in crate::engine) const fn take_freed(&mut self) -> bool {
         core::mem::replace(&mut self.freed, false)
     }
 
-    /// The batches whose calls wait for no call of another one: for a place, or for a person.
+    /// The batches whose calls are first in line, for a permit or for a question.
     pub(in crate::engine) fn due(&self) -> BTreeSet<ProposalId> {
         let heads = self.waiting.values().filter_map(VecDeque::front);
         heads.chain(self.unasked.first()).map(|call| call.0).collect()
     }
 
-    /// How many calls wait: for a place, and for a question.
+    /// The number of calls that wait, for a permit or for a question.
     pub(in crate::engine) fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).fold(self.unasked.len(), usize::saturating_add)
     }
 
-    /// The run is over.
+    /// Clears the queue at the end of the run.
     pub(in crate::engine) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether nobody has a place or waits.
+    /// Whether no call holds a permit or waits.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         *self == Self::default()
     }

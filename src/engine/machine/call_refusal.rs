@@ -1,11 +1,11 @@
-//! A call that does not run, whoever decided so.
+//! A call that is refused before it runs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::reason::StoredReason;
 use crate::policy::ErrorClass;
 
-/// A call that does not run.
+/// A call that is refused before it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct CallRefusal {
     pub(in crate::engine) class: ErrorClass,

@@ -1,4 +1,4 @@
-//! A call of a model that failed.
+//! A model call that failed.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::engine::directive::DecisionReason;
 use crate::engine::retry::{AttemptProgress, FailureContext};
 use crate::policy::ModelPolicy;
 
-/// A model call that failed, and the rules it was held against.
+/// A model call that failed, with the rules that apply to it.
 pub(in crate::engine) struct FailedCall {
     pub(in crate::engine) target: String,
     /// `model main`.
@@ -15,7 +15,7 @@ pub(in crate::engine) struct FailedCall {
     pub(in crate::engine) progress: AttemptProgress,
     pub(in crate::engine) case: FailureContext,
     pub(in crate::engine) message: String,
-    /// What ends the attempts, where it is no rule of the model.
+    /// Why the attempts end, if the reason is no rule of the model.
     pub(in crate::engine) ended_by: Option<DecisionReason>,
 }
 

@@ -1,4 +1,4 @@
-//! The final turn, which allows only the final report: whether it has come, and why.
+//! The final turn, which allows only the final report: whether it has begun, and why.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,17 +12,17 @@ use crate::policy::{ErrorClass, Policy, Setting};
 use crate::session::{FinalReason, Message};
 use crate::text::Template;
 
-/// The end of a run that comes before its model is done.
+/// The state of the final turn of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct FinalTurn {
     last_turn: LastTurn,
-    /// Why the final turn is the last.
+    /// Why the turn is the final one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<FinalReason>,
-    /// Why the run was asked to end: no wait is begun any more.
+    /// Why the run was asked to stop; no new wait begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<String>,
-    /// Whether a turn that the host proposed has ended as the last, and no report came since.
+    /// Whether a final turn that the host proposed has ended, and no report has come since.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     answered: bool,
 }
@@ -33,54 +33,54 @@ pub(in crate::engine) struct FinalTurn {
 enum LastTurn {
     #[default]
     No,
-    /// The next one will.
+    /// The next turn does.
     Next,
-    /// This one does.
+    /// The current turn does.
     Now,
 }
 
 impl FinalTurn {
-    /// Whether this turn is the last.
+    /// Whether the current turn is the final turn.
     pub(in crate::engine) fn is_now(&self) -> bool {
         self.last_turn == LastTurn::Now
     }
 
-    /// Whether the next turn is the last.
+    /// Whether the next turn is the final turn.
     pub(in crate::engine) fn is_next(&self) -> bool {
         self.last_turn == LastTurn::Next
     }
 
-    /// Whether this turn or the next is the last.
+    /// Whether the current or the next turn is the final turn.
     pub(in crate::engine) fn is_near(&self) -> bool {
         self.last_turn != LastTurn::No
     }
 
-    /// A turn that the host proposed has ended.
+    /// Records that a turn proposed by the host has ended.
     pub(in crate::engine) fn turn_ended(&mut self) {
         self.answered = self.is_now();
     }
 
-    /// A report was delivered.
+    /// Records that a report was delivered.
     pub(in crate::engine) const fn report_came(&mut self) {
         self.answered = false;
     }
 
-    /// Whether the host has had its final turn, and no report came of it.
+    /// Whether the host has had its final turn without a report.
     pub(in crate::engine) const fn is_answered(&self) -> bool {
         self.answered
     }
 
-    /// Why the final turn is the last, once that was decided.
+    /// Why the turn is the final one, once this is decided.
     pub(in crate::engine) const fn reason(&self) -> Option<FinalReason> {
         self.reason
     }
 
-    /// Why the run was asked to end, if it was.
+    /// Why the run was asked to stop, if it was.
     pub(in crate::engine) fn stop(&self) -> Option<&str> {
         self.stop.as_deref()
     }
 
-    /// The run is asked to end: from now on nothing is waited for.
+    /// Records a request to stop: no new wait begins.
     pub(in crate::engine) fn ask_to_stop(&mut self, reason: String) {
         self.stop = Some(reason);
     }
@@ -92,10 +92,10 @@ impl FinalTurn {
         why: Vec<DecisionReason>,
         out: &mut StepOutput<'_>,
     ) -> bool {
-        // One final turn, with the reason that came first: a second reason must not renew it, or the run would not
+        // There is one final turn, with the first reason: a second reason must not renew it, or the run would not
         // end.
         match self.last_turn {
-            // It has begun; another one after it would be a turn more than the limit allows.
+            // It has begun; another final turn would exceed the limit by one.
             LastTurn::Now => false,
             LastTurn::Next => true,
             LastTurn::No => {
@@ -108,7 +108,8 @@ impl FinalTurn {
         }
     }
 
-    /// Makes the turn in flight the last, although the next one may have been announced as it. Returns what the model reads.
+    /// Makes the turn in flight the final turn, although the next one may have been announced. Returns the text for
+    /// the model.
     pub(in crate::engine) fn begin_early(
         &mut self,
         reason: FinalReason,
@@ -117,13 +118,13 @@ impl FinalTurn {
         out: &mut StepOutput<'_>,
     ) -> Message {
         if self.is_next() {
-            // The announced turn is replaced by this one, so its reason is replaced, too.
+            // The announced turn is replaced by this one, and its reason as well.
             self.reason = None;
         }
         self.begin(reason, turn, why, out)
     }
 
-    /// Makes the turn that begins the last. Returns what the model reads: it has nothing but the report to deliver.
+    /// Makes the turn that begins the final turn. Returns the text for the model, which may only deliver the report.
     pub(in crate::engine) fn begin(
         &mut self,
         reason: FinalReason,
@@ -132,7 +133,7 @@ impl FinalTurn {
         out: &mut StepOutput<'_>,
     ) -> Message {
         self.last_turn = LastTurn::Now;
-        // A reason that was announced earlier decided; reaching the limit of turns as well changes nothing.
+        // The reason announced earlier decided; reaching the turn limit as well changes nothing.
         if self.reason.is_none() {
             self.reason = Some(reason);
             let max_turns = out.rules.policy.turn().max_turns.value.get();
@@ -143,7 +144,7 @@ impl FinalTurn {
         Message::User { text, guidance: Some("final_turn".into()) }
     }
 
-    /// Why a call of a tool does not run in the final turn, or once the end was asked for.
+    /// The refusal of a tool call in the final turn, or after a request to stop.
     pub(in crate::engine) fn refuse(
         &self,
         tool: &str,
@@ -155,7 +156,7 @@ impl FinalTurn {
             return None;
         }
         let rules = out.rules.policy.turn();
-        // Without a report the final turn ends with a plain answer, so the message asks for that.
+        // If the policy has no report, the final turn ends with a plain answer, and the message asks for one.
         let (template, tool, fact) = match out.rules.policy.output() {
             Some(output) => {
                 (&rules.messages.final_turn, output.tool.value.as_str(), "only the report is allowed")
@@ -170,8 +171,8 @@ impl FinalTurn {
         Some(CallRefusal { class: ErrorClass::ToolUnavailable, text, because })
     }
 
-    /// The rule by which only the end is allowed. Where another rule than the limit made a turn the last, a note said so then:
-    /// of those only the rules are named again that have no other meaning.
+    /// The reasons why only the report is allowed. If the turn limit was not the cause, a note named the rule
+    /// earlier; such a rule is repeated only if it has no other meaning.
     pub(in crate::engine) fn why(
         &self,
         rules: StepRules<'_>,
@@ -191,32 +192,31 @@ impl FinalTurn {
             FinalReason::UserStop => {
                 Some(StoredReason::new(policy, "turn.on_stop", &turn.on_stop.map(ShownValue), facts))
             }
-            // These were noted when they decided, with their facts; naming them at every refusal would repeat the
-            // note.
+            // A note named these with their facts; repeating them at every refusal would duplicate the note.
             FinalReason::Context | FinalReason::RetryExhaustion | FinalReason::Loop | FinalReason::Budget => {
                 None
             }
         }
     }
 
-    /// Why only the end is allowed.
+    /// The reason why only the report is allowed.
     fn reason_of_end(&self) -> FinalReason {
         match self.last_turn {
             LastTurn::Now => self.reason.unwrap_or(FinalReason::MaxTurns),
-            // The user asked to stop in a turn that is not the final one: that is why calls are refused in it.
+            // The user asked to stop in a turn that is not the final one, so its calls are refused.
             LastTurn::No | LastTurn::Next => FinalReason::UserStop,
         }
     }
 }
 
-/// The limit of turns, if this turn reaches it.
+/// The turn limit, if this turn reaches it.
 pub(in crate::engine) fn out_of_turns(policy: &Policy, turn: u32) -> Option<DecisionReason> {
     let limit = &policy.turn().max_turns;
     (turn >= limit.value.get())
         .then(|| because(policy, "turn.max_turns", limit, [format!("turn {turn} is the last")]))
 }
 
-/// What the model reads in its final turn: the text, and what fills it.
+/// The template for the final turn, and its variables.
 pub(crate) fn final_turn(policy: &Policy, number: u32, reason: FinalReason) -> (&Setting<Template>, Value) {
     let (turn, output) = (policy.turn(), policy.output());
     let vars = json!({

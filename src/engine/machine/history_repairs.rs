@@ -1,4 +1,4 @@
-//! A history that providers refuse: it is repaired before a call, or once after a provider has refused it.
+//! Repairs of a history that providers refuse: before a call, or once after a refusal.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,35 +14,35 @@ use crate::engine::measure::TurnMeasure;
 use crate::policy::{ClassifiedFailure, ErrorClass, HistoryCheck, Policy};
 use crate::session::HistoryRepair;
 
-/// What a turn remembers of repairs of its history.
+/// The state of history repairs in a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct HistoryRepairs {
-    /// Whether the history was looked at in this turn because a provider refused it.
+    /// Whether a refusal has already led to a check of the history in this turn.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     asked: bool,
-    /// The refusal, while it is looked at.
+    /// The refusal, while the host checks the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refusal: Option<Failure>,
 }
 
 impl HistoryRepairs {
-    /// Whether nothing is remembered.
+    /// Whether the state is empty.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The conversation is measured: the turn begins, after a repair if it needs one.
+    /// Starts the turn after the measurement, with a repair first if the history needs one.
     pub(in crate::engine) fn on_prepared(
         &mut self,
         measure: TurnMeasure,
         run: &mut RunParts<'_>,
     ) -> NextMachine {
-        // A turn may meet one refusal and be repaired once. The next turn has another history and its own repair.
+        // A turn allows one repair after a refusal. The next turn has another history and its own repair.
         self.asked = false;
         let faults = measure.history_faults;
         if faults == 0
-            // Checked before the call by default: a session with an orphan is refused for ever (claude-code#473,
-            // opencode#5750, goose#2951).
+            // Checked before the call by default: a session with an orphaned call is refused for ever
+            // (claude-code#473, opencode#5750, goose#2951).
             || run.policy().history().check.value != HistoryCheck::BeforeCall
             || !run.terms.can_repair()
         {
@@ -52,7 +52,7 @@ impl HistoryRepairs {
         ask_repair(RepairPurpose::Prepared(measure), why, run)
     }
 
-    /// A provider has refused the history: it is looked at once for each turn. `None`: the failure is one like others.
+    /// Handles a refused history, once per turn. `None`: the failure is an ordinary one.
     pub(in crate::engine) fn on_refused(
         &mut self,
         failure: &Failure,
@@ -60,28 +60,27 @@ impl HistoryRepairs {
         run: &mut RunParts<'_>,
     ) -> Option<NextMachine> {
         let class = classified.class;
-        // Only a request at fault points to the history. Otherwise the provider failed to read the call of this very
-        // reply (Ollama, status 500), and the history is sound.
+        // Only a request at fault indicates the history. Otherwise the provider failed to parse the call of this very
+        // reply (Ollama, status 500), and the history is valid.
         let malformed = class == ErrorClass::MalformedToolCall && classified.request_at_fault;
         let never = run.policy().history().check.value == HistoryCheck::Never;
         if !(class == ErrorClass::OrphanToolCall || malformed)
             || never
-            // SwarmSDK repairs once for each request, too: a second refusal has another cause, and would repeat
-            // without end.
+            // SwarmSDK repairs once per request, too: a second refusal has another cause, and would repeat without
+            // end.
             || self.asked
             || !run.terms.can_repair()
         {
             return None;
         }
         self.asked = true;
-        // Kept because the host looks now; if it finds nothing, this is the failure that counts.
+        // Kept while the host checks; if it finds nothing, this failure counts.
         self.refusal = Some(failure.clone());
         let why = why_repaired(run.policy(), format!("the provider refused the history: {class}"));
         Some(ask_repair(RepairPurpose::Refused, why, run))
     }
 
-    /// The host has looked: what it found is repaired, and what was held back by it continues. `target` is the model that
-    /// is due.
+    /// Applies the repair that the host found, and continues the interrupted work. `target` is the current model.
     pub(in crate::engine) fn on_repaired(
         &mut self,
         what: RepairPurpose,
@@ -99,8 +98,8 @@ impl HistoryRepairs {
         }
         match (what, refusal) {
             (RepairPurpose::Prepared(measure), _) => NextMachine::Begin(measure),
-            // The next request has another history, so it is no retry of the refused one: the attempts do not count
-            // it (SwarmSDK: "doesn't count as a retry"). If nothing was found, the refusal is an ordinary failure.
+            // The next request has another history, so it is not counted as a retry (SwarmSDK: "doesn't count as a
+            // retry"). If nothing was found, the refusal is an ordinary failure.
             (RepairPurpose::Refused, Some(failure)) if nothing => NextMachine::failed(failure, run.policy()),
             (RepairPurpose::Refused, _) => NextMachine::Call,
         }
@@ -120,9 +119,9 @@ fn make(
     let told = orphans::told(&repair, refused);
     let HistoryRepair { splices, pruned, .. } = repair;
     out.note(Note::Splice { splices }, Vec::new());
-    // The policy's choice for orphans was named with the request for the repair, so it is not named again.
+    // The request for the repair named the policy's choice for orphans, so it is not repeated.
     out.note(Note::OrphanToolCallsPruned(told), Vec::new());
-    // The model has to know that calls are missing, or it relies on results that never came.
+    // The model must learn that calls are missing, or it relies on results that never came.
     if let Some(text) = orphans::reminder(rules, &pruned, &mut |template, vars| out.say(template, vars)) {
         guidance.guide(ErrorClass::OrphanToolCall, text, out);
     }

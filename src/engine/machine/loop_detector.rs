@@ -1,4 +1,4 @@
-//! A model that repeats itself: it is warned, then its calls do not run, then the next turn is the last.
+//! Loop detection: the model is warned, then its calls are blocked, then the next turn is the final one.
 
 use core::iter;
 
@@ -17,17 +17,17 @@ use crate::engine::machine::call_refusal::CallRefusal;
 use crate::policy::{ErrorClass, LoopGuardPolicy, Policy, Setting};
 use crate::session::{FinalReason, ToolCall};
 
-/// How the end of a call is compared with those before it.
+/// The end of a call, for comparison with earlier ones.
 pub(in crate::engine) enum EndOfCall<'a> {
-    /// It succeeded: its arguments, and its result.
+    /// The call succeeded: its arguments, and its result.
     Succeeded(&'a Value, Option<&'a Value>),
-    /// It failed for good, or was refused for what it says.
+    /// The call failed for good, or was refused because of its content.
     Failed(ErrorClass, &'a str),
 }
 
 impl LoopDetector {
-    /// Looks at a call before it runs, and returns why it does not run if it repeats itself too often. `turn` is the turn it
-    /// belongs to; `warned`: the model was warned in it already; `afterwords` is what the model reads after the results.
+    /// Checks a call before it runs, and returns a refusal if it repeats too often. `turn` is its turn; `warned`: the
+    /// model was already warned in this turn; `afterwords` are texts the model reads after the results.
     pub(in crate::engine) fn examine(
         &mut self,
         call: &ToolCall,
@@ -43,29 +43,28 @@ impl LoopDetector {
             return None;
         }
         let tool = canonical::of_texts(&[&call.name]);
-        // Canonical JSON, so that another order of keys or other spaces are the same call: supyagent hashes the raw
-        // text, which both evade.
+        // Canonical JSON makes calls with other key order or white space identical. supyagent hashes the raw text,
+        // which misses them.
         let number = match arguments {
             Some(arguments) => canonical::call(&call.name, arguments),
-            // Arguments that cannot be read are compared as they are; models repeat broken calls, too.
+            // Arguments that cannot be parsed are compared as text; models repeat broken calls, too.
             None => canonical::raw_call(&call.name, &call.arguments),
         };
         self.called(number);
         let found = self.worst(guard, tool, number)?;
         if found.stage == LoopStage::Nudge {
-            // The call runs, and the model reads about it after the result: a warning instead of the result would
-            // cost a turn.
+            // The call runs, and the warning follows its result: a warning instead of the result would cost a turn.
             nudge(guard, (&call.id, &call.name), found, warned, afterwords, out);
             return None;
         }
         self.held_back(found.pattern, tool, number);
         let why = note(guard, &call.id, &call.name, found, out);
-        // Where the final turn is announced already, its first reason stays.
+        // If the final turn is already announced, its first reason stays.
         if found.stage == LoopStage::FinalTurn && !ending.is_near() {
             ending.force(FinalReason::Loop, turn, vec![why.clone().told(out.rules.policy)], out);
         }
         let text = out.say(&guard.messages.block, found.vars(&call.name));
-        // Where both counts are reached, each of them alone holds the call back: without one of them it would not run either.
+        // If both limits are reached, either of them alone blocks the call, so both are named.
         let block = found.blocks(guard).map(|found| reason(guard, found, out.rules.policy));
         Some(CallRefusal {
             class: ErrorClass::RepeatedCall,
@@ -79,15 +78,15 @@ impl LoopDetector {
         self.knows_failures() && self.errors_of(canonical::of_texts(&[tool])) > 0
     }
 
-    /// A call of the tool went well.
+    /// Records a success of the tool.
     pub(in crate::engine) fn tool_recovered(&mut self, tool: &str) {
-        // Hashing the name costs more than this check, and most runs have no failures.
+        // This check costs less than hashing the name, and most runs have no failures.
         if self.knows_failures() {
             self.recovered(canonical::of_texts(&[tool]));
         }
     }
 
-    /// Looks at how a call of a tool ended. That can only be pointed out; it is the next one that may not run.
+    /// Checks how a tool call ended. This can only warn; the next call may be blocked.
     pub(in crate::engine) fn ended(
         &mut self,
         (call, tool): (&str, &str),
@@ -106,16 +105,16 @@ impl LoopDetector {
             EndOfCall::Succeeded(arguments, data) => {
                 self.recovered(name);
                 if !is_asked_for(guard, LoopPattern::SameResult) {
-                    // A result can be megabytes: it is hashed only if some rule counts results.
+                    // A result can be megabytes: it is hashed only if a rule counts results.
                     return;
                 }
-                // The host keeps the result to itself, so there is nothing to compare.
+                // The host withholds the result, so there is nothing to compare.
                 let Some(data) = data else { return };
                 let number = canonical::call(tool, arguments);
                 (LoopPattern::SameResult, self.resulted(number, canonical::of(data)))
             }
             EndOfCall::Failed(class, message) => {
-                // The class belongs to it: the same text for a timeout and for a refusal is another failure.
+                // The class is part of the hash: the same text for a timeout and for a refusal is another failure.
                 let error = canonical::of_texts(&[class.name(), message]);
                 (LoopPattern::SameError, self.failed(name, error))
             }
@@ -126,7 +125,7 @@ impl LoopDetector {
     }
 }
 
-/// Warns the model after the results, once for each turn.
+/// Warns the model after the results, once per turn.
 fn nudge(
     guard: &LoopGuardPolicy,
     (call, tool): (&str, &str),
@@ -135,7 +134,7 @@ fn nudge(
     afterwords: &mut Vec<ReplyGuidance>,
     out: &mut StepOutput<'_>,
 ) {
-    // One warning in a turn says it; one for each call would fill the context with the same advice.
+    // One warning per turn is enough; one per call would fill the context with the same advice.
     if warned || afterwords.iter().any(|guidance| guidance.class == ErrorClass::RepeatedCall) {
         return;
     }
@@ -155,13 +154,14 @@ fn note(
     let policy = out.rules.policy;
     let why = reason(guard, found, policy);
     out.note(Note::LoopGuard(found.of(call, tool)), vec![why.clone().told(policy)]);
-    // Models invent names without end. As subjects of a metric they would fill the collector, so they share one.
+    // Models invent any number of tool names. As metric subjects they would overload the collector, so they share
+    // one.
     let subject = if out.rules.tools.get(tool).is_some() { tool } else { "unknown" };
     out.count(MetricName::LoopGuardTotal, format!("tool {subject}"), 1);
     why
 }
 
-/// The count that was reached.
+/// The reason with the limit that the count reached.
 fn reason(guard: &LoopGuardPolicy, found: FoundRepetition, policy: &Policy) -> StoredReason {
     let rule = format!("loop_guard.{}.{}", found.pattern.name(), found.stage.name());
     StoredReason::new(policy, rule, &shown(found.limit(guard)), [found.fact()])

@@ -1,4 +1,4 @@
-//! The machines of the interpreter: each owns its state, and changes no other's.
+//! The machines of the interpreter: each owns its state, and changes no other state.
 
 mod batch;
 mod budgets;

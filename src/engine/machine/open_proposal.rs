@@ -1,4 +1,4 @@
-//! What is in flight for one proposal of the host; or for none, where the interpreter drives the turns.
+//! The work in flight for one proposal of the host, or for the interpreter's own turns.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::model_turn::ModelTurn;
 use super::proposal_terms::{ProposalKind, ProposalTerms};
 use crate::engine::tracked::{DigestedPart, digest_of_json};
 
-/// What is in flight for one proposal: the calls of models of a turn, and the calls of tools.
+/// The work in flight for one proposal: model calls and tool calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct OpenProposal {
     /// The models that may be called; empty: those of the run.
@@ -23,15 +23,15 @@ pub(in crate::engine) struct OpenProposal {
 }
 
 impl OpenProposal {
-    /// Nothing is in flight for it yet.
+    /// A proposal of this kind without work in flight.
     pub(in crate::engine) fn of(kind: ProposalKind, turn: u32) -> Self {
         Self { terms: ProposalTerms { kind, turn, ..ProposalTerms::default() }, ..Self::default() }
     }
 
-    /// A turn is proposed, the one of that number.
+    /// A proposed turn with this number.
     pub(in crate::engine) fn of_turn(proposal: &TurnProposal, turn: u32) -> Self {
-        // A host with its own loop may be unable to change its messages. What it cannot do is not asked for, or its
-        // turn would wait for ever.
+        // A host with its own loop may be unable to change its messages. Work that it cannot do is not requested,
+        // because the turn would wait for ever.
         let can = |skill| proposal.can.contains(&skill);
         let kind = ProposalKind::Turn { repair: can(HostSkill::Repair), reduce: can(HostSkill::Reduce) };
         let mut open = Self::of(kind, turn);
@@ -43,7 +43,7 @@ impl OpenProposal {
 
 impl DigestedPart for OpenProposal {
     fn digest(&self) -> u128 {
-        // Each part has a digest of its own, so that a change of one proposal does not cost the others.
+        // Each part has its own digest, so that a change of one proposal does not require hashing the others.
         let Self { targets, terms, model, batch } = self;
         digest_of_json(&(targets, terms, model, batch.digest()))
     }

@@ -1,4 +1,4 @@
-//! What every machine may do in addition to changing its own state: write directives and metrics, and update the session.
+//! The outputs shared by all machines: directives, metrics, and updates of the session.
 
 use serde_json::Value;
 
@@ -13,44 +13,44 @@ use crate::session::SessionSlices;
 use crate::text::Template;
 use crate::time::Instant;
 
-/// The most reasons that a directive names: the first are those that decided most.
+/// The maximum number of reasons per directive; the most decisive come first.
 pub(in crate::engine) const MOST_REASONS: usize = 3;
 
-/// What a step decides by.
+/// The policy and the tools of a step.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct StepRules<'a> {
     pub(in crate::engine) policy: &'a Policy,
     pub(in crate::engine) tools: &'a ToolCatalogue,
 }
 
-/// The output of a step, lent to one machine after the other. Reducers run at once, as an objection changes the decision of
-/// the same step: so the session is reached through it, and through nothing else.
+/// The output of a step, lent to one machine after the other. Reducers run at once, because an objection changes the
+/// decision of the same step; so the session is only reached through this output.
 pub(in crate::engine) struct StepOutput<'a> {
     pub(in crate::engine) rules: StepRules<'a>,
     pub(in crate::engine) now: Instant,
     pub(in crate::engine) slices: &'a mut TrackedPart<SessionSlices>,
     pub(in crate::engine) directives: &'a mut Vec<Directive>,
-    /// The proposal that directives are about.
+    /// The proposal of the following directives.
     pub(in crate::engine) of: Option<ProposalRef>,
 }
 
 impl StepOutput<'_> {
     /// Adds a note.
     pub(in crate::engine) fn note(&mut self, note: Note, mut because: Vec<DecisionReason>) {
-        // Three at most: people read the first reasons, and the counterfactual law holds each named one to the
-        // decision.
+        // Three at most: people read the first reasons, and the counterfactual law requires that each named reason
+        // mattered.
         because.truncate(MOST_REASONS);
         self.directives.push(Directive { order: DirectiveKind::Note(note), because, of: self.of });
     }
 
-    /// What follows is about a call of the proposal.
+    /// Attributes the following directives to a call of the proposal.
     pub(in crate::engine) fn about(&mut self, call: usize) {
         if let Some(of) = &mut self.of {
             of.call = u32::try_from(call).ok();
         }
     }
 
-    /// What follows is about the proposal as a whole.
+    /// Attributes the following directives to the proposal as a whole.
     pub(in crate::engine) fn about_all(&mut self) {
         if let Some(of) = &mut self.of {
             of.call = None;
@@ -71,8 +71,8 @@ impl StepOutput<'_> {
     pub(in crate::engine) fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
         let Value::Object(mut vars) = vars else { return String::new() };
         reflect(&template.value, &mut vars, self.slices);
-        // A template may fail for a value of this call alone. The model still needs an answer, so the plain error
-        // takes its place.
+        // A template may fail for a value of this call alone. The model still needs an answer, so it gets the plain
+        // error.
         match told(self.rules.policy, &template.value, &vars) {
             Ok(text) => text,
             Err(error) => {

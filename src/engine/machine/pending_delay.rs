@@ -1,4 +1,4 @@
-//! The wait before the next turn: what is corrected, or what a provider asked for, may not be tried again earlier.
+//! The delay before the next turn, after a correction or a server delay.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::out::StepOutput;
 use crate::policy::ErrorClass;
 use crate::time::{Instant, Nanos};
 
-/// The wait before the next turn, if one is due.
+/// The delay before the next turn, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::engine) struct PendingDelay(Option<HeldDelay>);
@@ -20,7 +20,7 @@ struct HeldDelay {
     because: Vec<StoredReason>,
 }
 
-/// What a wait is about, for people.
+/// The subject of a delay, for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct WaitSubject {
     pub(in crate::engine) name: String,
@@ -31,12 +31,12 @@ pub(in crate::engine) struct WaitSubject {
 }
 
 impl PendingDelay {
-    /// Whether no wait is due.
+    /// Whether there is no delay.
     pub(in crate::engine) const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The next turn does not start before `delay` is over. Of several waits the longest counts.
+    /// Delays the next turn by at least `delay`. The longest of several delays counts.
     pub(in crate::engine) fn wait(
         &mut self,
         delay: Nanos,
@@ -45,24 +45,24 @@ impl PendingDelay {
         now: Instant,
     ) {
         let until = now.saturating_add(delay);
-        // Waits of one batch run at the same time: the turn starts after the longest, not after their sum.
+        // The delays of one batch run in parallel: the turn starts after the longest, not after their sum.
         if self.0.as_ref().is_none_or(|due| due.until < until) {
             self.0 = Some(HeldDelay { until, subject, because });
         }
     }
 
-    /// The wait that is due, if it is not over; it is due no more.
+    /// Takes the rest of the delay, if it is not over.
     pub(in crate::engine) fn take(
         &mut self,
         out: &StepOutput<'_>,
     ) -> Option<(Nanos, WaitSubject, Vec<DecisionReason>)> {
         let HeldDelay { until, subject, because } = self.0.take()?;
         let delay = until.since(out.now);
-        // A batch may have taken longer than the wait. A timer of zero would cost about a millisecond for nothing.
+        // A batch may have taken longer than the delay. A timer of zero would cost about a millisecond.
         (!delay.is_zero()).then(|| (delay, subject, told(out.rules.policy, because)))
     }
 
-    /// Nothing is waited for any more.
+    /// Removes the delay.
     pub(in crate::engine) fn forget(&mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! The budgets of a run: what is left of them, what each call may have, and when the final turn has to come.
+//! The budgets of a run: the rest, the grant for each call, and when the final turn must come.
 
 use super::super::because::because;
 use super::super::directive::DecisionReason;
@@ -12,7 +12,7 @@ use crate::time::Instant;
 
 const FLOOR: u64 = RunLimits::LEAST_REPLY;
 
-/// The budgets of a run, next to what the run has spent of them.
+/// The budgets of a run, with the amounts spent.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct RunBudget<'a> {
     pub(in crate::engine) policy: &'a Policy,
@@ -29,71 +29,70 @@ pub(in crate::engine) struct RunBudget<'a> {
 /// The conversation that the final turn would send.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct FinalConversation {
-    /// Its tokens, by the host's count.
+    /// The tokens of the conversation, in the host's count.
     pub(in crate::engine) tokens: u64,
-    /// Whether it is sent with tools.
+    /// Whether the request includes tools.
     pub(in crate::engine) tools: bool,
 }
 
-/// What a call of a model may have.
+/// The grant for a model call.
 pub(in crate::engine) struct GrantedCall {
     pub(in crate::engine) reservation: CallReservation,
-    /// The most tokens of its reply, where that is less than it would have without a budget, and why.
+    /// The maximum tokens of the reply with the reason, if a budget lowers it.
     pub(in crate::engine) lowered: Option<(u64, DecisionReason)>,
 }
 
-/// A budget that is counted in tokens or money, and what is left of it.
+/// The rest of a budget in tokens or money.
 struct RemainingBudget {
     rule: &'static str,
     shown: Setting<String>,
     left: u64,
     rate: TokenRate,
-    /// The most that a token takes at any model of the run.
+    /// The highest cost of a token at any model of the run.
     most: TokenRate,
 }
 
 impl<'a> RunBudget<'a> {
-    /// The budgets that hold.
+    /// The effective budgets.
     pub(in crate::engine) fn limits(&self) -> Option<&'a RunLimits> {
         let limits = self.policy.run_limits();
         (!limits.is_empty()).then_some(limits)
     }
 
-    /// Whether the run has a budget of anything.
+    /// Whether the run has any budget.
     pub(in crate::engine) fn has_budget(&self) -> bool {
         self.limits().is_some()
     }
 
-    /// After this nothing begins: the deadline of the run, or the end of its time; before the final turn without the share
-    /// of that.
+    /// The time after which no work begins: the deadline of the run, or the end of its time budget. Before the final
+    /// turn its share is subtracted.
     pub(in crate::engine) fn deadline(&self) -> Option<Instant> {
         [self.context.deadline, self.end_of_time()].into_iter().flatten().min()
     }
 
     fn end_of_time(&self) -> Option<Instant> {
-        // The final turn has a share of the time for itself, or the last ordinary call could use all of it and no
-        // report would come.
+        // A share of the time is reserved for the final turn; otherwise the last ordinary call could use all of it,
+        // and no report would come.
         let time = self.limits()?.time.as_ref()?.value;
         let spending = &self.spending;
         let end = spending.started.saturating_add(time);
         let share = RunLimits::share_of_the_end(time);
         Some(match spending.ending {
-            // A call in flight may end late. The final turn then has its share from that point on, though the time is
-            // over.
+            // A call in flight may end late. The final turn then gets its share from that moment, even past the end.
             Some(ending) => end.max(ending.saturating_add(share)),
-            // Before the final turn everything ends earlier by its share.
+            // Before the final turn all work ends earlier by its share.
             None => Instant(end.0.saturating_sub(share.0)),
         })
     }
 
-    /// When everything is over, the final turn too: the deadline of the run, or the end of its time.
+    /// The time after which not even the final turn begins: the deadline of the run, or the end of its time budget.
     pub(in crate::engine) fn end_of_all_time(&self) -> Option<Instant> {
         let time = self.limits().and_then(|limits| limits.time.as_ref());
         let end = time.map(|time| self.spending.started.saturating_add(time.value));
         [self.context.deadline, end].into_iter().flatten().min()
     }
 
-    /// Why only the final turn may begin, or not even that, whatever the conversation is.
+    /// Why only the final turn may begin, or no turn at all, independent of the conversation.
     pub(in crate::engine) fn out_of_budget(&self) -> Option<DecisionReason> {
         let limits = self.limits()?;
         let spending = &self.spending;
@@ -104,7 +103,7 @@ impl<'a> RunBudget<'a> {
             return Some(because(self.policy, "limits.run.time", time, [fact]));
         }
         let calls = limits.model_calls.as_ref()?;
-        // One call stays for the final turn: a run out of calls without a report has paid for nothing.
+        // One call is reserved for the final turn: a run without calls and without a report has paid for nothing.
         let kept = u32::from(!self.is_last);
         (spending.model_calls.saturating_add(kept) >= calls.value).then(|| {
             let fact = format!("{} calls were made", spending.model_calls);
@@ -112,15 +111,15 @@ impl<'a> RunBudget<'a> {
         })
     }
 
-    /// What the next call of that model may have, with a request of so many tokens by the host's count, what is known to be
-    /// added among them; or why it is not made. Before the final turn enough for that one is left.
+    /// The grant for the next call of a model with a request of `request` tokens (host's count, known overheads
+    /// included), or the reason for a refusal. Before the final turn enough is reserved for it.
     pub(in crate::engine) fn grant(
         &self,
         target: &str,
         request: u64,
         conversation: impl FnOnce() -> FinalConversation,
     ) -> Result<GrantedCall, DecisionReason> {
-        // What the provider will count, since that is what it bills; the host's count is an estimate.
+        // The provider's count is used, since it is billed; the host's count is an estimate.
         let input = self.models.expected(target, request);
         let usual = self.usual_reply(target, input);
         let reservation = CallReservation { target: target.to_owned(), input, output: usual };
@@ -129,10 +128,10 @@ impl<'a> RunBudget<'a> {
         if let Some(why) = self.out_of_budget() {
             return Err(why);
         }
-        // A reply below the floor is not worth its request: a report would be cut at once.
+        // A reply below the minimum is not worth its request: a report would be cut at once.
         let floor = FLOOR.min(usual);
-        // A summary sends a request of its own, while the final turn sends the conversation. Enough has to be left
-        // for the larger one.
+        // A summary sends its own request, while the final turn sends the conversation. Enough must be left for the
+        // larger one.
         let FinalConversation { tokens, tools } = conversation();
         // Any model may be asked in the final turn, so the dearest decides what is kept for it.
         let ahead = self.targets.iter().map(|target| {

@@ -1,4 +1,4 @@
-//! Before a tool runs: does it exist, do its arguments hold.
+//! Checks a call before its tool runs: whether the tool exists and the arguments are valid.
 
 use serde_json::{Value, json};
 
@@ -11,15 +11,16 @@ use crate::policy::{CallOverride, ErrorClass};
 use crate::session::ToolCall;
 use crate::text::SchemaProblem;
 
-/// What was found out about a call.
+/// The result of the check.
 pub(super) enum CallFinding {
-    /// It may run with these arguments.
+    /// The call may run with these arguments.
     Runs(Value),
-    /// It does not run, or not yet. The arguments, as far as they could be read.
+    /// The call does not run, or not yet. Contains the arguments as far as they could be read.
     Stays(Value, CallPhase),
 }
 
-/// Looks at a call before it runs. `opaque`: its arguments are not known. `afterwords`: what the model reads after the results.
+/// Checks a call before it runs. `opaque`: the arguments are not known. `afterwords`: texts the model reads after the
+/// results.
 pub(super) fn examine(
     call: &ToolCall,
     planner: Option<&CallOverride>,
@@ -27,15 +28,15 @@ pub(super) fn examine(
     afterwords: &mut Vec<ReplyGuidance>,
     run: &mut RunParts<'_>,
 ) -> CallFinding {
-    // The report is no tool: neither loop detection nor its schema as a tool apply, `report_series` checks it.
+    // The report is not a tool: loop detection and tool schemas do not apply, and `report_series` validates it.
     if run.policy().output().is_some_and(|output| output.tool.value == call.name) {
         return CallFinding::Stays(Value::Null, CallPhase::Report(call.arguments.clone()));
     }
-    // Before all else, as no correction is of use for a call that may not run anyway.
+    // This check comes first, as a correction is useless for a call that may not run.
     if let Some(refusal) = only_the_end(&call.name, run) {
         return refused(refusal);
     }
-    // The host keeps the arguments to itself, so only what is known by name can be checked.
+    // The host withholds the arguments, so only checks by name are possible.
     if opaque {
         return match run.out.rules.tools.schema(&call.name) {
             Some(_) => CallFinding::Runs(Value::Null),
@@ -45,8 +46,8 @@ pub(super) fn examine(
     let parsed = parse(run.policy(), &call.arguments);
     let warned = run.turns.turn_of(run.terms.of_turn).is_some_and(|turn| turn.nudged);
     let ending = (&mut *run.ending, run.turn);
-    // Before the arguments are checked: a broken call that is repeated is a loop, too, and correcting it might never
-    // end.
+    // Loop detection comes before the validation: a repeated broken call is a loop, too, and its correction might
+    // never end.
     let repeated = run.loops.examine(call, parsed.as_ref().ok(), ending, warned, afterwords, &mut run.out);
     if let Some(refusal) = repeated {
         return refused(refusal);
@@ -58,18 +59,18 @@ pub(super) fn examine(
         Ok(arguments) => arguments,
         Err(problem) => return invalid(Value::Null, ErrorClass::MalformedToolCall, vec![problem]),
     };
-    // An integer beyond 64 bits would be rounded (RFC 8259, section 6), and an id become another one: the model sends
-    // it as a text instead.
+    // An integer beyond 64 bits would be rounded (RFC 8259, section 6), which could change an id: the model is asked
+    // for a string instead.
     let mut problems: Vec<SchemaProblem> = changed(&call.arguments).into_iter().collect();
     if problems.is_empty() {
         problems = schema.problems(&arguments);
     }
-    // Expressions of the policy see arguments that hold the schema, so they need not guard against missing fields.
+    // Expressions of the policy only see valid arguments, so they need not handle missing fields.
     if problems.is_empty() {
         let rules = run.policy().call(&call.name, &arguments, planner);
         for left_out in rules.left_out {
-            // A planner cannot loosen what its layer may not; dropping that without a word would hide why it had no
-            // effect.
+            // A planner cannot loosen limits of its layer; without the warning it would be unclear why the value had
+            // no effect.
             run.out.warn(left_out);
         }
         let vars = || json!({ "args": arguments, "tool": call.name });
@@ -81,19 +82,19 @@ pub(super) fn examine(
     CallFinding::Runs(arguments)
 }
 
-/// Why a call of a tool does not run in the final turn, or once the end was asked for.
+/// Why a tool call does not run in the final turn, or after a request to stop.
 pub(super) fn only_the_end(tool: &str, run: &mut RunParts<'_>) -> Option<CallRefusal> {
     let turn = run.turn;
     run.ending.refuse(tool, turn, &mut run.out)
 }
 
-/// There is no tool of that name.
+/// The refusal of a call whose tool does not exist.
 pub(super) fn not_found(name: &str, run: &mut RunParts<'_>) -> CallRefusal {
     let mut near: Vec<(usize, &str)> =
-        // OSA counts swapped neighbours as one edit; the Levenshtein distance, which LocalCowork takes for its
+        // OSA counts swapped neighbours as one edit; the Levenshtein distance, which LocalCowork uses for its
         // suggestions, counts two.
         run.out.rules.tools.names().map(|known| (strsim::osa_distance(known, name), known)).collect();
-    // Sorted by distance, then by name, so that equal distances come out in one order.
+    // Sorted by distance, then by name, so that the order of equal distances is fixed.
     near.sort_unstable();
     let most = usize::try_from(run.policy().turn().calls.suggestions.value).unwrap_or(usize::MAX);
     let suggestions: Vec<&str> = near.into_iter().take(most).map(|(_, known)| known).collect();

@@ -1,7 +1,7 @@
 //! The tool calls of one reply: run in parallel, settled strictly in the order of the model's list.
 //!
-//! A call that succeeds early waits to be written down, and one that fails early waits with its retry, until the
-//! calls before it are settled. So breakers, reducers and messages see the same order whichever tool ends first.
+//! A call that succeeds early waits to be recorded, and a call that fails early waits with its retry, until the calls
+//! before it are settled. So breakers, reducers and messages see the same order whichever tool ends first.
 
 mod examine;
 mod queue;
@@ -41,21 +41,21 @@ use queue::surplus;
 /// The batch in flight; empty when there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct Batch {
-    /// Its number in the session, from 1; 0 before the first.
+    /// The number of the batch in the session, from 1; 0 before the first.
     number: u64,
-    /// Its calls, in the order of the reply.
+    /// The calls, in the order of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     slots: Vec<TrackedPart<ToolSeries>>,
-    /// How many calls at its head are settled.
+    /// The number of settled calls, from the start.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     settled: usize,
-    /// How many of its calls have a place.
+    /// The number of calls that hold a permit.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     taken: u32,
-    /// What the model reads after the results of all calls.
+    /// Texts the model reads after the results of all calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     afterwords: Vec<ReplyGuidance>,
-    /// Whether a call went well.
+    /// Whether any call succeeded.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     round_ok: bool,
     #[serde(default, skip_serializing_if = "ResultRoom::is_unlimited")]
@@ -63,7 +63,7 @@ pub(in crate::engine) struct Batch {
 }
 
 impl Batch {
-    /// Whether there was none yet.
+    /// Whether there was no batch yet.
     pub(in crate::engine) fn is_new(&self) -> bool {
         *self == Self::default()
     }
@@ -73,25 +73,26 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    /// The calls, in order, those included that have their result already.
+    /// The calls in order, including those that have a result.
     pub(in crate::engine) fn slots(&self) -> impl ExactSizeIterator<Item = &ToolSeries> {
         self.slots.iter().map(|slot| &**slot)
     }
 
-    /// The slot of that number.
+    /// The call with this index.
     pub(in crate::engine) fn slot(&self, index: usize) -> Option<&ToolSeries> {
         self.slots.get(index).map(|slot| &**slot)
     }
 
-    /// The digest of it: of its slots only those are read that have changed.
+    /// The digest of the batch; only changed calls are hashed again.
     pub(in crate::engine) fn digest(&self) -> u128 {
         let Self { number, slots, settled, taken, afterwords, round_ok, room } = self;
-        // A batch may hold a hundred calls with long results; a step that changed one of them pays for that one.
+        // A batch may contain a hundred calls with long results; a step that changes one call hashes only that one.
         let slots = digest_of_parts((0..).zip(slots.iter().map(TrackedPart::digest)));
         digest_of_json(&(number, slots, settled, taken, afterwords, round_ok, room))
     }
 
-    /// A reply with calls was taken: their results have this room, and the model reads these texts after them.
+    /// Prepares the batch of a reply with calls: the tokens for the results, and the texts the model reads after
+    /// them.
     pub(in crate::engine) fn prepare(
         &mut self,
         room: Option<RoomForResults>,
@@ -101,18 +102,17 @@ impl Batch {
         self.afterwords = afterwords;
     }
 
-    /// Looks at the calls of a reply in order: each runs, waits, or is settled without a run.
+    /// Examines the calls of a reply in order: each runs, waits, or is settled without a run.
     pub(in crate::engine) fn begin(
         &mut self,
         proposals: Vec<ProposedCall>,
         run: &mut RunParts<'_>,
     ) -> Result<(), NextMachine> {
         *run.batches = run.batches.saturating_add(1);
-        // The number goes into the idempotency keys of the calls, so it never repeats within a session.
+        // The number is part of the idempotency keys of the calls, so it never repeats within a session.
         self.number = *run.batches;
         let now = run.out.now;
-        // A host with a loop of its own may propose the calls of one reply one by one: the limit counts over all of
-        // them.
+        // A host with its own loop may propose the calls of one reply one by one: the limit counts all of them.
         let mut calls = run.turns.turn_of(run.terms.of_turn).map_or(0, |turn| turn.calls);
         for (index, ProposedCall { call, policy: planner, opaque }) in proposals.into_iter().enumerate() {
             run.out.about(index);
@@ -122,8 +122,8 @@ impl Batch {
                 None => examine(&call, planner.as_ref(), opaque, &mut self.afterwords, run),
             };
             let (arguments, phase) = match finding {
-                // Calls wait before they run, even where permits are free: one function decides about limits, whoever
-                // proposed the calls.
+                // Calls wait before they run, even if permits are free: one function decides about limits, for the
+                // interpreter's calls and for proposals.
                 CallFinding::Runs(arguments) => {
                     run.queue.wait(&call.name, CallKey(run.proposal, index));
                     (arguments, CallPhase::Waiting)
@@ -149,14 +149,13 @@ impl Batch {
         if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
             turn.calls = calls;
             turn.batch_begins();
-            // The tokens for results were computed when the turn was sent; proposals that come later share what is
-            // left of them.
+            // The tokens for results were computed when the turn was sent; later proposals share the rest.
             self.room = ResultRoom(turn.room);
         }
         self.start_waiting(run)
     }
 
-    /// Takes a call that the host has begun by itself, whose attempt has ended so.
+    /// Takes over a call that the host started itself and whose attempt has ended.
     pub(in crate::engine) fn adopt(
         &mut self,
         tool: &str,
@@ -168,7 +167,7 @@ impl Batch {
         self.push_adopted(tool, call, phase, run);
     }
 
-    /// Takes such a call whose last failure is written down; a reducer objects to another attempt.
+    /// Takes over a call whose last failure is recorded and whose next attempt a reducer refused.
     pub(in crate::engine) fn adopt_objected(
         &mut self,
         tool: &str,
@@ -183,7 +182,7 @@ impl Batch {
     fn push_adopted(&mut self, tool: &str, call: PlainCall, phase: CallPhase, run: &mut RunParts<'_>) {
         let (number, series) = call.into_series();
         (self.number, self.taken) = (number, 1);
-        // The host has given the number away already; the next batch must not give it again.
+        // The host has already used the number; the next batch must not use it again.
         *run.batches = number.max(*run.batches);
         self.slots.push(TrackedPart::new(ToolSeries {
             call: format!("call_{number}"),
@@ -199,7 +198,8 @@ impl Batch {
         }));
     }
 
-    /// A run of a tool has ended; it is looked at when the calls before it are settled. A failure comes with its class.
+    /// Records that a tool run has ended; it is processed when the calls before it are settled. A failure has its
+    /// class.
     pub(in crate::engine) fn on_finished(
         &mut self,
         index: usize,
@@ -211,12 +211,12 @@ impl Batch {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.ran = ran;
         }
-        // An end is written down and no more. Settling in the order of the reply makes breakers and messages the
-        // same, whichever tool was quicker.
+        // The end is only recorded here. Calls are settled in the order of the reply, so that breakers and messages
+        // do not depend on which tool was faster.
         self.set_phase(index, CallPhase::Ended(outcome, now, Memo(classified)));
     }
 
-    /// Looks at the calls in order, as far as they have ended; then comes the next turn.
+    /// Settles the calls in order, as far as they have ended; the next turn follows.
     pub(in crate::engine) fn settle(
         &mut self,
         report: &mut ReportSeries,
@@ -226,7 +226,7 @@ impl Batch {
         loop {
             match self.settle_next(report, run) {
                 Ok(true) => {}
-                // A call before the others is still in flight, so those that ended wait and keep their permits.
+                // An earlier call is still in flight, so the ended ones wait and keep their permits.
                 Ok(false) if self.settled < self.slots.len() => return NextMachine::Host,
                 Ok(false) => return self.end(report, guidance, run),
                 Err(end) => return end,
@@ -234,8 +234,7 @@ impl Batch {
         }
     }
 
-    /// Looks at the first call that is not settled. Returns whether it was looked at: if not, it is in flight, or there is
-    /// none. `Err`: the run ends.
+    /// Processes the first unsettled call. Returns `false` if it is in flight or there is none. `Err`: the run ends.
     fn settle_next(
         &mut self,
         report: &mut ReportSeries,
@@ -244,7 +243,7 @@ impl Batch {
         let index = self.settled;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
         run.out.about(index);
-        // Taken out so that the arms can own what it holds; it goes back unless the call is done with.
+        // The phase is taken out so that the arms own its content; it is put back unless the call is settled.
         match mem::replace(&mut slot.phase, CallPhase::UnderWay) {
             phase @ (CallPhase::UnderWay
             | CallPhase::WithPlanner(_)
@@ -254,8 +253,8 @@ impl Batch {
             | CallPhase::Asked
             | CallPhase::Doubtful(_)) => {
                 slot.phase = phase;
-                // Nothing is settled past it: a result that overtakes an earlier one would depend on timing, and a
-                // replay would differ.
+                // Later calls are not settled first: a result that overtakes an earlier one would depend on timing,
+                // and a replay would diverge.
                 return Ok(false);
             }
             CallPhase::Settled => {
@@ -264,8 +263,8 @@ impl Batch {
                 self.start_waiting(run)?;
             }
             CallPhase::Refused(refusal) => self.look(index, run, |call, cx, run| {
-                // An unknown name has no tool whose end could be looked at, but a model repeats it all the same: one
-                // was called 754 times (openclaw#67399).
+                // An unknown name has no tool run to compare, but models repeat such calls, too: one was called 754
+                // times (openclaw#67399).
                 if refusal.class == ErrorClass::ToolNotFound {
                     call.call_ended(&EndOfCall::Failed(refusal.class, ""), cx, run);
                 }
@@ -294,7 +293,7 @@ impl Batch {
         Ok(true)
     }
 
-    /// All calls are settled.
+    /// Ends the batch after all calls are settled.
     fn end(
         &mut self,
         report: &mut ReportSeries,
@@ -302,22 +301,22 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> NextMachine {
         let tool = run.policy().output().map(|output| output.tool.value.as_str());
-        // A report that came among the calls leaves nothing to demand of the final turn.
+        // A report among the calls fulfils the demand of the final turn.
         let reported = report.is_accepted() || self.slots.iter().any(|slot| Some(slot.tool.as_str()) == tool);
         let ok = mem::take(&mut self.round_ok);
         run.out.about_all();
         if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
             turn.batch_ended(ok);
             turn.nudged |= self.afterwords.iter().any(|told| told.class == ErrorClass::RepeatedCall);
-        // A host with its own loop counts rounds by turn; without one, the batch is the round.
+        // With a host's own loop rounds are counted per turn; otherwise the batch is the round.
         } else if !self.slots.is_empty() && run.context.drive == DriveMode::Turns {
             self.afterwords.extend(run.turns.round_ended(ok, run.ending.is_near(), &mut run.out));
         }
         self.clear();
         for ReplyGuidance { class, text } in mem::take(&mut self.afterwords) {
             match class {
-                // A reducer's objection stays in the conversation, as it is about the session's state. Other guidance
-                // is for the next attempts alone.
+                // A reducer's objection stays in the conversation, as it concerns the session's state. Other guidance
+                // applies to the next attempts only.
                 ErrorClass::ReducerError => {
                     run.append(Message::User { text, guidance: Some(class.name().into()) });
                 }
@@ -325,7 +324,7 @@ impl Batch {
             }
         }
         match run.context.drive {
-            // The final turn had to bring the report and brought other calls: that is an attempt at the report.
+            // The final turn required the report and contains other calls: this counts as an attempt at the report.
             DriveMode::Turns if run.ending.is_now() && !reported => report.on_other_calls(run),
             DriveMode::Turns => NextMachine::TurnWhenDue,
             // Withdrawing a proposal is an answer, too: each piece of work is answered by one event.
@@ -334,7 +333,7 @@ impl Batch {
         }
     }
 
-    /// The report came as a tool call. If the policy has no report any more, that is a tool that does not exist.
+    /// Handles a report that came as a tool call. If the policy has no report any more, the tool does not exist.
     fn report_called(
         &mut self,
         index: usize,
@@ -343,7 +342,7 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> Result<(), NextMachine> {
         let Some(output) = run.policy().output() else {
-            // The policy was replaced while the turn was in flight, and its report went with the old one.
+            // The policy was replaced while the turn was in flight, and the new one has no report.
             let tool = self.slot(index).map(|slot| slot.tool.clone()).unwrap_or_default();
             self.set_phase(index, CallPhase::Refused(not_found(&tool, run)));
             return Ok(());
@@ -360,7 +359,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The planner has decided about the report.
+    /// Settles the calls whose report the planner has decided about.
     pub(in crate::engine) fn on_report_decided(&mut self) {
         for slot in &mut self.slots {
             if slot.phase == CallPhase::ReportWithPlanner {
@@ -369,13 +368,13 @@ impl Batch {
         }
     }
 
-    /// There are other rules: a call that has begun may have begun without approval, or with that of other rules. Where the
-    /// new ones ask for it, a person is asked before the next attempt.
+    /// Applies a new policy: calls in progress may have started without approval or under other rules. If the new
+    /// policy requires approval, a person is asked before the next attempt.
     pub(in crate::engine) fn on_policy_changed(&mut self, run: &RunParts<'_>) {
         for slot in &mut self.slots {
             let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-            // The approval was given under other rules. One that a new policy demands must not be skipped because the
-            // call was early.
+            // The approval was given under other rules. An approval that the new policy requires must not be skipped
+            // for calls that started early.
             let asks = policy.approval.value == Approval::Always && !run.tools.is_agreed(&slot.tool);
             slot.to_approve = slot.phase.has_begun() && asks;
             match &mut slot.phase {
@@ -392,14 +391,13 @@ impl Batch {
         }
     }
 
-    /// Answers a call and is done with it.
+    /// Adds the result of a call and settles it.
     pub(super) fn answer(&mut self, index: usize, text: String, error: bool, run: &mut RunParts<'_>) {
-        // The permit goes back before anything else happens, so that no end can keep it.
+        // The permit is returned before anything else, so that no exit path can keep it.
         self.leave(index, run);
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.phase = CallPhase::Settled;
-        // One call that goes well makes the round one that helped, as in LocalCowork's count of rounds in which all
-        // calls failed.
+        // One successful call makes the round a success: LocalCowork, too, counts rounds in which all calls failed.
         self.round_ok |= !error;
         let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
         let message = Message::Tool { call, tool, text, error, handle };
@@ -410,22 +408,21 @@ impl Batch {
         run.append(message);
     }
 
-    /// Gives every call that is still open a result: what it answered, what it was refused for, that it did not run, or
-    /// that is unknown.
+    /// Gives every open call a result: its own answer, its refusal, that it did not run, or that this is unknown.
     pub(in crate::engine) fn close(&mut self, run: &mut RunParts<'_>) {
         for index in 0..self.slots.len() {
-            // The run is over for them: whatever a step would do next is not done, they only get a result each.
+            // The run is over for these calls: no further step is taken, each only gets a result.
             let _ = self.look(index, run, |call, cx, run| match &call.phase {
                 CallPhase::Settled | CallPhase::WithPlanner(_) | CallPhase::ReportWithPlanner => {
-                    // The planner may take long, but the model has the result already: the call is closed as it is.
+                    // The planner may take long, but the model already has the result: the call is closed as it is.
                     CallStep::Open
                 }
                 CallPhase::Refused(refusal) => {
                     let (text, error, then) = (refusal.text.clone(), true, AfterAnswer::Nothing);
                     CallStep::Answered { text, error, then }
                 }
-                // None of these has started, or its tool says so. The model may call them again without fear of a
-                // second effect.
+                // None of these has started, or the tool reported that it did not. The model may call them again
+                // without a second side effect.
                 CallPhase::Waiting
                 | CallPhase::Unasked
                 | CallPhase::Asked
@@ -437,20 +434,19 @@ impl Batch {
                 CallPhase::Ended(ToolOutcome::Ok { data }, ..) => call.ended(Some(data), cx, run),
                 CallPhase::Ended(ToolOutcome::Done, ..) => call.ended(None, cx, run),
                 CallPhase::Withdrawn(how) => withdraw::answered(call, *how, run),
-                // In flight or unclear: telling the model that it "was never executed", as SwarmSDK does, can be
-                // untrue, and the repeat acts twice.
+                // In flight or unclear: reporting "was never executed", as SwarmSDK does, can be false, and a repeat
+                // would have the side effect twice.
                 CallPhase::UnderWay
                 | CallPhase::Doubtful(_)
                 | CallPhase::Ended(ToolOutcome::Failed { .. }, ..) => call.interrupted(run),
             });
         }
-        // The end cuts the round off. Which of its calls had ended is a matter of timing, so it must not decide
-        // anything.
+        // The end interrupts the round. Which calls had ended depends on timing, so it must not influence a decision.
         self.round_ok = false;
         self.clear();
     }
 
-    /// Looks at a call, and carries out what comes of it. `Err`: the run ends.
+    /// Processes a call, and carries out the result. `Err`: the run ends.
     pub(super) fn look(
         &mut self,
         index: usize,
@@ -473,7 +469,7 @@ impl Batch {
                     AfterAnswer::Nothing => Ok(()),
                     AfterAnswer::GiveUp(decision, exhausted) => give_up(decision, exhausted, run),
                     AfterAnswer::Consult(exhausted) => {
-                        // The answer is written first: the planner may never answer, and a history with an open call
+                        // The result is written first: the planner may never answer, and a history with an open call
                         // cannot be resumed.
                         self.set_phase(index, CallPhase::WithPlanner(Box::new(exhausted.clone())));
                         run.consult(WorkPurpose::ConsultTool(index), exhausted);
@@ -484,7 +480,7 @@ impl Batch {
         }
     }
 
-    /// Runs, or runs again, the tool of a call.
+    /// Starts an attempt of a call.
     pub(in crate::engine) fn run_tool(
         &mut self,
         index: usize,
@@ -494,7 +490,7 @@ impl Batch {
         self.look(index, run, |call, cx, run| call.run_tool(why, cx, run))
     }
 
-    /// The other tool has answered whether the run of a call had side effects.
+    /// Handles the result of an effect verification.
     pub(in crate::engine) fn on_verified(
         &mut self,
         index: usize,
@@ -504,7 +500,7 @@ impl Batch {
         self.look(index, run, |call, cx, run| call.on_verified(outcome, cx, run))
     }
 
-    /// A person has answered whether the tool of a call may run again.
+    /// Handles a person's answer whether the tool of a call may run again.
     pub(in crate::engine) fn on_approved_again(
         &mut self,
         index: usize,
@@ -514,7 +510,7 @@ impl Batch {
         self.look(index, run, |call, cx, run| call.on_approved_again(answer, cx, run))
     }
 
-    /// The planner has decided what is done about a tool call; it has its answer already.
+    /// Handles the planner's decision about a tool call that already has its result.
     pub(in crate::engine) fn on_decided(
         &mut self,
         index: usize,
@@ -529,25 +525,25 @@ impl Batch {
         }
     }
 
-    /// Whether the call that is settled next waits for a person to say whether it may run again.
+    /// The next call to settle, if it waits for a person's decision about another run.
     pub(in crate::engine) fn waits_for_a_person(&self, run: &RunParts<'_>) -> Option<usize> {
         let index = self.settled;
         let doubtful = matches!(self.slot(index)?.phase, CallPhase::Doubtful(_));
         let verifies =
-            // A verification has its own end and asks nobody, so only an unknown effect without one waits for a
-            // person.
+            // An effect verification ends by itself and asks no person, so only an unknown effect without
+            // verification waits for a person.
             run.work.any(|of, pending| of == run.proposal && matches!(pending, WorkPurpose::Verify(_)));
-        // Only the call that is settled next can hold the others up; the rest waits anyway.
+        // Only the next call to settle can delay the others.
         (doubtful && !verifies).then_some(index)
     }
 
-    /// A person is not asked about a call for now.
+    /// Postpones the question about a call.
     pub(in crate::engine) fn ask_later(&mut self, index: usize, run: &mut RunParts<'_>) {
         self.set_phase(index, CallPhase::Unasked);
         run.queue.put_question(CallKey(run.proposal, index));
     }
 
-    /// The call gets no further attempt, because the run is to end.
+    /// Ends the attempts of the call, because the run is about to end.
     pub(in crate::engine) fn interrupt(
         &mut self,
         index: usize,
@@ -558,7 +554,7 @@ impl Batch {
 
     fn clear(&mut self) {
         self.room = ResultRoom::default();
-        // The number stays: it counts batches, and keys must not repeat.
+        // The batch number is kept: keys must not repeat.
         self.slots.clear();
         self.settled = 0;
     }

@@ -1,9 +1,9 @@
-//! Calls whose arguments hold: each of them starts, waits or is refused, and all that is decided here.
+//! Admission of calls with valid arguments: each of them starts, waits or is refused.
 //!
-//! A call gets a place in the order of the calls, if there is room: among all calls of the reply, among those of its
-//! tool, and among those whose failures the breaker still bears. It keeps the place until it is settled, not only
-//! until it has ended. So which calls run, and what is known when they start, does not depend on which of those
-//! before them ends first; and the call that is settled next never waits for one behind it.
+//! Calls get permits in order, within three limits: the calls of the reply, the calls of the tool, and the failures
+//! the breaker still accepts. A call keeps its permit until it is settled, not only until it has ended. So the set of
+//! running calls, and the facts known at their start, do not depend on which earlier call ends first; and the next
+//! call to settle never waits for a later one.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ use crate::policy::{AttemptLimit, ErrorClass};
 use crate::session::FinalReason;
 
 impl Batch {
-    /// Gives places to those who wait, as far as there are some; what is refused is settled in its turn.
+    /// Gives free permits to waiting calls; refused calls are settled in order.
     pub(in crate::engine) fn start_waiting(&mut self, run: &mut RunParts<'_>) -> Result<(), NextMachine> {
-        // A tool without a free permit is skipped for this pass, or its first call would hold up calls of other
+        // A tool without a free permit is skipped in this pass, so that its first call does not delay calls of other
         // tools.
         let mut without_room = BTreeSet::new();
         while let Some(index) = run.queue.first(run.proposal, &without_room) {
@@ -33,7 +33,7 @@ impl Batch {
             run.out.about(index);
             let (tool, key) = (call.tool.clone(), CallKey(run.proposal, index));
             match self.entry(index, call, run) {
-                // The batch as a whole is full, so no other call of it can begin either.
+                // The batch as a whole is full, so no other call of it can start.
                 CallAdmission::Full => break,
                 CallAdmission::Later => {
                     without_room.insert(tool);
@@ -46,12 +46,11 @@ impl Batch {
                     run.queue.release(&tool, key);
                     run.queue.enter(&tool);
                     self.taken = self.taken.saturating_add(1);
-                    // Counted when it begins, not when it ends: with many in flight the limit would be passed by all
-                    // that run at once.
+                    // The call counts when it starts, not when it ends: otherwise the calls in flight would exceed
+                    // the limit.
                     run.spending.count_tool_call();
                     self.look(index, run, |call, cx, run| call.begin(place, cx, run))?;
-                    // People are asked last, so that calls which need nobody are not held up by one that waits for an
-                    // answer.
+                    // Questions come last, so that calls without approval do not wait for a person's answer.
                     if self.slot(index).is_some_and(|call| call.phase == CallPhase::Unasked) {
                         run.queue.put_question(key);
                     }
@@ -61,9 +60,9 @@ impl Batch {
         self.ask_next(run)
     }
 
-    /// Whether the call of a slot gets a place now.
+    /// Whether the call of a slot gets a permit now.
     fn entry(&self, index: usize, slot: &ToolSeries, run: &mut RunParts<'_>) -> CallAdmission {
-        // Checked when the permit is due, not when the call came: it may have waited past the deadline.
+        // The deadline is checked when the permit is available, as the call may have waited past it.
         if let Some(refusal) = slot.too_late(run) {
             return CallAdmission::Refused(refusal);
         }
@@ -71,10 +70,10 @@ impl Batch {
             return CallAdmission::Refused(refusal);
         }
         let room = |limit: AttemptLimit, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
-        // The call that is settled next never waits for others of its batch. Its limit may have become tighter since
-        // those began, and they wait for it to be settled: a deadlock otherwise.
+        // The next call to settle never waits for others of its batch. Its limit may have become tighter since the
+        // others started, and they wait for it to be settled: this would be a deadlock.
         let next = index == self.settled;
-        // While it waits for a permit of its tool, the others leave it one of the batch.
+        // While it waits for a permit of its tool, one permit of the batch is reserved for it.
         let kept = self.slot(self.settled).is_some_and(|slot| slot.phase == CallPhase::Waiting);
         let taken = self.taken.saturating_add(kept.into());
         if !next && !room(run.policy().turn().calls.parallel.value, taken) {
@@ -82,16 +81,15 @@ impl Batch {
         }
         let policy = slot.policy(run);
         let same = run.queue.of_tool(&slot.tool);
-        // The tool's limit holds over all batches, since it protects the service behind the tool.
+        // The limit of the tool applies to all batches, since it protects the service behind the tool.
         if !room(policy.concurrency.value, same) {
             return CallAdmission::Later;
         }
-        // The breaker is asked last: it may give out a probe, which is wasted on a call that another limit holds
-        // back.
+        // The breaker is asked last: it may grant a probe, which would be wasted on a call that another limit blocks.
         run.tools.admit(&slot.tool, &policy, same, &mut run.out)
     }
 
-    /// The call of a slot needs its place no more.
+    /// Returns the permit of a call.
     pub(super) fn leave(&mut self, index: usize, run: &mut RunParts<'_>) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.place.take().is_some() {
@@ -100,9 +98,9 @@ impl Batch {
         }
     }
 
-    /// Asks about the first call that waits for it, unless a person is being asked about another.
+    /// Asks about the first call that needs approval, unless another question is open.
     pub(in crate::engine) fn ask_next(&mut self, run: &mut RunParts<'_>) -> Result<(), NextMachine> {
-        // One question at a time, over all batches: a person with several dialogs open answers the wrong one.
+        // One question at a time, over all batches: a person with several open dialogs may answer the wrong one.
         let asked = |_, pending: &WorkPurpose| {
             matches!(pending, WorkPurpose::Approve(_) | WorkPurpose::ApproveAgain(_))
         };
@@ -114,7 +112,7 @@ impl Batch {
         Ok(())
     }
 
-    /// A person has answered whether a call may run, or nobody has.
+    /// Handles a person's answer, or the lack of one, whether a call may run.
     pub(in crate::engine) fn on_approved(
         &mut self,
         index: usize,
@@ -126,9 +124,9 @@ impl Batch {
     }
 }
 
-/// Refuses a call beyond the most of one reply. The report is no call of a tool.
+/// Refuses a call beyond the maximum number of calls per reply. The report does not count.
 pub(super) fn surplus(tool: &str, calls: &mut u32, run: &mut RunParts<'_>) -> Option<CallRefusal> {
-    // Counted, the report could not be delivered after too many other calls, and nothing else ends the run.
+    // If the report counted, it could not be delivered after too many other calls, and nothing else ends the run.
     if run.policy().output().is_some_and(|output| output.tool.value == tool) {
         return None;
     }
@@ -145,8 +143,8 @@ pub(super) fn surplus(tool: &str, calls: &mut u32, run: &mut RunParts<'_>) -> Op
     Some(CallRefusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
 }
 
-/// Why a call does not run: all calls of tools there may be have run. Then the next turn is the final one.
-// Not an error of the call: the model may still answer from what it has, so it gets a final turn instead of the end.
+/// Why a call does not run: the budget of tool calls is used up. The next turn is then the final one.
+// The call itself is not at fault: the model may still answer from the results, so it gets a final turn.
 fn no_calls_left(slot: &ToolSeries, run: &mut RunParts<'_>) -> Option<CallRefusal> {
     let most = run.run_budget().limits()?.tool_calls.as_ref()?;
     let made = run.spending.tool_calls;
@@ -157,7 +155,7 @@ fn no_calls_left(slot: &ToolSeries, run: &mut RunParts<'_>) -> Option<CallRefusa
     let why = StoredReason::new(run.policy(), "limits.run.tool_calls", most, [fact]);
     let text = &run.policy().turn().calls.messages.no_calls_left;
     let text = run.out.say(text, json!({ "tool": slot.tool, "most": most.value }));
-    // Announced with the first call that is refused; the model would plan calls that cannot run otherwise.
+    // Announced with the first refused call; otherwise the model would plan calls that cannot run.
     run.force_final_turn(FinalReason::Budget, vec![why.clone().told(run.policy())]);
     Some(CallRefusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
 }

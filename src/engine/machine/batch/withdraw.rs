@@ -1,4 +1,4 @@
-//! Calls that the host no longer needs: they are answered in their turn, and the others continue.
+//! Calls that the host no longer needs: they are answered in order, and the others continue.
 
 use core::mem;
 
@@ -18,13 +18,13 @@ use crate::policy::{ErrorClass, Trigger};
 use crate::session::StopReason;
 
 impl Batch {
-    /// Whether there is such a call, and it has no result yet.
+    /// Whether the call exists and has no result yet.
     pub(in crate::engine) fn is_open(&self, call: usize) -> bool {
         self.slot(call).is_some_and(|slot| slot.phase != CallPhase::Settled)
     }
 
-    /// The host needs a call no more, or none of them: what has not begun does not begin, and what has failed is not tried
-    /// again. What has ended well is settled as if nothing had happened.
+    /// Withdraws one call or all calls: calls that have not started do not start, and failed calls are not retried.
+    /// Calls that succeeded are settled as usual.
     pub(in crate::engine) fn withdraw(
         &mut self,
         call: Option<usize>,
@@ -43,7 +43,8 @@ impl Batch {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let tool = slot.tool.clone();
         let phase = match mem::replace(&mut slot.phase, CallPhase::Settled) {
-            // What has a result, or ended well, keeps it: the effect has happened, and the model should know.
+            // Calls with a result, or that succeeded, keep it: the side effect has happened, and the model should see
+            // it.
             phase @ (CallPhase::Settled
             | CallPhase::Refused(_)
             | CallPhase::Withdrawn(_)
@@ -52,12 +53,12 @@ impl Batch {
                 run.queue.release(&tool, key);
                 CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
-            // It was asked about and never ran, so what it took from the budget of calls goes back.
+            // The call only waited for approval and never ran, so its charge to the budget of calls is returned.
             CallPhase::Unasked | CallPhase::Asked if slot.series.history.is_empty() => {
                 run.spending.uncount_tool_call();
                 CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
-            // Nothing of it has run, and the tool said so where it was asked: calling it again is safe.
+            // None of these has started, or the tool reported that it did not: calling them again is safe.
             CallPhase::Invalid(_)
             | CallPhase::Report(_)
             | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, ..) => {
@@ -71,15 +72,15 @@ impl Batch {
             | CallPhase::Ended(ToolOutcome::Failed { .. }, ..) => {
                 CallPhase::Withdrawn(WithdrawnCall::Interrupted)
             }
-            // The model has their results; only the planner's decision is missing, and nobody needs it now.
+            // The model has their results; only the planner's decision is missing, and it is no longer needed.
             CallPhase::WithPlanner(_) | CallPhase::ReportWithPlanner => CallPhase::Settled,
         };
         slot.phase = phase;
         run.queue.drop_question(key);
-        // A probe that is not given back keeps the breaker half-open, and the tool refused, for good.
+        // A probe that is not returned would keep the breaker half-open, and the tool refused, for ever.
         slot.return_probe(run);
         let open: Vec<_> = run.work.open(run.proposal).collect();
-        // Timers and questions of this call are dropped with it, or their answers would come to a call that is over.
+        // Timers and questions of this call are dropped with it; otherwise their answers would reach a settled call.
         for (work, pending) in open {
             if slot_of(pending) == Some(index) {
                 run.drop_work(work);
@@ -88,7 +89,7 @@ impl Batch {
     }
 }
 
-/// A call that the host needs no more gets its result.
+/// Adds the result of a withdrawn call.
 pub(super) fn answered(series: &ToolSeries, how: WithdrawnCall, run: &mut RunParts<'_>) -> CallStep {
     let attempts = match how {
         WithdrawnCall::NotStarted => return series.not_started(run),
@@ -96,7 +97,7 @@ pub(super) fn answered(series: &ToolSeries, how: WithdrawnCall, run: &mut RunPar
     };
     let (call, tool) = (series.call.clone(), series.tool.clone());
     let (error_type, message) = (ErrorClass::Cancelled, "the call was withdrawn".to_owned());
-    // The host withdrew the call, so it is not there to act on an objection of a reducer.
+    // The host withdrew the call, so a reducer's objection has no effect on it.
     run.out.reduce(Trigger::ToolFailed, || {
         json!({
             "tool": tool, "call": call, "attempts": attempts, "arguments": series.arguments,
@@ -107,7 +108,7 @@ pub(super) fn answered(series: &ToolSeries, how: WithdrawnCall, run: &mut RunPar
     series.interrupted(run)
 }
 
-/// The slot that a piece of work is for.
+/// The slot that a piece of work belongs to.
 const fn slot_of(pending: WorkPurpose) -> Option<usize> {
     match pending {
         WorkPurpose::Tool(slot)

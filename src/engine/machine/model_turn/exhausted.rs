@@ -1,4 +1,4 @@
-//! The end of the attempts at a model: another one is asked, the final turn comes, or the run fails.
+//! The end of the attempts at a model: fallback to another model, the final turn, or failure of the run.
 
 use super::super::pending_delay::WaitSubject;
 use super::super::run_parts::RunParts;
@@ -22,7 +22,7 @@ use crate::session::{FinalReason, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
 impl ModelTurn {
-    /// There is no further attempt at this model: another one is asked, or the turn has no answer.
+    /// Ends the attempts at this model: the next one is called, or the turn fails.
     pub(super) fn exhausted(
         &mut self,
         failed: FailedCall,
@@ -38,7 +38,7 @@ impl ModelTurn {
         let exhausted = RetryExhausted { action: name.clone(), reason, attempts, retry_after: case.hint };
         run.out.count(MetricName::RetryAttempts, name.clone(), progress.attempt.into());
         run.count_overdrawn(name, reason);
-        // Before another model is chosen, so that the rotation passes this one over.
+        // The cooldown starts before the next model is chosen, so that the rotation skips this one.
         cool_down(&failed, run);
         let aborts = policy.no_fallback_on.value.contains(case.class);
         let by_budget = self.ended_by_budget(&policy.retry, *progress, case, reason, run);
@@ -53,7 +53,7 @@ impl ModelTurn {
             self.series.wait(delay, run);
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why, run);
             run.out.note(Note::Exhausted { exhausted, decision: None }, why);
-            // With attempts of its own, the next model starts from the first.
+            // If each model has its own attempts, the next one starts at 1.
             if !run.policy().turn().targets.fallback.value.is_one_series() {
                 self.series.end();
             }
@@ -91,7 +91,7 @@ impl ModelTurn {
         let FailedCall { policy, progress, case, .. } = failed;
         let late = missed(&policy.retry, *progress, case.run_deadline, run.out.now, Nanos::ZERO).is_some();
         let rules = &run.policy().turn().targets;
-        // The budget shortened the reply; another model would get as short a one.
+        // The budget shortened the reply; another model would get an equally short one.
         let truncated = by_budget && case.class == ErrorClass::TruncatedOutput;
         if truncated || !may(rules, policy, reason, case.class, progress.attempt, late) {
             return None;
@@ -102,7 +102,7 @@ impl ModelTurn {
         }
     }
 
-    /// Whether another model, or the final turn, would come if `no_fallback_on` did not end the turn.
+    /// Whether a fallback or the final turn would follow if `no_fallback_on` did not end the turn.
     fn would_go_on(
         &self,
         failed: &FailedCall,
@@ -111,11 +111,11 @@ impl ModelTurn {
         run: &RunParts<'_>,
     ) -> bool {
         let ends = failed.policy.on_exhausted.value == OnExhausted::FinalTurn && !by_budget;
-        // Tried on a copy: asking what would have happened must not change the rotation.
+        // Tried on a copy, as the question must not change the rotation.
         ends || self.clone().next_model(failed, reason, by_budget, falls_back_in_any_class, run).is_some()
     }
 
-    /// A budget of the run ended the attempts: the final turn comes, after the wait that the provider asked for.
+    /// Handles the end of the attempts by a budget of the run: the final turn follows, after the server delay.
     fn end_by_budget(
         &mut self,
         failed: FailedCall,
@@ -137,15 +137,15 @@ impl ModelTurn {
                 error_type: failed.case.class,
                 message: failed.message,
             };
-            // The wait is asked for by the provider, so it is not taken from the final turn's share of the time.
+            // The provider requires the delay, so it does not reduce the final turn's share of the time.
             run.spending.ending = Some(run.out.now);
             run.terms.delay.wait(delay, subject, vec![why], run.out.now);
         }
         self.end_with_final_turn(by_budget, run)
     }
 
-    /// Why the final turn comes now, although the attempts of the turn did not end by themselves: the time of the run
-    /// leaves none for the next one, or its budget left the reply too little room.
+    /// Why a budget of the run, not the retry policy, ended the attempts: no time is left for the next one, or too
+    /// few tokens for the reply.
     fn ended_by_budget(
         &self,
         retry: &RetryPolicy,
@@ -156,7 +156,7 @@ impl ModelTurn {
     ) -> Option<DecisionReason> {
         let budget = run.run_budget();
         let limits = budget.limits()?;
-        // In the final turn nothing comes after the budget.
+        // After the final turn nothing follows.
         if run.ending.is_now() {
             return None;
         }
@@ -164,7 +164,7 @@ impl ModelTurn {
             let target = self.series.target(run.targets)?;
             let conversation = self.window.conversation(&self.guidance, run);
             let request = self.window.with_added(target, conversation.tokens, run);
-            // Only if the next reply would be shortened as well has the budget ended the attempts.
+            // The budget has ended the attempts only if it would shorten the next reply as well.
             return budget
                 .grant(target, request, || conversation)
                 .map_or_else(Some, |granted| granted.lowered.map(|(_, why)| why));
@@ -176,19 +176,19 @@ impl ModelTurn {
         Some(because(run.policy(), "limits.run.time", time, budget.facts_of_time()))
     }
 
-    /// How long a provider asked to wait, if the final turn would call the same model before that is over and the time of
-    /// the run has room for the wait.
+    /// The server delay, if the final turn would call the same model before its end and the run has time for the
+    /// wait.
     fn wait_before_the_end(&self, failed: &FailedCall, run: &RunParts<'_>) -> Option<(Nanos, StoredReason)> {
         let (now, case) = (run.out.now, &failed.case);
         let rule = failed.policy.retry.for_class(case.class).server_delay;
-        // The same rule as for a retry, or the final turn would come before the server takes calls.
+        // The same rule as for a retry; otherwise the final turn would come before the server accepts calls.
         let asked = case.hint.filter(|_| rule.value.mode != ServerDelayMode::Ignore)?.max(rule.value.min);
         let delay = match rule.value.max.length() {
-            // A wait that the policy does not grant is not waited for, and the final turn is tried at once.
+            // A delay above the policy's maximum is not granted, and the final turn is tried at once.
             Some(most) if asked > most && rule.value.above_max != AboveMax::Clamp => return None,
             most => most.map_or(asked, |most| asked.min(most)),
         };
-        // A wait that leaves no time for the call after it is of no use.
+        // A delay that leaves no time for the next call is useless.
         let starts = now.saturating_add(delay).saturating_add(failed.policy.retry.min_attempt_time.value);
         let is_free = |target: &String| {
             *target != failed.target && !run.models.rests(target, &run.policy().model(target), now)
@@ -197,7 +197,7 @@ impl ModelTurn {
         if delay.is_zero()
             || !fits
             || self.series.too_long(delay, run).is_some()
-            // Another model is free, and the final turn can ask that one now.
+            // Another model is available, so the final turn can call it now.
             || run.targets.iter().any(is_free)
         {
             return None;
@@ -206,7 +206,7 @@ impl ModelTurn {
         Some((delay, StoredReason::new(run.policy(), "retry.server_delay", rule, [fact])))
     }
 
-    /// The planner has decided what is done about the model.
+    /// Handles the planner's decision about the exhausted attempts.
     pub(in crate::engine) fn on_decided(
         &mut self,
         decision: PlannerDecision,
@@ -218,19 +218,19 @@ impl ModelTurn {
         }
     }
 
-    /// What is done when no model answers: one more try in a final turn, or the end.
+    /// Handles a turn without a reply: one more attempt in a final turn, or the end.
     fn give_up(
         &mut self,
         decision: PlannerDecision,
         exhausted: RetryExhausted,
         run: &mut RunParts<'_>,
     ) -> NextMachine {
-        // What follows is another turn, and the attempts of this one must not count for it.
+        // Another turn follows, and the attempts of this one must not count for it.
         self.series.end();
         let again = match decision {
             PlannerDecision::FinalTurn => run.force_final_turn(FinalReason::RetryExhaustion, Vec::new()),
-            // A host with its own loop learns that there is no reply and decides itself; inside a run the model
-            // cannot be told by a model that does not answer.
+            // A host with its own loop gets the result and decides itself. Within a run the message cannot reach the
+            // model, as no model answers.
             PlannerDecision::TellModel if run.context.drive == DriveMode::Calls => {
                 return NextMachine::Settled(ProposalResult::NoReply);
             }

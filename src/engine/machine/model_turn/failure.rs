@@ -1,4 +1,4 @@
-//! A model call failed: the same model again, another one, or none.
+//! Handles a failed model call: retry, fallback to another model, or the end.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::session::{Message, StopReason};
 use crate::time::Nanos;
 
 impl ModelTurn {
-    /// The call of the model failed: its history is repaired, its conversation reduced, a call in the error recovered; or
-    /// it is one attempt more that failed.
+    /// Handles a failed call: the history is repaired, the conversation reduced, or a call in the error recovered;
+    /// otherwise the attempt counts as failed.
     pub(in crate::engine) fn on_failure(
         &mut self,
         failure: &Failure,
@@ -32,25 +32,25 @@ impl ModelTurn {
     ) -> NextMachine {
         let Some(target) = self.series.target(run.targets).cloned() else { return NextMachine::Host };
         let policy = run.policy().model(&target);
-        // The server's advice first, since it can change the class that everything below decides by.
+        // The server's advice comes first, since it can change the class used below.
         let classified = retry::advised(classified, failure.should_retry, &policy.retry);
         let class = classified.class;
-        // A history that is repaired, a conversation that is reduced, a call that is recovered: these cure the cause,
-        // so they come before a retry, which would meet it again.
+        // Repairing the history, reducing the conversation and recovering a call remove the cause, so they come
+        // before a retry, which would fail again.
         if let Some(then) = self.history.on_refused(failure, classified, run) {
             return then;
         }
         if let Some(then) = self.window.on_overflow(failure, class, &self.series, run) {
             return then;
         }
-        // Ollama answers with status 500 and shows the call it could not read (LocalCowork, ADR-007). Repaired here,
-        // it needs no second call.
+        // Ollama answers with status 500 and quotes the call it could not parse (LocalCowork, ADR-007). If it can be
+        // repaired here, no second call is needed.
         if class == ErrorClass::MalformedToolCall
             && let Some(reply) = recover(&failure.message, run.event, &mut run.out)
         {
             if failure.received > 0 {
-                // The shown call is the reply. What was streamed before the provider gave up is taken back, or it
-                // would stay in front of it.
+                // The quoted call is the reply. The part streamed before is retracted, so that it does not precede
+                // the reply.
                 retract(&target, self.series.attempt(), failure.received, None, run);
             }
             return NextMachine::Replied(Box::new(reply));
@@ -70,15 +70,14 @@ impl ModelTurn {
         let attempt = self.series.attempt();
         let progress = AttemptProgress { attempt, ..self.series.begun(now).progress() };
         let case = run.case_of(failure, classified, &policy.retry, RetryBlocker::None);
-        // A refused report as an attempt of its turn is corrected by the model, so the backoff for corrections
-        // applies.
+        // The model corrects a refused report, so the backoff for corrections applies.
         let mut case = FailureContext { correction: class == ErrorClass::InvalidOutput, ..case };
         let seed = run.seed("model", &run.name_of_turn());
         let name = format!("model {target}");
         let mut verdict = run.verdict(&name, &policy.retry, progress, &mut case, seed);
         let turn = run.turn;
-        // Reducers see each failure before its consequence, because their objection ends the attempts
-        // (weakincentives: "halts further tool retries").
+        // Reducers see each failure before its consequence, because an objection ends the attempts (weakincentives:
+        // "halts further tool retries").
         let objection = run.out.reduce(Trigger::ModelFailed, || {
             json!({
                 "target": target, "turn": turn, "attempt": progress.attempt, "error_type": class,
@@ -91,10 +90,10 @@ impl ModelTurn {
             let text = reply_refused(&error, &mut run.out);
             run.append(Message::User { text, guidance: Some(ErrorClass::ReducerError.name().into()) });
         }
-        // A part was shown to people: they have to learn that it is void before another answer follows it.
+        // A part was shown to people: it must be retracted before another reply follows.
         if failure.received > 0 {
             let rule = &run.policy().turn().after_partial;
-            // It is taken back either way. The rule decides only where another attempt would follow.
+            // The part is retracted in any case. The rule only decides whether another attempt follows.
             let why = matches!(verdict, RetryVerdict::Retry { .. }).then(|| {
                 let plural = if failure.received == 1 { "character" } else { "characters" };
                 let fact = format!("{} {plural} had come", failure.received);
@@ -105,7 +104,7 @@ impl ModelTurn {
                 verdict = RetryVerdict::Stop(StopReason::AfterPartial);
             }
         }
-        // Recorded before the end is decided, so that the history of a series that gives up is complete.
+        // Recorded before the end is decided, so that the history of an exhausted series is complete.
         self.series.begun(now).record(class, &failure.message, now, verdict.delay());
         run.last.error = Some((class, failure.message.clone()));
         let message = failure.message.clone();
@@ -116,7 +115,7 @@ impl ModelTurn {
         }
     }
 
-    /// There is another attempt in this turn, at whichever model is due.
+    /// Prepares another attempt in this turn, at the current model.
     fn retry(
         &mut self,
         mut failed: FailedCall,
@@ -129,8 +128,7 @@ impl ModelTurn {
         let before = self.series.place();
         let delay = match self.series.rotate(AttemptDisposition::again(class, delay), &failed, run) {
             NextTarget::Ask { target, delay } => {
-                // A model that was left for another one gets a cooldown; one that is asked again at once has not been
-                // given up.
+                // A model gets a cooldown when another one replaces it; a model that is retried at once does not.
                 if target != before && run.policy().turn().targets.fallback.value == Advance::Rotate {
                     cool_down(&failed, run);
                 }
@@ -138,10 +136,10 @@ impl ModelTurn {
             }
             NextTarget::None => return self.exhausted(failed, StopReason::Attempts, run),
             NextTarget::Late => {
-                // Nothing is waited for, so the record must not show a wait.
+                // There is no wait, so the record must not contain a delay.
                 self.series.set_last_wait(Nanos::ZERO);
                 failed.ended_by = self.series.too_long(delay, run);
-                // Which values left no time is known only here, with the delay of the model that was due.
+                // The values that left no time are known only here, with the delay of the current model.
                 failed.case.obstacle = RetryBlocker::Late(retry::lateness(
                     &failed.policy.retry,
                     failed.progress,
@@ -149,8 +147,8 @@ impl ModelTurn {
                     run.out.now,
                     delay,
                 ));
-                // The bound on the waits of a turn is no deadline: naming that one would send people to the wrong
-                // key.
+                // The limit on the delays of a turn is not a deadline: naming the deadline would lead people to the
+                // wrong key.
                 let total = failed.ended_by.is_some();
                 let reason = if total { StopReason::TotalDelay } else { StopReason::Deadline };
                 return self.exhausted(failed, reason, run);
@@ -159,23 +157,24 @@ impl ModelTurn {
         if let Some(reason) = stop_instead_of(delay, run) {
             return NextMachine::stopped(reason);
         }
-        // The budget refuses the attempt, and the final turn has no other one to end with: the wait would be idle.
+        // The budget refuses the attempt, and this already is the final turn: a wait would be useless.
         if run.ending.is_now() && run.run_budget().out_of_budget().is_some() {
             self.series.set_last_wait(Nanos::ZERO);
             return self.exhausted(failed, StopReason::RunBudget, run);
         }
-        // Charged when the retry is certain, not when it is considered: what another rule stops costs nothing.
+        // Charged only when the retry is certain: a retry that another rule prevents costs nothing.
         run.charge(&failed.name, &failed.policy.retry, class);
         let max_attempts = failed.max_attempts();
         let told = self.series.is_news(class, run.policy()).then(|| self.nudge(class, max_attempts, run));
-        // The delay may be shorter than planned, since another model was free earlier; only the real one counts.
+        // The delay may be shorter than planned, since another model was available earlier; only the real delay
+        // counts.
         self.series.wait(delay, run);
         run.out.count(MetricName::RetryDelaySeconds, failed.name.clone(), delay.0);
         self.tell_retry(&failed, RetryAction::Retry, delay, told, &why, run);
         self.ask_again(failed, delay, why, run)
     }
 
-    /// The same request would get the same empty reply: one line of guidance makes it another request.
+    /// Adds guidance after an empty reply, because the same request would get the same reply.
     fn nudge(&mut self, class: ErrorClass, max_attempts: Option<u32>, run: &mut RunParts<'_>) -> String {
         let policy = run.policy();
         let tool = policy.output().map(|output| &output.tool.value);
@@ -192,8 +191,8 @@ impl ModelTurn {
         text
     }
 
-    /// Why the model that is due is not asked again after all: the rules have changed since that was decided. Not where
-    /// attempts at several models count together: there the rules of the model that failed allowed this attempt.
+    /// Why the retry of the current model is cancelled: the rules have changed since the decision. Not checked if
+    /// attempts at several models count together: then the rules of the failed model allowed the attempt.
     pub(super) fn no_longer_retried(
         &self,
         target: &str,
@@ -201,7 +200,7 @@ impl ModelTurn {
         run: &RunParts<'_>,
     ) -> Option<(FailedCall, StopReason)> {
         let series = self.series.attempts()?;
-        // Where the models share their attempts, the rules of the one that failed granted this attempt.
+        // If the models share their attempts, the rules of the failed model granted this one.
         if run.targets.len() > 1 && run.policy().turn().targets.fallback.value.counts_together() {
             return None;
         }
@@ -221,7 +220,7 @@ impl ModelTurn {
         Some((failed, reason))
     }
 
-    /// The model that is due is called again, after a wait or at once.
+    /// Calls the current model again, after a delay or at once.
     pub(super) fn ask_again(
         &self,
         failed: FailedCall,
@@ -233,7 +232,7 @@ impl ModelTurn {
         if delay.is_zero() {
             return NextMachine::Call;
         }
-        // The next attempt is made at the model that is due, so the wait shows that one's name and limit.
+        // The next attempt goes to the current model, so the wait shows its name and limit.
         let class = failed.case.class;
         let due = self.series.target(run.targets).cloned().unwrap_or(failed.target);
         let attempt = self.series.attempt();
@@ -276,7 +275,7 @@ impl ModelTurn {
     }
 }
 
-/// Takes back what had come of an answer that failed.
+/// Retracts the streamed part of a failed reply.
 fn retract(target: &str, attempt: u32, received: u64, why: Option<DecisionReason>, run: &mut RunParts<'_>) {
     run.out.note(
         Note::TurnRetracted { target: target.to_owned(), attempt, received },
@@ -284,18 +283,17 @@ fn retract(target: &str, attempt: u32, received: u64, why: Option<DecisionReason
     );
 }
 
-/// Later turns pass a model over for a while that another one was called instead of, for a failure of its own.
+/// Starts the cooldown of a model that another one replaced after a failure of its own.
 pub(super) fn cool_down(failed: &FailedCall, run: &mut RunParts<'_>) {
-    // An error of the request follows it to every model; only a failure of the target itself says anything about the
-    // target.
+    // An error of the request would occur at every model; only a failure of the target itself justifies a cooldown.
     if failed.case.class.is_of_target() && run.targets.len() > 1 {
         let now = run.out.now;
         run.models.cool_down(&failed.target, &failed.policy, failed.case.hint, now);
     }
 }
 
-/// Why there is no such wait: the run was asked to end.
+/// Why a wait does not begin: the run was asked to stop.
 pub(super) fn stop_instead_of(delay: Nanos, run: &RunParts<'_>) -> Option<String> {
-    // Attempts without a wait may still run after a request to stop; what is ended is waiting.
+    // Attempts without a delay may still run after a request to stop; only waiting ends.
     run.ending.stop().filter(|_| !delay.is_zero()).map(str::to_owned)
 }

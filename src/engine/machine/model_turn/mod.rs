@@ -1,4 +1,4 @@
-//! The calls of models in one turn: the model is chosen, called, and called again until a reply is taken.
+//! The model calls of one turn: a model is chosen and called until a reply is accepted.
 
 mod exhausted;
 mod failure;
@@ -22,7 +22,7 @@ use crate::engine::targets::passed_over;
 use crate::policy::ModelPolicy;
 use crate::session::{FinalReason, StopReason};
 
-/// The calls of models in a turn.
+/// The model calls of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct ModelTurn {
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
@@ -36,17 +36,16 @@ pub(in crate::engine) struct ModelTurn {
 }
 
 impl ModelTurn {
-    /// Chooses the model the turn begins with: the first that does not rest and whose window is large enough.
+    /// Chooses the first model of the turn that is not in cooldown and whose window is large enough.
     pub(in crate::engine) fn choose(&mut self, measure: TurnMeasure, run: &mut RunParts<'_>) -> NextMachine {
         let counted = measure.tokens();
         self.window.count(Some(counted));
         let fits = run.fits(measure);
-        // A request that exceeds a window fails for certain and is paid in time, so its model is passed over
-        // beforehand.
+        // A request that exceeds a window fails for certain and takes time, so such a model is skipped.
         let rules = run.policy().context();
         let open: Vec<bool> = fits.iter().map(|fit| fit.is_open(rules)).collect();
         let none = !fits.is_empty() && !open.contains(&true);
-        // With no window large enough none is passed over: the final turn, without tools, may still fit one of them.
+        // If no window is large enough, none is skipped: the final turn, without tools, may still fit one of them.
         self.series.begin(|place| none || open.get(place) != Some(&false), run);
         if none {
             too_large_for_all(&fits, run);
@@ -63,9 +62,9 @@ impl ModelTurn {
         NextMachine::Call
     }
 
-    /// Asks for one call of the model that is due.
+    /// Requests one call of the current model.
     pub(in crate::engine) fn call(&mut self, run: &mut RunParts<'_>) -> NextMachine {
-        // Asked again after each wait: the deadline may have come in the meantime.
+        // Checked again after each wait, as the deadline may have passed.
         if run.is_past_deadline() {
             return NextMachine::run_failed(StopReason::Deadline, Vec::new());
         }
@@ -74,8 +73,7 @@ impl ModelTurn {
             return NextMachine::run_failed(StopReason::Attempts, Vec::new());
         };
         let policy = run.policy().model(&target);
-        // The rules may have changed during the wait. The attempt that was granted then must not be made under rules
-        // that forbid it.
+        // The rules may have changed during the wait. A granted attempt must not be made under rules that forbid it.
         if let Some((failed, reason)) = self.no_longer_retried(&target, &policy, run) {
             return self.exhausted(failed, reason, run);
         }
@@ -83,7 +81,7 @@ impl ModelTurn {
         let request = self.window.with_added(&target, conversation.tokens, run);
         let granted = match run.run_budget().grant(&target, request, || conversation) {
             Ok(granted) => granted,
-            // Too little is left for an ordinary turn. What is kept for the final turn is still there, so that one
+            // Too little is left for an ordinary turn. The reserve for the final turn is left, so the final turn
             // comes now.
             Err(why) if !run.ending.is_now() => return self.end_with_final_turn(why, run),
             Err(why) => return NextMachine::run_failed(StopReason::RunBudget, vec![why]),
@@ -91,13 +89,13 @@ impl ModelTurn {
         let last = run.ending.is_now();
         let call = self.request(target, &policy, granted.lowered.as_ref().map(|(most, _)| *most), run);
         self.series.called_in(run.turn);
-        // A final turn, or one with tools hidden, sends other tools than were measured: its tokens teach nothing
-        // about them.
+        // A final turn, or one with hidden tools, sends other tools than were measured: its usage cannot be used for
+        // calibration.
         if last || run.tools.hides_any() {
             self.window.count(None);
         }
         let why = granted.lowered.clone().map(|(_, why)| why);
-        // Reserved with the call, since others may start before its usage is known.
+        // Reserved with the call, since other calls may start before its usage is known.
         run.reserve(granted);
         run.ask(
             WorkPurpose::Model,
@@ -107,7 +105,7 @@ impl ModelTurn {
         NextMachine::Host
     }
 
-    /// What is asked of the model that is due.
+    /// The request to the current model.
     fn request(
         &mut self,
         target: String,
@@ -117,14 +115,14 @@ impl ModelTurn {
     ) -> CallModel {
         let (now, deadline, last) = (run.out.now, run.deadline(), run.ending.is_now());
         let started = self.series.begun(now).started;
-        // The class of the last failure may have another limit; the number shown has to be the one that holds now.
+        // The class of the last failure may have its own limit; the number shown must be the effective one.
         let rules = match self.series.last() {
             Some(failed) => policy.retry.for_class(failed.error_type),
             None => policy.retry.for_others(),
         };
         let output = run.policy().output().map(|output| output.tool.value.clone());
         // In the final turn tools are withheld: otherwise models call them instead of reporting (ai-agent restricts
-        // it to the report, too).
+        // the turn to the report, too).
         let mut tools = if last { Vec::new() } else { run.tools.shown_tools(&mut run.out) };
         tools.extend(output.clone());
         CallModel {
@@ -135,8 +133,8 @@ impl ModelTurn {
             target,
             tools,
             tool_choice: match output {
-                // A report as the forced choice: with `auto` a model may answer in text, and there is no turn left to
-                // ask again.
+                // The report is a forced choice: with `auto` a model may answer in text, and no turn is left to ask
+                // again.
                 Some(tool) if last => ToolChoice::Tool(tool),
                 _ => ToolChoice::Auto,
             },
@@ -147,31 +145,30 @@ impl ModelTurn {
         }
     }
 
-    /// There is not enough left for this turn as it is: it is the final one; or the next one is, if a model was called in
-    /// this one, so that the attempts of a turn are no more than they may be.
+    /// Makes this turn the final one because the budget is too small for it. If a model was already called in it, the
+    /// next turn is the final one, so that no turn exceeds its attempts.
     pub(in crate::engine) fn end_with_final_turn(
         &mut self,
         why: DecisionReason,
         run: &mut RunParts<'_>,
     ) -> NextMachine {
         self.series.end();
-        // A turn that was called already ends here; the next one is final, so that no turn has more attempts than
-        // allowed.
+        // A turn with a model call ends here; the next one is final, so that no turn exceeds its attempts.
         if self.series.was_called_in(run.turn) {
             run.force_final_turn(FinalReason::Budget, vec![why]);
             return NextMachine::TurnWhenDue;
         }
         run.end_with_this_turn(FinalReason::Budget, vec![why]);
         let measure = self.window.measure();
-        // What came since the measurement goes with the request, too.
+        // Messages added since the measurement are part of the request, too.
         let appended = core::mem::take(&mut run.terms.appended);
         let message_tokens = measure.message_tokens.saturating_add(appended);
         NextMachine::Begin(TurnMeasure { message_tokens, ..measure })
     }
 }
 
-/// No window is large enough. If that is for the messages, this turn is the last and allows only the report; if the
-/// tools alone are too large, it is said, and their provider has to decide.
+/// Handles that no window is large enough. If the messages are too large, this turn becomes the final turn. If the
+/// tools alone are too large, a warning is given and the call is made.
 fn too_large_for_all(fits: &[WindowFit], run: &mut RunParts<'_>) {
     let mut rooms = fits.iter().filter_map(|fit| Some((&fit.target, fit.room?)));
     if run.ending.is_now() {
@@ -179,14 +176,14 @@ fn too_large_for_all(fits: &[WindowFit], run: &mut RunParts<'_>) {
         let whole = if budget { "what the budget of the run has left" } else { "every window" };
         let facts: Vec<String> = fits.iter().filter_map(WindowFit::computed).collect();
         run.out.warn(format!("the final turn is too large for {whole}: {}", facts.join("; ")));
-    // The messages are not to blame, and a final turn without tools would hide it: the provider decides (ai-agent: an
-    // overflow by schemas alone never forces the end).
+    // The messages are not the cause, and a final turn without tools would hide the problem: the call is made, and
+    // the provider decides (ai-agent: an overflow by schemas alone never forces the end).
     } else if let Some((target, room)) = rooms.find(|(_, room)| room.is_filled_by_tools()) {
         run.out.warn(format!(
             "the definitions of the tools alone are too large for the window of {target}: {room}"
         ));
     } else {
-        // The messages are too large, and the report alone is still possible: this turn becomes the final one.
+        // The messages are too large, but the report alone is still possible: this turn becomes the final one.
         let why = fits.iter().filter_map(|fit| fit.because(run.policy(), 0)).collect();
         run.end_with_this_turn(FinalReason::Context, why);
     }

@@ -1,4 +1,4 @@
-//! Replies, repaired before anything else looks at them: JSON that is broken, calls in the text, names and arguments.
+//! Repairs replies before they are processed: broken JSON, tool calls in text, tool names and arguments.
 
 mod names;
 mod unpack;
@@ -17,27 +17,25 @@ use crate::session::{ReducerError, ToolCall};
 use crate::text::Schema;
 use crate::text::repair::{self, RepairKind};
 
-/// What makes a reply the failure of its attempt before its calls are read; `None`: nothing. `truncated`: it was cut, and
-/// that does not make it one.
+/// The failure of a reply before its calls are read; `None`: the reply is acceptable. `truncated`: the reply was cut.
 pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: bool) -> Option<Failure> {
     let (empty, calls) = (reply.is_empty(), !reply.calls.is_empty());
     let (class, text) = match reply.finish {
-        // An empty reply with this reason was refused as a whole; with text, what the filter left may be shown to
-        // people.
+        // With this reason an empty reply was refused as a whole; a remaining text may be shown to people.
         FinishReason::ContentFilter if empty => {
             (ErrorClass::ContentFilter, "the provider's filter refused the reply")
         }
         FinishReason::ContentFilter if !calls => (ErrorClass::ContentFilter, reply.text.trim()),
-        // Anthropic ends with `model_context_window_exceeded` and status 200: it is an overflow, and is cured by a
-        // smaller conversation, not by a retry.
+        // Anthropic ends with `model_context_window_exceeded` and status 200: it is an overflow, which a smaller
+        // conversation cures, not a retry.
         FinishReason::ContextWindow if !calls => {
             (ErrorClass::ContextOverflow, "the model's window was full before the reply was whole")
         }
-        // Half an answer is no answer. Where a report is due the text is checked as a text instead, so that the model is
-        // asked for the report.
+        // A partial answer is not accepted. If a report is required, the text is handled as a text instead, so that
+        // the model is asked for the report.
         _ if truncated && !output => (ErrorClass::TruncatedOutput, "the reply was cut at the token limit"),
-        // Reasoning alone is no answer, and asking again in the same words brings the same (ai-agent has guidance of
-        // its own for it).
+        // Reasoning alone is no answer, and the same request brings the same reply (ai-agent has its own guidance for
+        // this).
         _ if empty && !truncated && reply.has_reasoning() => {
             (ErrorClass::ReasoningOnly, "the reply is reasoning only, without an answer or a call")
         }
@@ -47,19 +45,19 @@ pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: b
     Some(Failure::of(class, text))
 }
 
-/// What the model learns of a reducer that refused the update about its turn.
+/// The text for the model about a reducer that refused the update for its turn.
 pub(in crate::engine) fn reply_refused(error: &ReducerError, out: &mut StepOutput<'_>) -> String {
     let vars = json!({ "tool": "reply", "reducer": error.reducer, "error": error.message });
     out.say(&out.rules.policy.turn().messages.reducer_error, vars)
 }
 
-/// Repairs the calls of a reply. In one that may have been cut, what is missing is unknown: nothing is closed there.
+/// Repairs the calls of a reply. In a reply that may be cut, nothing is closed, because the missing part is unknown.
 pub(in crate::engine) fn repair_reply(reply: &mut ModelReply, out: &mut StepOutput<'_>) {
-    // A cut call may miss anything: closing its brackets would run a tool with half of its arguments.
+    // Any part of a cut call may be missing: closing its brackets would run a tool with half of its arguments.
     let cut = matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow);
     let whole = reply.finish.is_of_a_whole_reply();
     for proposal in reply.calls.iter_mut().filter(|_| !cut) {
-        // Without a reason for the end, a call is repaired only if nothing had to be closed at its end.
+        // Without a finish reason, a call is repaired only if nothing needs closing at its end.
         let ended = whole || is_ended(&proposal.call, out.rules);
         if ended {
             repair_call(&mut proposal.call, out);
@@ -67,17 +65,17 @@ pub(in crate::engine) fn repair_reply(reply: &mut ModelReply, out: &mut StepOutp
     }
 }
 
-/// Repairs the arguments of a call: it is used as if it had been sent so.
+/// Repairs the arguments of a call in place.
 pub(in crate::engine) fn repair_call(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     if let Some(repaired) = repair_text(&call.arguments, &call.name, &call.id, out) {
         call.arguments = repaired;
     }
-    // Names first, since arguments are unpacked by the schema of the tool that is meant.
+    // The name is corrected first, since arguments are unpacked by the schema of the tool.
     names::correct(call, out);
     unpack::unpack(call, out);
 }
 
-/// The text repaired, if the policy wants it and it can be; a note says so.
+/// The repaired text, if the policy allows the repair and it succeeds; a note reports it.
 pub(in crate::engine) fn repair_text(
     text: &str,
     tool: &str,
@@ -92,20 +90,20 @@ pub(in crate::engine) fn repair_text(
     Some(repaired.value.to_string())
 }
 
-/// Takes calls in the text of a reply for calls, if the policy says so and all of them can be read. `event` is the number
-/// of the event, of which their ids are made.
+/// Converts calls in the text of a reply into tool calls, if the policy allows it and all of them can be read.
+/// `event` is the number of the event, from which the ids of the calls are made.
 pub(in crate::engine) fn take_leaked_calls(reply: &mut ModelReply, event: u64, out: &mut StepOutput<'_>) {
     let StepRules { policy, tools } = out.rules;
     let turn = policy.turn();
-    // Servers that leak calls into the text often send no finish reason, so its absence must not prevent reading
-    // them.
+    // Servers that leave calls in the text often send no finish reason, so a missing reason does not prevent the
+    // search.
     let whole = reply.finish.is_of_a_whole_reply() || reply.finish == FinishReason::Unsaid;
-    // Real calls take precedence: a text next to them that looks like a call is a quotation.
+    // Real calls take precedence: text beside them that looks like a call is a quotation.
     if !reply.calls.is_empty() || !turn.text_tool_calls.value || !whole {
         return;
     }
     let report = policy.output().map(|output| output.tool.value.as_str());
-    // Only known names count, or any JSON in an answer would be run.
+    // Only known names count; otherwise any JSON in an answer would run.
     let known = |name: &str| tools.get(name).is_some() || report == Some(name);
     let Some(found) = leaked::find(&reply.text, &format!("leaked_{event}"), known) else { return };
     let names = found.calls.iter().map(|call| call.name.clone()).collect();
@@ -116,8 +114,8 @@ pub(in crate::engine) fn take_leaked_calls(reply: &mut ModelReply, event: u64, o
     reply.finish = FinishReason::ToolCalls;
 }
 
-/// The call that a provider could not read and shows in its error, if it can be one call only: repaired, its arguments hold
-/// the schema of one of the tools and of no other. `event` is the number of the event, of which its id is made.
+/// The call that a provider could not parse and quotes in its error, if it is unambiguous: the repaired arguments are
+/// valid for exactly one tool. `event` is the number of the event, from which the id of the call is made.
 pub(in crate::engine) fn recover(message: &str, event: u64, out: &mut StepOutput<'_>) -> Option<ModelReply> {
     let StepRules { policy, tools } = out.rules;
     let turn = policy.turn();
@@ -125,15 +123,14 @@ pub(in crate::engine) fn recover(message: &str, event: u64, out: &mut StepOutput
         return None;
     }
     let raw = shown_call(message)?;
-    // The error does not tell whether the reply was cut, so only repairs that add nothing at the end are certain
-    // enough to run.
+    // The error does not show whether the reply was cut, so only repairs that add nothing at the end are certain.
     let found = repair::repair(raw).ok().filter(repair::RepairedJson::is_certain)?;
     let repair::RepairedJson { value: arguments, repairs } = found;
     if !arguments.is_object() {
         return None;
     }
     let names = tools.iter().map(|spec| spec.name.as_str());
-    // The error names no tool. Only a schema that holds for one tool alone says which one was meant.
+    // The error names no tool. The tool is known only if the arguments are valid for exactly one schema.
     let held = names.filter(|name| tools.schema(name).is_some_and(|schema| schema.is_valid(&arguments)));
     let report = policy.output().filter(|output| output.schema.value.is_valid(&arguments));
     let mut fits = held.chain(report.map(|output| output.tool.value.as_str()));
@@ -149,9 +146,9 @@ pub(in crate::engine) fn recover(message: &str, event: u64, out: &mut StepOutput
 }
 
 impl<'a> StepRules<'a> {
-    /// The text repaired, if the policy wants it and it can be. Without a tool it is a report.
+    /// The repaired text, if the policy allows the repair and it succeeds. Without a tool the text is a report.
     pub(in crate::engine) fn repaired(self, text: &str, tool: &str) -> Option<repair::RepairedJson> {
-        // Text that parses is never touched; a repair may only turn a failure into a call.
+        // Text that parses is never changed; a repair may only turn a failure into a call.
         let fine = text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok();
         if fine || !self.policy.turn().repair_json.value {
             return None;
@@ -165,14 +162,14 @@ impl<'a> StepRules<'a> {
         repair::repair_for(text, &holds).ok()
     }
 
-    /// The schema of what may be called by that name.
+    /// The schema of the tool or report with this name.
     fn schema_of(self, name: &str) -> Option<&'a Schema> {
         let report = self.policy.output().filter(|output| output.tool.value == name);
         report.map(|output| &*output.schema.value).or_else(|| self.tools.schema(name))
     }
 }
 
-/// Whether the arguments of a call come to their end without anything that would have to be closed there.
+/// Whether the arguments of a call end without anything left to close.
 fn is_ended(call: &ToolCall, rules: StepRules<'_>) -> bool {
     let closed = [RepairKind::ClosedAtEnd, RepairKind::MissingBracket];
     rules
@@ -180,9 +177,9 @@ fn is_ended(call: &ToolCall, rules: StepRules<'_>) -> bool {
         .is_none_or(|found| !closed.iter().any(|repair| found.repairs.contains(*repair)))
 }
 
-/// The call inside an error of Ollama: `error parsing tool call: raw='{"a": 1', err=unexpected end of JSON input`.
+/// The call quoted in an error of Ollama: `error parsing tool call: raw='{"a": 1', err=unexpected end of JSON input`.
 fn shown_call(message: &str) -> Option<&str> {
-    // The text of Ollama, up to its last `err=`, since the arguments themselves may contain a quote.
+    // Ollama's format; the search is for the last `err=`, since the arguments may contain a quote.
     let (_, shown) = message.split_once("error parsing tool call: raw='")?;
     shown.rsplit_once("', err=").map(|(raw, _)| raw)
 }

@@ -1,4 +1,4 @@
-//! Names of tools there are not, taken for that of the one tool they can mean.
+//! Corrects tool names that do not exist to the only possible tool.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::engine::because::because;
 use crate::engine::directive::Note;
 use crate::session::ToolCall;
 
-/// What comes between the parts of a name.
+/// The separators of the parts of a name.
 // Models add namespaces in the style of code and of MCP clients; LocalCowork and ai-agent both resolve unqualified
 // names.
 const BETWEEN: [char; 4] = ['.', '/', ':', '\\'];
 
-/// Gives a call the name of the tool it can mean, if there is but one and its schema holds; a note says so.
+/// Corrects the name of a call if only one tool is possible and the arguments are valid for it; a note reports it.
 pub(super) fn correct(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     let rules = out.rules;
     let rule = &rules.policy.turn().calls.correct_names;
@@ -25,8 +25,8 @@ pub(super) fn correct(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     let names: Vec<&str> = rules.tools.names().chain(report).collect();
     let Some(name) = meant(&call.name, &names).map(str::to_owned) else { return };
     let mut meant = ToolCall { name, ..call.clone() };
-    // The schema has to hold, too: a similar name with other arguments is another tool, and running it would be a
-    // guess.
+    // The arguments must be valid as well: a similar name with other arguments is another tool, and running it would
+    // be a guess.
     let fits = rules.schema_of(&meant.name).is_some_and(|schema| {
         let arguments = match meant.arguments.trim() {
             "" => Ok(Value::Object(serde_json::Map::new())),
@@ -45,8 +45,7 @@ pub(super) fn correct(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     out.note(Note::Renamed { call: id, tool, from }, vec![why]);
 }
 
-/// The one name that is meant: the same but for its case; else the same without the parts before the last, of the name
-/// that was called or of both.
+/// The only matching name: identical except for case and hyphens, or identical in the last part.
 fn meant<'a>(called: &str, names: &[&'a str]) -> Option<&'a str> {
     let whole = plain(called);
     let last = plain(last_part(called));
@@ -56,7 +55,7 @@ fn meant<'a>(called: &str, names: &[&'a str]) -> Option<&'a str> {
         let mut found = names.iter().copied().filter(|name| way(name));
         match (found.next(), found.next()) {
             (None, _) => {}
-            // Two candidates: choosing one could run the wrong tool, while the refusal names both.
+            // With two candidates a choice could run the wrong tool, while the refusal names both.
             (only, None) => return only,
             (Some(_), Some(_)) => return None,
         }
@@ -64,7 +63,7 @@ fn meant<'a>(called: &str, names: &[&'a str]) -> Option<&'a str> {
     None
 }
 
-/// What comes after the last separator: `search` of `web.search` and of `web__search`.
+/// The part after the last separator: `search` for `web.search` and for `web__search`.
 fn last_part(name: &str) -> &str {
     let name = name.rsplit(BETWEEN).next().unwrap_or(name);
     // MCP clients join server and tool by two underscores.
@@ -72,7 +71,7 @@ fn last_part(name: &str) -> &str {
 }
 
 fn plain(name: &str) -> String {
-    // Case and hyphens are what models change most; nothing else is treated as the same.
+    // Models vary case and hyphens most; all other differences count.
     name.trim().to_lowercase().replace('-', "_")
 }
 

@@ -1,4 +1,4 @@
-//! Arguments that came as a text of JSON: the whole, or single fields.
+//! Unpacks arguments that are JSON strings: all arguments, or single fields.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,15 @@ use crate::session::ToolCall;
 use crate::text::Schema;
 use crate::text::repair::{RepairKind, RepairSet};
 
-/// So often texts within what came of a text are looked at.
-// A text within a text is common with some models, four levels are not; a bound keeps hostile input cheap.
+/// The maximum number of unpacking passes.
+// A string within a string is common with some models, four levels are not; a limit keeps hostile input cheap.
 const DEPTH: usize = 3;
 
-/// Takes texts of JSON among the arguments for what they say, if the schema holds then and does not before; a
-/// note says so.
+/// Parses JSON strings among the arguments, if the arguments are valid afterwards but not before; a note reports it.
 pub(super) fn unpack(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     let rules = out.rules;
     let rule = &rules.policy.turn().calls.unpack_arguments;
-    // Only texts can be unpacked, and looking for a quote is cheaper than parsing.
+    // Only strings can be unpacked, and the search for a quote is cheaper than parsing.
     if !rule.value || !call.arguments.contains('"') {
         return;
     }
@@ -33,7 +32,7 @@ pub(super) fn unpack(call: &mut ToolCall, out: &mut StepOutput<'_>) {
     out.note(Note::Repaired { tool: call.name.clone(), call: call.id.clone(), repairs }, vec![why]);
 }
 
-/// The arguments with their texts taken for what they say. `None`: nothing is to be done, or it does not help.
+/// The arguments with their strings parsed. `None`: nothing to unpack, or unpacking does not make them valid.
 pub(super) fn unpacked(rules: StepRules<'_>, schema: &Schema, arguments: &Value) -> Option<Value> {
     if !rules.policy.turn().calls.unpack_arguments.value {
         return None;
@@ -42,8 +41,8 @@ pub(super) fn unpacked(rules: StepRules<'_>, schema: &Schema, arguments: &Value)
     for _ in 0..=DEPTH {
         let problems = schema.problems(&value);
         if problems.is_empty() {
-            // A change is kept only if the schema holds with it: a text that looks like JSON is often meant as a
-            // text.
+            // A change is kept only if the schema accepts it: a string that looks like JSON is often meant as a
+            // string.
             return match value {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(value) => Some(value),
@@ -66,11 +65,11 @@ pub(super) fn unpacked(rules: StepRules<'_>, schema: &Schema, arguments: &Value)
     None
 }
 
-/// What a text says that is JSON of something else than a text.
+/// The JSON value in a string, unless it is a string itself.
 fn said_by(value: &Value) -> Option<Value> {
     let said = serde_json::from_str(value.as_str()?).ok()?;
     match said {
-        // A text in a text is no progress, and unpacking `"\"5\""` would change the message.
+        // A string in a string is no progress, and unpacking `"\"5\""` would change the message.
         Value::String(_) => None,
         said => Some(said),
     }

@@ -1,4 +1,4 @@
-//! The final report: accepted, or refused with feedback as often as the policy allows.
+//! The final report: accepted, or refused with a correction as often as the policy allows.
 
 mod refusal;
 
@@ -32,35 +32,35 @@ use refusal::{RefusedReport, ReportFault};
 pub(in crate::engine) struct ReportSeries {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     series: Option<AttemptSeries>,
-    /// How often one was delivered and refused.
+    /// The number of reports delivered and refused.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     refused: u32,
-    /// A text that would hold as the report.
+    /// A text that is valid as the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<Value>,
-    /// The report that was accepted, and the proposal that brought it.
+    /// The accepted report, and its proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     accepted: Option<(ProposalId, Value)>,
-    /// What the planner decides about, by the proposal that brought the report.
+    /// The exhausted attempts that the planner decides about, by proposal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     consulted: BTreeMap<ProposalId, RetryExhausted>,
 }
 
-/// What a report that came as a tool call gets as its result.
+/// The result of a report that came as a tool call.
 pub(in crate::engine) enum DeliveredReport {
-    /// This text, and that is all.
+    /// This text; the run continues.
     Answered { text: String, error: bool },
-    /// This text; and no further report is asked for.
+    /// This text; no further report is requested.
     GivenUp { text: String, reason: StopReason },
 }
 
 impl ReportSeries {
-    /// Whether nothing is remembered.
+    /// Whether the state is empty.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// How often a report was delivered and refused.
+    /// The number of reports delivered and refused.
     pub(in crate::engine) const fn refused(&self) -> u32 {
         self.refused
     }
@@ -70,34 +70,34 @@ impl ReportSeries {
         self.accepted.is_some()
     }
 
-    /// The report that was accepted.
+    /// Takes the accepted report.
     pub(in crate::engine) fn take_accepted(&mut self) -> Option<Value> {
         self.accepted.take().map(|(_, report)| report)
     }
 
-    /// Whether the report that was accepted is the one of that proposal.
+    /// Whether the accepted report belongs to this proposal.
     pub(in crate::engine) fn is_accepted_of(&self, proposal: ProposalId) -> bool {
         self.accepted.as_ref().is_some_and(|(of, _)| *of == proposal)
     }
 
-    /// Nothing more comes of that proposal.
+    /// Removes the state of this proposal.
     pub(in crate::engine) fn forget(&mut self, proposal: ProposalId) {
         self.consulted.remove(&proposal);
     }
 
-    /// The text that was set aside, which holds as the report.
+    /// Takes the text that was set aside and is valid as the report.
     pub(in crate::engine) const fn take_pending(&mut self) -> Option<Value> {
         self.pending.take()
     }
 
-    /// The report came as a tool call.
+    /// Handles a report that came as a tool call.
     pub(in crate::engine) fn on_called(
         &mut self,
         output: &OutputPolicy,
         raw: &str,
         run: &mut RunParts<'_>,
     ) -> DeliveredReport {
-        // The first report counts, as in ai-agent: a second one may contradict what the host was given.
+        // The first report counts, as in ai-agent: a second one may contradict what the host received.
         if self.is_accepted() {
             return DeliveredReport::Answered { text: "a report was accepted already".into(), error: true };
         }
@@ -113,7 +113,7 @@ impl ReportSeries {
         }
     }
 
-    /// The report came as plain text, or from a host that runs its own loop.
+    /// Handles a report that came as plain text, or from a host with its own loop.
     pub(in crate::engine) fn on_text(
         &mut self,
         raw: String,
@@ -123,7 +123,7 @@ impl ReportSeries {
         let Some(output) = run.policy().output() else {
             return NextMachine::finished(Outcome::Answered { text: raw });
         };
-        // Repaired before it is checked, as the arguments of a call are.
+        // Repaired before it is validated, like the arguments of a call.
         let raw = repair_text(&raw, "", "", &mut run.out).unwrap_or(raw);
         match check(output, &raw, run) {
             Ok(report) => {
@@ -141,7 +141,7 @@ impl ReportSeries {
         }
     }
 
-    /// Plain text came where a report was due.
+    /// Handles plain text where a report is required.
     pub(in crate::engine) fn on_text_instead(
         &mut self,
         class: ErrorClass,
@@ -151,7 +151,7 @@ impl ReportSeries {
     ) -> NextMachine {
         let policy = run.policy();
         let Some(output) = policy.output() else { return NextMachine::Host };
-        // Kept before it is refused: if no better report comes, this text ends the run with a result.
+        // Kept before the refusal: if no better report comes, this text is the result of the run.
         if class == ErrorClass::TextOnly {
             self.keep_text(raw, policy);
         }
@@ -164,42 +164,43 @@ impl ReportSeries {
         self.tell(output, class, refused, guidance, run)
     }
 
-    /// The final turn brought other calls instead of the report: that is one attempt at it. Without a report to
-    /// deliver, it was the end.
+    /// Handles other calls instead of the report in the final turn: they count as an attempt. If no report is
+    /// required, the run ends.
     pub(in crate::engine) fn on_other_calls(&mut self, run: &mut RunParts<'_>) -> NextMachine {
-        // No report is demanded, so the final turn had only to answer, and it called tools instead.
+        // No report is required, so the final turn only had to answer, and it called tools instead.
         let Some(output) = run.policy().output() else {
             let why = told(run.policy(), run.ending.why(run.out.rules, []));
             return NextMachine::run_failed(StopReason::Attempts, why);
         };
         let message = format!("other tools were called instead of `{}`", output.tool.value);
         let fault = ReportFault::Invalid(vec![SchemaProblem { pointer: String::new(), message }]);
-        // The other calls have their results already; only the missing report has to be refused.
+        // The other calls already have results; only the missing report has to be refused.
         match self.refuse(output, &fault, run) {
             RefusedReport::Again { .. } => NextMachine::AfterReport,
             RefusedReport::GivenUp { reason, .. } => self.given_up(output, reason, run),
         }
     }
 
-    /// Keeps a text that would hold as the report, for the case that no other one comes.
+    /// Keeps a text that is valid as the report, for the case that no other report comes.
     pub(in crate::engine) fn keep_text(&mut self, raw: &str, policy: &Policy) {
-        // Off, text is never taken for a report: ai-agent removed this cache because half-finished text was adopted.
+        // If the option is off, text is never used as a report: ai-agent removed this cache because it accepted
+        // unfinished text.
         let Some(output) = policy.output().filter(|_| policy.turn().report_from_text.value) else { return };
         let Ok(report) = parse(policy, raw) else { return };
-        // Validated like a report, since it may end the run as one.
+        // Validated like a report, since it may become the result of the run.
         if reported(output, &report).is_empty() {
             self.pending = Some(report);
         }
     }
 
-    /// A report was delivered and refused: if the policy says so, the turns that are left are taken away.
+    /// Counts a refused report; if the policy says so, the next turn becomes the final one.
     pub(in crate::engine) fn on_delivered(&mut self, run: &mut RunParts<'_>) {
         self.refused = self.refused.saturating_add(1);
         run.ending.report_came();
         let turn = run.policy().turn();
         let left = turn.max_turns.value.get().saturating_sub(run.turn);
-        // At most one turn is left after a refused report (ai-agent collapses `maxTurns` to the next turn): a model
-        // that was wrong about its end would otherwise begin new work.
+        // At most one turn remains after a refused report (ai-agent collapses `maxTurns` to the next turn): otherwise
+        // the model could begin new work.
         if turn.final_turn_after_rejection.value && left > 1 && run.turn > 0 {
             let facts = [format!("{left} turns were left")];
             let why = because(
@@ -212,7 +213,7 @@ impl ReportSeries {
         }
     }
 
-    /// The planner has decided what is done about the report. `Err`: the run ends.
+    /// Handles the planner's decision about the report. `Err`: the run ends.
     pub(in crate::engine) fn on_decided(
         &mut self,
         decision: PlannerDecision,
@@ -224,7 +225,7 @@ impl ReportSeries {
         }
     }
 
-    /// No further report is asked for. Returns whether that is decided: if not, the planner decides. `Err`: the run ends.
+    /// Ends the attempts at the report. Returns `false` if the planner has to decide. `Err`: the run ends.
     pub(in crate::engine) fn exhausted(
         &mut self,
         output: &OutputPolicy,
@@ -237,8 +238,8 @@ impl ReportSeries {
         run.out.count(MetricName::RetryAttempts, "output".into(), number);
         run.count_overdrawn("output", reason);
         let mut why = Vec::new();
-        // A reducer objects to the content, which the model can change in the turns that are left; neither the end
-        // nor a planner is needed for that.
+        // A reducer objects to the content, which the model can change in the remaining turns; neither the end nor a
+        // planner is needed for this.
         let decision = match reason {
             StopReason::ReducerError => Some(PlannerDecision::TellModel),
             _ => run.decide(&output.on_exhausted, reason, &mut why),
@@ -278,7 +279,7 @@ impl ReportSeries {
                 NextMachine::AfterReport
             }
             RefusedReport::GivenUp { text, reason } => {
-                // Kept in the conversation: no turn follows that guidance could go with.
+                // Kept in the conversation, because no later turn could carry it as guidance.
                 run.append(Message::User { text, guidance: Some(class.name().into()) });
                 self.given_up(output, reason, run)
             }
@@ -294,7 +295,7 @@ impl ReportSeries {
     }
 
     fn accept(&mut self, report: Value, source: ReportSource, run: &mut RunParts<'_>) {
-        // A report came, so the text that was set aside is of no use.
+        // A report came, so the text that was set aside is useless.
         self.pending = None;
         let series = self.series.take();
         let attempts = series.as_ref().map_or(1, AttemptSeries::attempt);
@@ -308,7 +309,7 @@ impl ReportSeries {
         self.accepted = Some((run.proposal, report));
     }
 
-    /// What is done when no report holds: one final turn, continuing, or the end.
+    /// Handles the end of the attempts: a final turn, continuation, or the end.
     fn give_up(
         &mut self,
         decision: PlannerDecision,
@@ -317,7 +318,7 @@ impl ReportSeries {
     ) -> Result<(), NextMachine> {
         let continues = match decision {
             PlannerDecision::FinalTurn => run.force_final_turn(FinalReason::RetryExhaustion, Vec::new()),
-            // In the final turn there is nothing to continue with.
+            // After the final turn there is nothing to continue with.
             PlannerDecision::TellModel => !run.ending.is_now(),
             PlannerDecision::Fail => false,
         };
@@ -325,22 +326,21 @@ impl ReportSeries {
             return Err(NextMachine::fail(exhausted, Vec::new()));
         }
         if decision == PlannerDecision::FinalTurn {
-            // The final turn is a new request with another instruction, so it does not inherit attempts that are used
-            // up.
+            // The final turn is a new request with another instruction, so it does not inherit exhausted attempts.
             self.series = None;
         }
         Ok(())
     }
 }
 
-/// The report, or what the schema and the validators have against it.
+/// The report, or the problems found by the schema and the validators.
 pub(in crate::engine) fn parsed_report(
     output: &OutputPolicy,
     raw: &str,
     policy: &Policy,
 ) -> Result<Value, Vec<SchemaProblem>> {
     let report = parse(policy, raw).map_err(|problem| vec![problem])?;
-    // As for calls: a number that would be rounded is reported before what the schema says of the rounded one.
+    // As for calls: a number that would be rounded is reported before the schema checks the rounded value.
     let mut problems: Vec<SchemaProblem> = changed(raw).into_iter().collect();
     if problems.is_empty() {
         problems = reported(output, &report);
@@ -348,13 +348,13 @@ pub(in crate::engine) fn parsed_report(
     if problems.is_empty() { Ok(report) } else { Err(problems) }
 }
 
-/// Holds a report against the schema, the validators and the reducers.
+/// Checks a report by the schema, the validators and the reducers.
 fn check(output: &OutputPolicy, raw: &str, run: &mut RunParts<'_>) -> Result<Value, ReportFault> {
-    // Validated before it is accepted; ai-agent does so, too (`validatePayload` before `commitFinalReport`), since
-    // what is committed cannot be refused any more.
+    // Validated before it is accepted, as in ai-agent (`validatePayload` before `commitFinalReport`): an accepted
+    // report cannot be refused later.
     let report = parsed_report(output, raw, run.policy()).map_err(ReportFault::Invalid)?;
     let turn = run.turn;
-    // Reducers last: they change the session, so they only see a report that holds.
+    // Reducers come last: they change the session, so they only see a valid report.
     match run.out.reduce(Trigger::OutputAccepted, || json!({ "output": report, "turn": turn })) {
         None => Ok(report),
         Some(error) => Err(ReportFault::Reducer(Box::new(error))),

@@ -1,4 +1,4 @@
-//! A report that is refused: counted, explained to the model, and requested again as often as the policy allows.
+//! Refused reports: counted, explained to the model, and requested again as often as the policy allows.
 
 use serde_json::json;
 
@@ -18,21 +18,21 @@ use crate::policy::{ErrorClass, OutputPolicy, Trigger};
 use crate::session::{FeedbackSource, ReducerError, StopReason};
 use crate::text::SchemaProblem;
 
-/// What is wrong with what came as the report.
+/// Why a report is refused.
 pub(super) enum ReportFault {
-    /// It does not hold.
+    /// The report is invalid.
     Invalid(Vec<SchemaProblem>),
-    /// It is no report but a text; the message to the model.
+    /// Text instead of a report, with the message to the model.
     Text(ErrorClass, String),
-    /// A reducer did not take it.
+    /// A reducer objected to the report.
     Reducer(Box<ReducerError>),
 }
 
-/// What became of a report that was refused.
+/// What follows a refused report.
 pub(super) enum RefusedReport {
-    /// The model is asked again.
+    /// Another report is requested.
     Again { text: String, why: Vec<DecisionReason> },
-    /// It is not.
+    /// No further report is requested.
     GivenUp { text: String, reason: StopReason },
 }
 
@@ -69,8 +69,7 @@ impl ReportFault {
         out: &mut StepOutput<'_>,
     ) -> String {
         match (objection, self) {
-            // To the model a reducer's objection is a problem of the report like any other, so it reads it in the
-            // same form.
+            // For the model a reducer's objection is an ordinary problem of the report, so it has the same form.
             (Some(error), _) => {
                 let message = format!("{}: {}", error.reducer, error.message);
                 say_invalid(output, attempt, &[SchemaProblem { pointer: String::new(), message }], out)
@@ -82,7 +81,7 @@ impl ReportFault {
 }
 
 impl ReportSeries {
-    /// Refuses a report, and decides whether another one is asked for.
+    /// Refuses a report, and decides whether another one is requested.
     pub(super) fn refuse(
         &mut self,
         output: &OutputPolicy,
@@ -93,7 +92,7 @@ impl ReportSeries {
         let now = run.out.now;
         let mut series = self.series.take().unwrap_or_else(|| AttemptSeries::begin(now));
         let most = output.retry.for_class(class).max_attempts.value;
-        // A planner may have ended the series and the run continued: it stays ended unless the limit has grown.
+        // If the run continued after the end of the series, the series stays ended unless the limit has grown.
         let over = series.resume(most);
         let progress = series.progress();
         let message = fault.message();
@@ -116,7 +115,7 @@ impl ReportSeries {
             message: &message,
             next_delay: verdict.delay(),
         };
-        // No feedback about a class that is not retried: nothing reads it before the end.
+        // No feedback for a class that is not retried: no attempt would read it.
         if over.is_none() && output.retry.retries(class) {
             objection = objection.or(run.out.feedback(&output.retry, &failed));
         }
@@ -126,15 +125,15 @@ impl ReportSeries {
             || json!({ "attempt": attempt, "error_type": class, "message": message, "turn": turn }),
         );
         objection = objection.or(refused);
-        // An objection ends the attempts of the action, whatever the policy would grant (weakincentives: "halts
-        // further tool retries").
+        // An objection ends the attempts, whatever the policy would allow (weakincentives: "halts further tool
+        // retries").
         if objection.is_some() {
             verdict = RetryVerdict::Stop(StopReason::ReducerError);
         }
         series.record(class, &message, now, verdict.delay());
         run.last.error = Some((class, message.clone()));
         if let RetryVerdict::Stop(reason) = verdict {
-            // Remembered, because a report may come again in a later turn.
+            // Stored, because another report may come in a later turn.
             series.over = Some(reason);
         }
         self.series = Some(series);
@@ -153,7 +152,7 @@ impl ReportSeries {
                     message: message.clone(),
                 };
                 run.terms.delay.wait(delay, subject, why, now);
-                // The delay names its own rule where it is waited for.
+                // The directive to wait names the rule for the delay.
                 let why = told(run.policy(), to_allow(run.policy(), &output.retry, progress, &case));
                 note_refused(fault, attempt, max_attempts, message, why.clone(), &mut run.out);
                 RefusedReport::Again { text, why }
@@ -166,20 +165,20 @@ impl ReportSeries {
         }
     }
 
-    /// What the model learns of a report whose call cannot be read.
+    /// The text for the model about a report whose call cannot be parsed.
     pub(in crate::engine) fn say_malformed(
         &self,
         output: &OutputPolicy,
         problem: &SchemaProblem,
         out: &mut StepOutput<'_>,
     ) -> String {
-        // The count of reports that were delivered, since a call that cannot be read has not entered the series.
+        // The number of delivered reports is used, since a call that cannot be parsed is not part of the series.
         let attempt = self.refused.saturating_add(1);
         say_invalid(output, attempt, core::slice::from_ref(problem), out)
     }
 }
 
-/// What the model learns of a report that does not hold.
+/// The text for the model about an invalid report.
 pub(in crate::engine) fn say_problems(
     output: &OutputPolicy,
     attempt: u32,
