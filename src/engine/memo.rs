@@ -1,6 +1,6 @@
-//! What was found out once and need not be found out again.
+//! Cached values that can be recomputed.
 
-/// What can be found out again from what the state has: so it is neither written down nor compared.
+/// A value that can be recomputed from the state: it is neither stored nor compared.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Memo<T>(pub(in crate::engine) Option<T>);
 

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Metrics.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -107,7 +107,7 @@ pub use wait_hint::ReplyHeaders;
 pub use log::{AgentFacts, LogHeader, Record, RecordError, RecordRef};
 pub use record_line::{RecordLine, RecordLineError};
 
-/// What hosts and stores of this crate need in addition.
+/// Further items for the hosts and stores of this crate.
 #[cfg(feature = "host")]
 pub(crate) use self::{
     log::{LineChecksum, checksum, verify},

@@ -133,7 +133,7 @@ impl<'a> RunBudget<'a> {
         // A summary sends its own request, while the final turn sends the conversation. Enough must be left for the
         // larger one.
         let FinalConversation { tokens, tools } = conversation();
-        // Any model may be asked in the final turn, so the dearest decides what is kept for it.
+        // Any model may be called in the final turn, so the most expensive one determines the reserve.
         let ahead = self.targets.iter().map(|target| {
             let request = request.max(self.models.with_added(target, tokens, tools));
             self.models.expected(target, request)
@@ -145,13 +145,13 @@ impl<'a> RunBudget<'a> {
             let (most, needs) = if self.is_last {
                 (call.most_of_final(purse.left), call.needs_as_final())
             } else {
-                // An ordinary call leaves enough for the final one behind it.
+                // An ordinary call leaves enough for the final turn after it.
                 (call.most_before(end, purse.left), call.needs_before(end))
             };
             let fact = format!("{} left; {needs}", purse.text());
             let why = || because(self.policy, purse.rule, &purse.shown, [fact.clone()]);
             let Some(most) = most else { return Err(why()) };
-            // Rather a shorter reply than none: several budgets may hold, and the tightest of them decides.
+            // A shorter reply is better than none: several budgets may apply, and the tightest decides.
             if most < granted.reservation.output {
                 granted.reservation.output = most;
                 granted.lowered = Some((most, why()));
@@ -160,11 +160,11 @@ impl<'a> RunBudget<'a> {
         Ok(granted)
     }
 
-    /// The most tokens of a reply without a budget: what the model or the host grants it, or what the window has left. If
-    /// neither is known, what the policy keeps for it.
+    /// The maximum reply tokens without a budget: the limit of the model or host, or the rest of the window. If
+    /// neither is known, the reserve of the policy.
     fn usual_reply(&self, target: &str, input: u64) -> u64 {
         let policy = self.policy.model(target);
-        // A provider refuses a limit on the reply beyond the window, so what the window has left bounds it.
+        // A provider refuses a reply limit beyond the window, so the rest of the window is the upper bound.
         let window = match self.models.window(target, &policy).window {
             ContextWindow::Tokens(tokens) => Some(tokens.get().saturating_sub(input)),
             ContextWindow::Unknown => None,
@@ -174,7 +174,7 @@ impl<'a> RunBudget<'a> {
         most.unwrap_or_else(|| policy.output_reserve.value.get().into())
     }
 
-    /// What is left of the budgets that tokens draw on. A model whose price is unknown cannot be called under one of
+    /// The rest of the budgets in tokens and money. A model without a known price cannot be called under a budget of
     /// money.
     fn purses(&self, limits: &'a RunLimits, target: &str) -> Result<Vec<RemainingBudget>, DecisionReason> {
         let spending = &self.spending;
@@ -186,15 +186,16 @@ impl<'a> RunBudget<'a> {
                 left: tokens
                     .value
                     .saturating_sub(spending.tokens)
-                    // What calls in flight may cost counts as spent: together they could pass the budget otherwise.
+                    // The maximum cost of calls in flight counts as spent: otherwise they could exceed the budget
+                    // together.
                     .saturating_sub(spending.reserved().total()),
                 rate: TokenRate::TOKENS,
                 most: TokenRate::TOKENS,
             });
         }
         if let Some(cost) = &limits.cost {
-            // A call of unknown price cannot be kept within a budget of money, so it is refused, with the key that
-            // mends it.
+            // A call without a known price cannot be kept within a budget of money, so it is refused; the reason
+            // names the missing key.
             let Some(price) = self.price(target) else {
                 let fact = format!("the price of {target} is unknown; write `price` for it into the policy");
                 return Err(because(self.policy, "limits.run.cost", cost, [fact]));
@@ -206,28 +207,29 @@ impl<'a> RunBudget<'a> {
                 shown: cost.map(|cost| cost.to_string()),
                 left: cost.value.0.saturating_sub(spending.picodollars).saturating_sub(self.reserved_cost()),
                 rate,
-                // The final turn may fall back to the dearest model of the run.
+                // The final turn may fall back to the most expensive model of the run.
                 most: prices.fold(rate, |most, price| most.max(TokenRate::of(price))),
             });
         }
         Ok(purses)
     }
 
-    /// What the calls in flight may cost, in picodollars.
+    /// The maximum cost of the calls in flight, in picodollars.
     fn reserved_cost(&self) -> u64 {
         let kept = self.spending.reserved.values();
         let costs = kept.filter_map(|kept| Some(kept.usage().cost(self.price(&kept.target)?).0));
-        // Costs of models without a price are unknown, not zero; such calls are refused above, so none is in flight.
+        // The cost of a model without a price is unknown, not zero; such calls are refused above, so none is in
+        // flight.
         costs.fold(0, u64::saturating_add)
     }
 
-    /// What the tokens of a model cost: what the policy says, or else what the host found out.
+    /// The price of a model's tokens, from the policy or else from the host.
     pub(in crate::engine) fn price(&self, target: &str) -> Option<Price> {
         let known = self.policy.model(target).price.value.known();
         known.or_else(|| self.spending.prices.get(target).copied())
     }
 
-    /// Why a deadline ended the attempts: the time of the run, or `None` if it would have been over without a budget.
+    /// The time budget as the reason why the attempts ended; `None` if the deadline would be exceeded without it.
     pub(in crate::engine) fn late_by_budget(
         &self,
         retry: &RetryPolicy,
@@ -239,14 +241,14 @@ impl<'a> RunBudget<'a> {
         (!late).then(|| because(self.policy, "limits.run.time", time, self.facts_of_time()))
     }
 
-    /// Whether attempts end by a deadline though the time of the run had no end.
+    /// Whether the host's deadline would end the attempts without the time budget.
     pub(in crate::engine) fn is_late_anyway(
         &self,
         retry: &RetryPolicy,
         progress: AttemptProgress,
         case: &FailureContext,
     ) -> bool {
-        // Decided again with the host's deadline alone: if it ends the attempts anyway, the budget is not the reason.
+        // Decided again with the host's deadline alone: if it ends the attempts, the budget is not the reason.
         let case = FailureContext { run_deadline: self.context.deadline, ..*case };
         let seed = || Seed::new(self.context.seed, "", "");
         let verdict = retry::decide_unshadowed(retry, progress, case, self.now, seed);
@@ -257,8 +259,8 @@ impl<'a> RunBudget<'a> {
         [format!("{} are over", self.spending.time(self.now))]
     }
 
-    /// What is left for the request of the final turn at that model, in tokens as its provider counts them, and the
-    /// budget that says so; `None`: no budget does.
+    /// The tokens left for the request of the final turn at a model, in its provider's count, and the budget that
+    /// limits them; `None`: no budget does.
     pub(in crate::engine) fn left_for_the_end(
         &self,
         target: &str,
@@ -274,8 +276,8 @@ impl<'a> RunBudget<'a> {
         windows.min_by_key(|(tokens, ..)| *tokens)
     }
 
-    /// How many tokens the results of a reply may have so that a final turn still fits after them, as the provider counts
-    /// them, after a request of so many; `None`: no budget says so.
+    /// The maximum tokens for the results of a reply so that a final turn still fits after them, in the provider's
+    /// count, given the tokens of the request; `None`: no budget limits them.
     pub(in crate::engine) fn left_for_results(
         &self,
         target: &str,
@@ -291,7 +293,7 @@ impl<'a> RunBudget<'a> {
 }
 
 impl RemainingBudget {
-    /// What is left, for people.
+    /// The rest of the budget, for people.
     fn text(&self) -> String {
         if self.rule == "limits.run.cost" {
             format!("{} US dollars are", Cost(self.left))

@@ -1,4 +1,4 @@
-//! What a run was started with.
+//! The facts given at the start of a run.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::engine::event::DriveMode;
 use crate::policy::Effect;
 use crate::time::Instant;
 
-/// What a run was started with.
+/// The facts given at the start of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct RunContext {
     pub(in crate::engine) seed: u64,

@@ -1,5 +1,5 @@
-//! What the turns and batches of a run share, lent to one machine after the other: each part is changed only by its own
-//! methods.
+//! The state shared by the turns and batches of a run, lent to one machine after the other. Each part is changed only
+//! by its own methods.
 
 use super::super::because::{ShownValue, because, of_stop};
 use super::super::budget::RetryBudgets;
@@ -34,25 +34,25 @@ use crate::policy::{
 use crate::session::{FinalReason, Message, RetryExhausted, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
-/// What the turns and batches of a run share.
+/// The state shared by the turns and batches of a run.
 pub(in crate::engine) struct RunParts<'a> {
     pub(in crate::engine) out: StepOutput<'a>,
     pub(in crate::engine) context: &'a RunContext,
     /// The run's id.
     pub(in crate::engine) id: &'a str,
-    /// The number of the event that is decided about.
+    /// The number of the current event.
     pub(in crate::engine) event: u64,
-    /// The proposal that all this is for.
+    /// The current proposal.
     pub(in crate::engine) proposal: ProposalId,
-    /// What holds for it.
+    /// The conditions of the proposal.
     pub(in crate::engine) terms: &'a mut ProposalTerms,
-    /// The models it may call, in order of preference.
+    /// The models that the proposal may call, in order of preference.
     pub(in crate::engine) targets: &'a [String],
-    /// Its turn; 0 before the first.
+    /// The turn of the proposal; 0 before the first.
     pub(in crate::engine) turn: u32,
     pub(in crate::engine) work: &'a mut WorkTable,
     pub(in crate::engine) queue: &'a mut CallQueue,
-    /// How many batches there were in the session.
+    /// The number of batches in the session.
     pub(in crate::engine) batches: &'a mut u64,
     pub(in crate::engine) turns: &'a mut TrackedPart<TurnLoop>,
     pub(in crate::engine) ending: &'a mut FinalTurn,
@@ -62,26 +62,26 @@ pub(in crate::engine) struct RunParts<'a> {
     pub(in crate::engine) spending: &'a mut RunSpending,
     pub(in crate::engine) loops: &'a mut TrackedPart<LoopDetector>,
     pub(in crate::engine) last: &'a mut LastSeen,
-    /// Tokens so far.
+    /// The tokens used so far.
     pub(in crate::engine) usage: &'a mut Usage,
 }
 
-/// What was seen last, for the report of a run that fails.
+/// The last observations, for the report of a failed run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::engine) struct LastSeen {
-    /// The last failure there was.
+    /// The last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::engine) error: Option<(ErrorClass, String)>,
-    /// How the last reply ended.
+    /// The finish reason of the last reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::engine) finish: Option<FinishReason>,
 }
 
 impl LastSeen {
-    /// Something has failed.
+    /// Records a failure.
     pub(in crate::engine) fn failed(&mut self, class: ErrorClass, message: &str) {
         match &mut self.error {
-            // Where there is one already, its room is used again.
+            // The buffer of the earlier message is reused.
             Some((known, text)) => {
                 *known = class;
                 text.clear();
@@ -91,13 +91,13 @@ impl LastSeen {
         }
     }
 
-    /// Whether nothing was seen.
+    /// Whether nothing was observed.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The case of a failure in a run without a deadline: with what the server says about retries, as far as the policy listens.
+/// The context of a failure in a run without a deadline, with the server's advice as far as the policy accepts it.
 #[inline]
 pub(in crate::engine) fn case_of(
     failure: &Failure,
@@ -106,7 +106,7 @@ pub(in crate::engine) fn case_of(
     obstacle: RetryBlocker,
 ) -> FailureContext {
     let obstacle = obstacle.or_fault_of(classified);
-    // Most failures bring no advice with them, and there is nothing to hold against the rules.
+    // Most failures carry no advice, so no rule has to be checked.
     let (hint, assumed, obstacle) = if failure.advises() || classified.wait.is_some() {
         advice_of(failure, classified, retry, obstacle)
     } else {
@@ -115,8 +115,8 @@ pub(in crate::engine) fn case_of(
     FailureContext { class: classified.class, hint, assumed, obstacle, run_deadline: None, correction: false }
 }
 
-/// What the server and the row of the error table advise: the wait, whether only the row says so, and what forbids another
-/// attempt.
+/// The advice of the server and of the matching error rule: the delay, whether only the rule assumes it, and what
+/// forbids another attempt.
 #[inline(never)]
 fn advice_of(
     failure: &Failure,
@@ -127,11 +127,11 @@ fn advice_of(
     let rule = &retry.for_class(classified.class).server_delay.value;
     let waits = failure.waits();
     let hint = retry::hint(&waits, classified, rule);
-    // Without a hint nothing is assumed about one.
+    // Without a delay none is assumed.
     let assumed = hint.is_some() && retry::assumed(&waits, classified, rule);
     let advice = retry::advice(failure.should_retry, rule);
-    // What the tool knows of its effects, then what the table knows of the request, then the server's advice: the
-    // earlier one cannot be outweighed by the later.
+    // The order is the tool's effect, the table's finding about the request, the server's advice: a later one cannot
+    // override an earlier one.
     (hint, assumed, obstacle.or_advice(advice))
 }
 
@@ -142,7 +142,7 @@ impl<'a> RunParts<'a> {
         self.out.rules.policy
     }
 
-    /// Asks for work, which is known by its number from now on.
+    /// Requests work, and registers it under its number.
     pub(in crate::engine) fn ask(
         &mut self,
         pending: WorkPurpose,
@@ -155,7 +155,7 @@ impl<'a> RunParts<'a> {
         self.out.directives.push(Directive { order: DirectiveKind::Work(work), because, of });
     }
 
-    /// Asks for a wait; whatever is pending continues when it is over.
+    /// Requests a wait; the pending work continues when it is over.
     pub(in crate::engine) fn wait(
         &mut self,
         pending: WorkPurpose,
@@ -163,7 +163,7 @@ impl<'a> RunParts<'a> {
         subject: WaitSubject,
         why: Vec<DecisionReason>,
     ) {
-        // The end is a point in time as well: a host that resumes waits for what is left, not for the whole delay
+        // The end is also given as a point in time: a host that resumes waits for the rest, not for the whole delay
         // again.
         let until = self.out.now.saturating_add(delay);
         let wait = |work| {
@@ -181,19 +181,19 @@ impl<'a> RunParts<'a> {
         self.ask(pending, wait, why);
     }
 
-    /// Asks the planner.
+    /// Asks the planner for a decision.
     pub(in crate::engine) fn consult(&mut self, pending: WorkPurpose, exhausted: RetryExhausted) {
         self.ask(pending, |work| Work::Consult(ConsultPlanner { work, exhausted }), Vec::new());
     }
 
-    /// Closes a piece of work that nobody waits for any more.
+    /// Closes a piece of work whose answer is no longer needed.
     pub(in crate::engine) fn drop_work(&mut self, work: WorkId) {
-        // The host may still answer this work; dropped, the answer is one that nobody asked for, and changes nothing.
+        // The host may still answer this work; the answer is then ignored with a warning.
         self.work.claim(work);
         self.out.note(Note::Dropped { work }, Vec::new());
     }
 
-    /// Puts a message into the conversation.
+    /// Appends a message to the conversation.
     pub(in crate::engine) fn append(&mut self, message: Message) {
         // Counted at once, so that the size of the next request is known before the host measures again.
         self.terms.appended = self.terms.appended.saturating_add(weight(&message));
@@ -208,16 +208,16 @@ impl RunParts<'_> {
         Seed::new(self.context.seed, scope, call)
     }
 
-    /// The turn, for the seed of its jitter: turns that a host proposes side by side do not draw the same.
+    /// The name of the turn for its jitter seed: turns that a host proposes in parallel have different jitter.
     pub(in crate::engine) fn name_of_turn(&self) -> String {
         match self.proposal {
             ProposalId::NONE => format!("{}-{}", self.id, self.turn),
-            // By the proposal, not by the turn: turns side by side would retry in the same instant otherwise.
+            // Named by proposal, not by turn: otherwise parallel turns would retry at the same instant.
             proposal => format!("{}-p{proposal}", self.id),
         }
     }
 
-    /// The case of a failure of which nothing but its class is known.
+    /// The context of a failure of which only the class is known.
     pub(in crate::engine) fn case(
         &self,
         class: ErrorClass,
@@ -234,7 +234,7 @@ impl RunParts<'_> {
         }
     }
 
-    /// The case of a failure: with what the server says about retries, as far as the policy listens.
+    /// The context of a failure, with the server's advice as far as the policy accepts it.
     pub(in crate::engine) fn case_of(
         &self,
         failure: &Failure,
@@ -245,7 +245,7 @@ impl RunParts<'_> {
         FailureContext { run_deadline: self.deadline(), ..case_of(failure, classified, retry, obstacle) }
     }
 
-    /// Decides about another attempt at `action`.
+    /// Decides about another attempt of `action`.
     pub(in crate::engine) fn verdict(
         &mut self,
         action: &str,
@@ -257,7 +257,7 @@ impl RunParts<'_> {
         self.budgets.decide(action, retry, progress, case, seed, &mut self.out)
     }
 
-    /// Why no further attempt at `action` is made.
+    /// The reasons why no further attempt of `action` is made.
     pub(in crate::engine) fn why_stopped(
         &self,
         action: &str,
@@ -266,7 +266,7 @@ impl RunParts<'_> {
         case: &FailureContext,
         reason: StopReason,
     ) -> Vec<DecisionReason> {
-        // The retry policy names its own rules alone; these two are kept elsewhere.
+        // The retry policy only names its own rules; the budgets are kept elsewhere.
         if reason == StopReason::Budget {
             let overdrawn = self.budgets.overdrawn(action, retry, case.class, self.out.now);
             let fact = overdrawn.map(|overdrawn| overdrawn.to_string());
@@ -276,8 +276,8 @@ impl RunParts<'_> {
             return self.run_budget().out_of_budget().into_iter().collect();
         }
         if reason == StopReason::Deadline
-            // The time of the run ends attempts as a deadline does. The rule that would have left more time has to be
-            // named, or people change the wrong one.
+            // The time budget ends attempts like a deadline. The rule that would have left more time must be named,
+            // or people change the wrong one.
             && let Some(why) = self.run_budget().late_by_budget(retry, progress, case)
         {
             return [why].into_iter().chain(of_stop(self.policy(), retry, progress, case, reason)).collect();
@@ -285,31 +285,31 @@ impl RunParts<'_> {
         of_stop(self.policy(), retry, progress, case, reason)
     }
 
-    /// Another attempt at `action` is made after a failure of that class.
+    /// Charges another attempt of `action` after a failure of `class` to its retry budget.
     pub(in crate::engine) fn charge(&mut self, action: &str, retry: &RetryPolicy, class: ErrorClass) {
         self.budgets.retried(action, &retry.budget.value, class, self.out.now);
     }
 
-    /// `action` has succeeded; `after` is the class of its last failure, if it had one.
+    /// Credits a success of `action` to its retry budget; `after` is the class of its last failure, if there was one.
     pub(in crate::engine) fn earn(&mut self, action: &str, budget: &RetryBudget, after: Option<ErrorClass>) {
         self.budgets.succeeded(action, budget, after, self.out.now);
     }
 
-    /// Counts an end for which the budget is the reason.
+    /// Counts an end of attempts that the retry budget caused.
     pub(in crate::engine) fn count_overdrawn(&mut self, action: &str, reason: StopReason) {
         if reason == StopReason::Budget {
             self.out.count(MetricName::BudgetExhaustedTotal, action.to_owned(), 1);
         }
     }
 
-    /// What the policy decides when attempts are used up; `None`: the planner decides.
+    /// The policy's decision after exhausted attempts; `None`: the planner decides.
     pub(in crate::engine) fn decide(
         &self,
         on: &Setting<OnExhausted>,
         reason: StopReason,
         why: &mut Vec<DecisionReason>,
     ) -> Option<PlannerDecision> {
-        // The deadline came from the host: there is no value of the policy to name, so the fact says it.
+        // The deadline came from the host and no value of the policy can be named, so a fact explains the end.
         let by_host = reason == StopReason::Deadline && why.is_empty();
         let fact = by_host.then(|| "the host's deadline leaves no time for another attempt".to_owned());
         why.push(because(self.policy(), "on_exhausted", &on.map(ShownValue), fact));
@@ -334,10 +334,10 @@ impl RunParts<'_> {
         self.policy().call(tool, arguments, planner).policy
     }
 
-    /// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
+    /// The effect of a run of the tool: from the policy, or else from the tool's own declaration.
     pub(in crate::engine) fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
         match policy.effect.value {
-            // Where the policy says nothing, the tool's own declaration counts: MCP servers send `readOnlyHint` and
+            // Without a value of the policy the tool's own declaration counts: MCP servers send `readOnlyHint` and
             // `idempotentHint` with their tools.
             Effect::Unknown => self.context.effects.get(tool).copied().unwrap_or(Effect::Unknown),
             known => known,
@@ -347,22 +347,22 @@ impl RunParts<'_> {
 
 /// The end of the run.
 impl RunParts<'_> {
-    /// The turn that begins is the last: the model has nothing but the report to deliver.
+    /// Makes the turn that begins the final turn: the model may only deliver the report.
     pub(in crate::engine) fn begin_final_turn(&mut self, reason: FinalReason, why: Vec<DecisionReason>) {
-        // The first announcement counts: the final turn keeps its share of the time from then on.
+        // The first announcement counts: the final turn has its share of the time from then on.
         self.spending.ending.get_or_insert(self.out.now);
         let message = self.ending.begin(reason, self.turn, why, &mut self.out);
         self.append(message);
     }
 
-    /// The turn in flight is the last: it has nothing but the report to deliver, whatever was announced.
+    /// Makes the turn in flight the final turn, whatever was announced.
     pub(in crate::engine) fn end_with_this_turn(&mut self, reason: FinalReason, why: Vec<DecisionReason>) {
         self.spending.ending.get_or_insert(self.out.now);
         let message = self.ending.begin_early(reason, self.turn, why, &mut self.out);
         self.append(message);
     }
 
-    /// The next turn is the last. `false`: this one is already.
+    /// Makes the next turn the final turn. `false`: the current turn already is.
     pub(in crate::engine) fn force_final_turn(
         &mut self,
         reason: FinalReason,
@@ -371,13 +371,14 @@ impl RunParts<'_> {
         self.ending.force(reason, self.turn, why, &mut self.out)
     }
 
-    /// After this nothing begins.
+    /// The time after which no work begins.
     pub(in crate::engine) fn deadline(&self) -> Option<Instant> {
         [self.run_budget().deadline(), self.terms.deadline].into_iter().flatten().min()
     }
 
-    /// Whether the deadline of the run has passed; the end of its time has a final turn before it.
-    // The host's deadline ends everything. The budget of time does not: the final turn has a share behind it.
+    /// Whether the deadline of the run has passed. The end of the time budget does not count: a final turn follows
+    /// it.
+    // The host's deadline ends everything. The time budget does not: the final turn has a share after it.
     pub(in crate::engine) fn is_past_deadline(&self) -> bool {
         self.context.deadline.is_some_and(|deadline| deadline <= self.out.now)
     }
@@ -385,7 +386,7 @@ impl RunParts<'_> {
 
 /// The budgets of the run.
 impl RunParts<'_> {
-    /// The budgets of the run, next to what it has spent.
+    /// The budgets of the run, with the amounts spent.
     pub(in crate::engine) fn run_budget(&self) -> RunBudget<'_> {
         RunBudget {
             policy: self.policy(),
@@ -398,43 +399,41 @@ impl RunParts<'_> {
         }
     }
 
-    /// A call of a model is made.
+    /// Reserves the grant of a model call.
     pub(in crate::engine) fn reserve(&mut self, granted: GrantedCall) {
         self.terms.lowered = granted.lowered.is_some();
         self.spending.reserve(self.proposal, granted.reservation);
     }
 
-    /// The call in flight was answered: what it used takes the place of what was kept for it. What nobody reports is
-    /// counted here.
+    /// Charges an answered call: its usage replaces the reservation. Missing usage is estimated.
     pub(in crate::engine) fn charge_reply(&mut self, reply: &ModelReply) {
         let Some(kept) = self.spending.reserved.remove(&self.proposal) else { return };
         let said = reply.usage.unwrap_or_default();
-        // Providers leave usage out of some replies, and local servers out of all: what was reserved and what came
-        // are the best known.
+        // Providers omit usage from some replies, and local servers from all: the reservation and the length of the
+        // reply are the best estimates.
         let input = if said.input > 0 { said.input } else { kept.input };
         let output = if said.output > 0 { said.output } else { own_count(reply) };
         self.charge_usage(&kept, Usage { input, output, ..said });
     }
 
-    /// The call in flight failed. An error that a server answers with costs nothing; what was streamed before, and what
-    /// took too long, did.
+    /// Charges a failed call. An error response costs nothing; a streamed part and a timeout do.
     pub(in crate::engine) fn charge_failure(&mut self, failure: &Failure, class: ErrorClass) {
         let Some(kept) = self.spending.reserved.remove(&self.proposal) else { return };
-        // A server that answers with an error has done no work that it bills. What was streamed, or was still running
-        // at a timeout, was computed.
+        // A server that answers with an error has done no billed work. Streamed output, and work in progress at a
+        // timeout, was computed.
         let worked = failure.received > 0 || (class == ErrorClass::Timeout && failure.status.is_none());
         if worked {
-            // About four characters are a token; never more than was reserved, since the provider cuts there.
+            // About four characters are a token; never more than was reserved, since the provider stops there.
             let output = failure.received.div_ceil(4).min(kept.output);
             let input = kept.input;
             self.charge_usage(&kept, Usage { input, output, ..Usage::default() });
         }
     }
 
-    /// The run ends while a call is in flight: nobody will say what it used.
+    /// Charges the call in flight at the end of a run: its usage will not be reported.
     pub(in crate::engine) fn charge_unanswered(&mut self) {
         if let Some(kept) = self.spending.reserved.remove(&self.proposal) {
-            // The request was read, so its tokens were used; of a reply nothing is known.
+            // The request was read, so its tokens were used; the reply is unknown.
             let input = kept.input;
             self.charge_usage(&kept, Usage { input, ..Usage::default() });
         }
@@ -446,7 +445,7 @@ impl RunParts<'_> {
     }
 }
 
-/// The tokens of a reply, where nobody reports them: those of its text, its calls and its reasoning.
+/// The estimated tokens of a reply: its text, its calls and its reasoning.
 fn own_count(reply: &ModelReply) -> u64 {
     let calls = reply.calls.iter().map(|proposal| {
         let call = &proposal.call;

@@ -1,4 +1,4 @@
-//! Feedback, reducers and metrics: how the session comes to know about failures.
+//! Feedback, reducers and metrics: how failures enter the session.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::policy::{ErrorClass, RetryPolicy, Setting, Trigger};
 use crate::session::{FeedbackSource, ReducerError, RetryFeedback};
 use crate::time::Nanos;
 
-/// One failure that feedback is due for.
+/// A failure that may lead to feedback.
 pub(in crate::engine) struct FailedAttempt<'a> {
     pub(in crate::engine) source: FeedbackSource,
     pub(in crate::engine) tool: Option<&'a str>,
@@ -21,8 +21,7 @@ pub(in crate::engine) struct FailedAttempt<'a> {
 }
 
 impl StepOutput<'_> {
-    /// Writes a retryable failure into the session, if the policy wants it there. Returns what a reducer had
-    /// against it.
+    /// Records a retryable failure in the session, if the policy asks for it. Returns the objection of a reducer.
     pub(in crate::engine) fn feedback(
         &mut self,
         retry: &RetryPolicy,
@@ -34,7 +33,7 @@ impl StepOutput<'_> {
         self.remember(feedback)
     }
 
-    /// The same of a failure that is written down nowhere, so that nobody asks why. `told`: somebody reads the note.
+    /// Like the above, without a record in the session. `told`: the note is still written.
     pub(in crate::engine) fn feedback_unwritten(
         &mut self,
         retry: &RetryPolicy,
@@ -48,9 +47,9 @@ impl StepOutput<'_> {
         self.remember(feedback)
     }
 
-    /// What is to be remembered of a failure, if anything is.
+    /// The feedback about a failure, if the policy asks for it.
     fn feedback_about(&mut self, retry: &RetryPolicy, failed: &FailedAttempt<'_>) -> Option<RetryFeedback> {
-        // Counted even where no feedback is wanted: the metric is about the model, the feedback for it.
+        // Counted even without feedback: the metric is about the model, the feedback is for the model.
         if is_validation(failed.class) {
             self.count(MetricName::ValidationRetryTotal, subject(failed), 1);
         }
@@ -75,8 +74,8 @@ impl StepOutput<'_> {
         if failed.is_empty() { None } else { self.objection(failed) }
     }
 
-    /// Runs the reducers that listen to `trigger`. Returns the first that failed; all that failed are reported. The event is
-    /// put together only if there are any.
+    /// Runs the reducers for `trigger`. Returns the error of the first that failed; all errors are reported. The
+    /// event is built only if there are reducers.
     pub(in crate::engine) fn reduce(
         &mut self,
         trigger: Trigger,
@@ -90,21 +89,21 @@ impl StepOutput<'_> {
         self.objection(failed)
     }
 
-    /// Reports the reducers that failed, and returns what the first of them has against the event.
+    /// Reports the reducers that failed, and returns the error of the first.
     fn objection(&mut self, failed: Vec<(ReducerError, usize)>) -> Option<ReducerError> {
         let session = self.rules.policy.session();
         let mut first = None;
-        // All reducers run, whatever one of them says: each keeps a part of the session's state, and a part that
-        // misses an event is wrong from then on.
+        // All reducers run, even after an error: each keeps a part of the session's state, and a missed event would
+        // make that part wrong.
         for (error, index) in failed {
             self.reducer_failed(&error, index);
             let event = json!({ "error": error });
-            // A reducer that fails while it takes the news of a failure is reported. Passing that on to reducers as
-            // well might never end.
+            // A reducer that fails on the report of an error is only reported. Passing that error to reducers as well
+            // might never end.
             for (error, index) in self.slices.reduce(session, Trigger::ReducerError, &event) {
                 self.reducer_failed(&error, index);
             }
-            // The first objection is the one that the model reads; all of them are noted for people.
+            // The model reads the first objection; all of them are noted for people.
             first.get_or_insert(error);
         }
         first
@@ -121,8 +120,8 @@ impl StepOutput<'_> {
     }
 }
 
-/// Whether the class is a failure of validation, as opposed to one of transport or execution.
-// No wildcard: a new class has to say whether the model can cure it.
+/// Whether the class is a failure of validation, not of transport or execution.
+// No wildcard: each new class must be assigned here.
 pub(in crate::engine) const fn is_validation(class: ErrorClass) -> bool {
     match class {
         ErrorClass::InvalidArgs

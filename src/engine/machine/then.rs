@@ -1,4 +1,4 @@
-//! What comes next: machines return it, and the step routes it.
+//! The next machine: returned by a machine, and called by the step.
 
 use super::super::directive::{DecisionReason, Outcome, ProposalResult};
 use super::super::event::ModelReply;
@@ -7,34 +7,34 @@ use crate::engine::measure::TurnMeasure;
 use crate::policy::{ClassifiedFailure, Policy};
 use crate::session::{RetryExhausted, StopReason};
 
-/// Which machine comes next. A machine never asks another one to continue: so no call is nested in another, however long a
-/// series of repairs, reductions and attempts is.
+/// The next machine. Machines never call each other, so that calls are not nested, however long a series of repairs,
+/// reductions and attempts is.
 #[derive(Debug)]
 #[must_use]
 pub(in crate::engine) enum NextMachine {
-    /// None: the host has work to do, or the run is over.
+    /// No machine: the host has work to do, or the run is over.
     Host,
     /// The next turn.
     Turn,
-    /// The next turn, after the wait that is due before it.
+    /// The next turn, after its delay.
     TurnWhenDue,
-    /// The turn is measured: its conversation is reduced if it has to be.
+    /// The measured turn: its conversation is reduced if necessary.
     Begin(TurnMeasure),
-    /// The turn has room: a model is chosen for it.
+    /// The choice of a model for a turn whose conversation fits.
     Choose(TurnMeasure),
-    /// The model that is due is called.
+    /// A call of the current model.
     Call,
-    /// The call of the model failed.
+    /// The handling of a failed model call.
     Failed(Box<Failure>, ClassifiedFailure),
-    /// The model replied.
+    /// The handling of a reply.
     Replied(Box<ModelReply>),
-    /// The calls of the batch are settled, as far as they have ended.
+    /// The settlement of the batch's calls, as far as they have ended.
     Settle,
-    /// A report was accepted or refused that did not come as a call of a tool.
+    /// What follows a report that did not come as a tool call.
     AfterReport,
-    /// Nothing more comes of the proposal.
+    /// The end of the proposal.
     Settled(ProposalResult),
-    /// The run ends.
+    /// The end of the run.
     End(Box<RunEnd>),
 }
 
@@ -43,42 +43,42 @@ pub(in crate::engine) enum NextMachine {
 pub(in crate::engine) enum RunEnd {
     /// With a report or an answer.
     Finished(Outcome),
-    /// Because attempts at something are used up.
+    /// Because attempts are exhausted.
     Failed(RetryExhausted, Vec<DecisionReason>),
-    /// Because it was asked to.
+    /// Because a stop was requested.
     Stopped(String),
 }
 
 impl NextMachine {
-    /// The call of the model failed, by a failure that no event brings.
+    /// Handles a failed model call whose failure comes from no event.
     pub(in crate::engine) fn failed(failure: Failure, policy: &Policy) -> Self {
         let classified = failure.classified(policy);
         Self::Failed(Box::new(failure), classified)
     }
 
-    /// The run ends so.
+    /// Ends the run with this outcome.
     pub(in crate::engine) fn finished(outcome: Outcome) -> Self {
         Self::End(Box::new(RunEnd::Finished(outcome)))
     }
 
-    /// The run ends because attempts at something are used up.
+    /// Ends the run because attempts are exhausted.
     pub(in crate::engine) fn fail(exhausted: RetryExhausted, why: Vec<DecisionReason>) -> Self {
         Self::End(Box::new(RunEnd::Failed(exhausted, why)))
     }
 
-    /// The run ends for a reason that is not the failure of one action.
+    /// Ends the run for a reason that is not the failure of one action.
     pub(in crate::engine) fn run_failed(reason: StopReason, why: Vec<DecisionReason>) -> Self {
         let action = "run".to_owned();
         Self::fail(RetryExhausted { action, reason, attempts: Vec::new(), retry_after: None }, why)
     }
 
-    /// The run ends because it was asked to.
+    /// Ends the run because a stop was requested.
     pub(in crate::engine) fn stopped(reason: String) -> Self {
         Self::End(Box::new(RunEnd::Stopped(reason)))
     }
 }
 
-/// What comes after a call of the batch has ended, or may run: the batch is settled, unless the run ends.
+/// After a call of the batch has ended or may run, the batch is settled, unless the run ends.
 impl From<Result<(), NextMachine>> for NextMachine {
     fn from(settled: Result<(), Self>) -> Self {
         match settled {

@@ -1,5 +1,5 @@
-//! What a run knows of its tools from one batch to the next: the breakers, what they count and which calls they let
-//! through, which tools are hidden, and the corrections of each tool's arguments.
+//! The state of the tools across the batches of a run: breakers and their probes, hidden tools, and the corrections
+//! of each tool's arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,42 +18,42 @@ use crate::policy::{BreakerPolicy, BreakerScope, ErrorClass, FailureCounting, Ti
 use crate::session::StopReason;
 use crate::time::Instant;
 
-/// Whether a call gets a place.
+/// Whether a call gets a permit.
 pub(in crate::engine) enum CallAdmission {
-    /// It gets this one.
+    /// The call gets this permit.
     Free(CallPermit),
-    /// When others of its tool are settled.
+    /// The call waits until others of its tool are settled.
     Later,
-    /// When others of any tool are settled.
+    /// The call waits until others of any tool are settled.
     Full,
-    /// It does not run.
+    /// The call does not run.
     Refused(CallRefusal),
 }
 
-/// Breakers and corrections of all tools.
+/// The breakers and corrections of all tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct ToolHealth {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     breakers: BTreeMap<String, CircuitBreaker>,
-    /// The attempts of the model at arguments that hold, by tool.
+    /// The attempts of the model at valid arguments, by tool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     corrections: BTreeMap<String, AttemptSeries>,
-    /// The tools that models are not shown for now, in order.
+    /// The tools currently hidden from models, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     hidden: Vec<String>,
-    /// The tools all calls of which a person has agreed to.
+    /// The tools for which a person has approved all calls.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     agreed: BTreeSet<String>,
 }
 
 impl ToolHealth {
-    /// What the next run of the session begins with: the breakers that last longer than a run.
+    /// The state for the next run of the session: the breakers that outlive a run.
     pub(in crate::engine) fn next_run(&self) -> Self {
-        // A tool that broke stays suspect in the next run of the session only if the policy says so; supyagent and
-        // LocalCowork forget with each message.
+        // A failing tool stays suspect in the next run only if the policy says so; supyagent and LocalCowork reset
+        // with each message.
         let stays = |scope| matches!(scope, BreakerScope::Session | BreakerScope::Shared);
         let breakers = self.breakers.iter().filter(|(_, breaker)| stays(breaker.scope()));
-        // Probes in flight belong to the run that ended, and nobody returns them any more.
+        // Probes in flight belong to the ended run and are never returned.
         let breakers = breakers.map(|(tool, breaker)| (tool.clone(), breaker.without_probes()));
         Self { breakers: breakers.collect(), ..Self::default() }
     }
@@ -68,7 +68,7 @@ impl ToolHealth {
         &self.breakers
     }
 
-    /// Whether models are not shown all tools.
+    /// Whether any tool is hidden.
     pub(in crate::engine) const fn hides_any(&self) -> bool {
         !self.hidden.is_empty()
     }
@@ -78,24 +78,24 @@ impl ToolHealth {
         self.phase(tool) == Some(BreakerPhase::Open)
     }
 
-    /// Whether a breaker knows of failures that are forgotten with the next turn.
+    /// Whether a breaker has counted failures that the next turn resets.
     pub(in crate::engine) fn knows_for_turn(&self) -> bool {
         self.breakers.values().any(|breaker| breaker.scope() == BreakerScope::Turn && !breaker.is_quiet())
     }
 
-    /// Whether nothing is known of a tool that a success would change.
+    /// Whether a success of the tool would change nothing.
     pub(in crate::engine) fn is_quiet(&self, tool: &str) -> bool {
-        // A success ends corrections, too, so a tool with one of them is not quiet.
+        // A success also ends corrections, so a tool with corrections is not quiet.
         self.breakers.get(tool).is_none_or(CircuitBreaker::is_quiet) && !self.corrections.contains_key(tool)
     }
 
-    /// Whether the breaker of a tool is closed, and lets all calls run.
+    /// Whether the breaker of a tool is closed and admits all calls.
     pub(in crate::engine) fn is_closed(&self, tool: &str) -> bool {
         self.phase(tool).is_none_or(|phase| phase == BreakerPhase::Closed)
     }
 
-    /// Counts a failure, if the breaker is closed and stays so. `false`: it does not, and nothing has changed. Not for breakers that
-    /// look at the last results.
+    /// Counts a failure only if the breaker is closed and stays closed. `false`: it would open, and nothing has
+    /// changed. Not for breakers that count the last results.
     pub(in crate::engine) fn failed_within_bounds(
         &mut self,
         tool: &str,
@@ -114,8 +114,8 @@ impl ToolHealth {
         bears
     }
 
-    /// Counts a success, if it takes no time to: the breaker is closed, is this host's own, and looks at no last results. Returns
-    /// whether it knows of no failure then; `None`: nothing has changed.
+    /// Counts a success in the simple case: the breaker is closed, not shared, and does not count the last results.
+    /// Returns whether no failure is counted then; `None`: another case, and nothing has changed.
     pub(in crate::engine) fn succeeded_within_bounds(
         &mut self,
         tool: &str,
@@ -134,41 +134,41 @@ impl ToolHealth {
         }
     }
 
-    /// The attempts of the model at arguments that hold, which are its first if there were none. Whoever takes them keeps
-    /// them, or they have ended.
+    /// Takes the attempts at valid arguments; a new series if there were none. The caller puts them back unless they
+    /// have ended.
     pub(in crate::engine) fn take_corrections(&mut self, tool: &str, now: Instant) -> AttemptSeries {
         self.corrections.remove(tool).unwrap_or_else(|| AttemptSeries::begin(now))
     }
 
-    /// Keeps the attempts at arguments that do not hold yet.
+    /// Keeps the attempts at arguments that are not valid yet.
     pub(in crate::engine) fn keep_corrections(&mut self, tool: &str, series: AttemptSeries) {
         self.corrections.insert(tool.to_owned(), series);
     }
 
-    /// Ends the corrections of a tool, whose call ran.
+    /// Ends the corrections of a tool whose call ran.
     pub(in crate::engine) fn end_corrections(&mut self, tool: &str) -> Option<AttemptSeries> {
-        // Asked for every attempt of every call, and few models have something to correct.
+        // Called for every attempt of every call, and few models need corrections.
         if self.corrections.is_empty() { None } else { self.corrections.remove(tool) }
     }
 
-    /// No further correction follows, as a reducer objected.
+    /// Ends the corrections because a reducer objected.
     pub(in crate::engine) fn refuse_corrections(&mut self, tool: &str) {
         if let Some(series) = self.corrections.get_mut(tool) {
             series.over = Some(StopReason::ReducerError);
         }
     }
 
-    /// A person agrees to all calls of a tool.
+    /// Records a person's approval of all calls of a tool.
     pub(in crate::engine) fn agree(&mut self, tool: &str) {
         self.agreed.insert(tool.to_owned());
     }
 
-    /// Whether a person has agreed to all calls of a tool.
+    /// Whether a person has approved all calls of a tool.
     pub(in crate::engine) fn is_agreed(&self, tool: &str) -> bool {
         self.agreed.contains(tool)
     }
 
-    /// Asks the breaker of a tool about a call, where so many others of the tool have a place.
+    /// Asks the breaker of a tool to admit a call; `places` is the number of permits in use.
     pub(in crate::engine) fn admit(
         &mut self,
         tool: &str,
@@ -177,10 +177,10 @@ impl ToolHealth {
         out: &mut StepOutput<'_>,
     ) -> CallAdmission {
         let admission = match self.breakers.get_mut(tool) {
-            // So many calls in flight could open the breaker together; the next one waits until they are settled.
+            // The calls in flight could open the breaker together; the next one waits until they are settled.
             Some(breaker) if breaker.is_full(&policy.breaker, places) => return CallAdmission::Later,
             Some(breaker) => breaker.ask(out.now),
-            // A tool without a breaker has had no failure, but its limit holds for its first calls, too.
+            // A tool without a breaker has had no failure, but the limit applies to its first calls, too.
             None if CircuitBreaker::default().is_full(&policy.breaker, places) => {
                 return CallAdmission::Later;
             }
@@ -197,8 +197,8 @@ impl ToolHealth {
         }
     }
 
-    /// Asks the breaker again about a call that has had its place for a while: the place it has now, or why it does not
-    /// run.
+    /// Asks the breaker again about a call that has held its permit for a while. Returns the new permit, or the
+    /// refusal.
     pub(in crate::engine) fn admit_again(
         &mut self,
         tool: &str,
@@ -209,22 +209,22 @@ impl ToolHealth {
         // The breaker may have opened while a person was asked.
         match self.phase(tool) {
             None | Some(BreakerPhase::Closed) => return Ok(place),
-            // It holds the lease of a probe already; asking again would take a second one.
+            // The call already holds a probe; asking again would take a second one.
             Some(BreakerPhase::HalfOpen) if place == Some(CallPermit::Probe) => return Ok(place),
             Some(BreakerPhase::HalfOpen | BreakerPhase::Open) => {}
         }
         match self.admit(tool, policy, 0, out) {
             CallAdmission::Free(place) => Ok(Some(place)),
             CallAdmission::Refused(refusal) => Err(refusal),
-            // No other call is counted at the same time, so neither of these can come; the permit stays as it is.
+            // No other call is counted here, so neither can occur; the permit stays as it is.
             CallAdmission::Later | CallAdmission::Full => Ok(place),
         }
     }
 
-    /// Gives back a probe that shows nothing about the tool's health, so that the next call may try.
+    /// Returns a probe without a result, so that the next call may be a probe.
     pub(in crate::engine) fn return_probe(&mut self, tool: &str, out: &mut StepOutput<'_>) {
         let Some(breaker) = self.breakers.get_mut(tool) else { return };
-        // Reported, since the breaker has moved: it was half-open and can be probed again.
+        // Reported, since the breaker has changed: it can be probed again.
         if breaker.phase() == BreakerPhase::HalfOpen {
             breaker.returned(out.now);
             let (state, until) = (breaker.phase(), breaker.open_until());
@@ -232,7 +232,7 @@ impl ToolHealth {
         }
     }
 
-    /// Whether the breaker is open once a failure of the run in that place is counted.
+    /// Whether the breaker would be open after a failure of the run with this permit.
     pub(in crate::engine) fn would_open(
         &self,
         tool: &str,
@@ -256,7 +256,7 @@ impl ToolHealth {
         policy: &ToolPolicy,
         out: &mut StepOutput<'_>,
     ) {
-        // A run from before the trip: it says how the tool did then.
+        // A run from before the breaker opened shows only the earlier state of the tool.
         if self.is_late(tool, place) {
             return;
         }
@@ -268,8 +268,8 @@ impl ToolHealth {
         let (until, failures) = (breaker.open_until(), breaker.failures());
         let mut why = Vec::new();
         if probed {
-            // One failed probe opens it, whatever the limit of failures is, so the rule that is named is the time it
-            // stays open.
+            // One failed probe opens the breaker at any failure threshold, so the rule named is the time it stays
+            // open.
             let fact = "a probe failed".to_owned();
             why.push(because(out.rules.policy, "breaker.open_for", &policy.breaker.open_for, [fact]));
         } else {
@@ -290,7 +290,7 @@ impl ToolHealth {
         if self.is_late(tool, place) {
             return;
         }
-        // A window records successes, so it exists from the first run; otherwise a tool that never fails needs no
+        // A window also counts successes, so it exists from the first run; otherwise a tool that never fails has no
         // breaker in the state.
         let closed = if matches!(policy.breaker.count.value, FailureCounting::Window(_)) {
             self.breakers.entry(tool.to_owned()).or_default().succeeded(&policy.breaker, out.now)
@@ -304,7 +304,7 @@ impl ToolHealth {
         }
     }
 
-    /// Begins a turn: what was counted for one turn only is forgotten.
+    /// Resets the breakers that count within one turn.
     pub(in crate::engine) fn begin_turn(&mut self, out: &mut StepOutput<'_>) {
         let begun = self.forget(|_, breaker| breaker.scope() == BreakerScope::Turn);
         for tool in begun {
@@ -315,11 +315,10 @@ impl ToolHealth {
         }
     }
 
-    /// There is another policy: breakers that do not fit it begin again.
+    /// Resets the breakers whose rules the new policy changes.
     pub(in crate::engine) fn policy_changed(&mut self, out: &mut StepOutput<'_>) {
         let policy = out.rules.policy;
-        // A count under other rules cannot be compared, so it begins again; an open breaker that closes by it is
-        // reported.
+        // A count under other rules cannot be compared, so it is reset; an open breaker that closes is reported.
         let begun = self.forget(|tool, breaker| !breaker.fits(&policy.tool(tool).breaker));
         for tool in begun {
             let fact = "the rules of the breaker have changed".to_owned();
@@ -329,8 +328,8 @@ impl ToolHealth {
         }
     }
 
-    /// Takes a breaker that hosts share, and returns whether that changed when its tool runs. One that the policy does not
-    /// share, or not by these rules, is of no use.
+    /// Takes a shared breaker from other hosts. Returns whether this changed when its tool runs. Ignored if the
+    /// policy does not share the breaker under these rules.
     pub(in crate::engine) fn take_shared(
         &mut self,
         tool: &str,
@@ -342,7 +341,7 @@ impl ToolHealth {
             return false;
         }
         let before = self.breakers.remove(tool).unwrap_or_default();
-        // A count that others changed is no news to people. That calls run again, or no more, is.
+        // A count changed by other hosts is not reported. A change in whether calls run is.
         let moved = (before.phase(), before.open_until()) != (breaker.phase(), breaker.open_until());
         if !breaker.is_new() {
             self.breakers.insert(tool.to_owned(), breaker);
@@ -350,13 +349,13 @@ impl ToolHealth {
         moved
     }
 
-    /// The tools that a model may be shown. Notes which are hidden, if that has changed.
+    /// The tools shown to a model. Notes the hidden ones, if they have changed.
     pub(in crate::engine) fn shown_tools(&mut self, out: &mut StepOutput<'_>) -> Vec<String> {
         let StepRules { policy, tools } = out.rules;
         let mut hidden = Vec::new();
         let mut why = Vec::new();
         for (tool, breaker) in &self.breakers {
-            // An open breaker whose time is up is shown: the next call is its probe, and a hidden tool is never
+            // An open breaker whose time is over is shown: the next call is its probe, and a hidden tool is never
             // called.
             if !breaker.is_open(out.now) || tools.get(tool).is_none() {
                 continue;
@@ -364,8 +363,8 @@ impl ToolHealth {
             let rules = policy.tool(tool);
             if rules.breaker.hide.value {
                 hidden.push(tool.clone());
-                // LocalCowork takes the tool out of the schema; supyagent leaves it and answers the call. Hiding
-                // saves the calls and the tokens.
+                // LocalCowork removes the tool from the request; supyagent keeps it and refuses the call. Hiding
+                // saves calls and tokens.
                 let fact = format!("the breaker of {tool} is open");
                 why.push(because(policy, "breaker.hide", &rules.breaker.hide, [fact]));
             }
@@ -374,12 +373,12 @@ impl ToolHealth {
             self.hidden.clone_from(&hidden);
             out.note(Note::ToolsHidden { tools: hidden }, why);
         }
-        // Sorted, as it comes out of an ordered map.
+        // The names are sorted, as they come from an ordered map.
         let is_hidden = |name: &str| self.hidden.binary_search_by(|one| (**one).cmp(name)).is_ok();
         tools.names().filter(|name| !is_hidden(name)).map(str::to_owned).collect()
     }
 
-    /// Why a call does not run while the breaker is open.
+    /// The refusal of a call while the breaker is open.
     fn refusal(&self, tool: &str, policy: &ToolPolicy, out: &mut StepOutput<'_>) -> CallRefusal {
         let failures = self.breakers.get(tool).map_or(0, CircuitBreaker::failures);
         let text = out.say(&policy.breaker.message, json!({ "tool": tool, "failures": failures }));
@@ -387,7 +386,7 @@ impl ToolHealth {
         CallRefusal { class: ErrorClass::CircuitOpen, text, because }
     }
 
-    /// Whether the breaker has opened since the run in that place began, so that its end changes nothing.
+    /// Whether the breaker opened after the run with this permit began, so that the run's result is ignored.
     fn is_late(&self, tool: &str, place: Option<CallPermit>) -> bool {
         self.breakers.get(tool).is_some_and(|breaker| breaker.is_late(place == Some(CallPermit::Probe)))
     }
@@ -396,12 +395,12 @@ impl ToolHealth {
         self.breakers.get(tool).map(CircuitBreaker::phase)
     }
 
-    /// Forgets breakers, and returns the tools of those that were not closed.
+    /// Removes breakers, and returns the tools of those that were not closed.
     fn forget(&mut self, is_over: impl Fn(&str, &CircuitBreaker) -> bool) -> Vec<String> {
         let mut begun = Vec::new();
         self.breakers.retain(|tool, breaker| {
             let over = is_over(tool, breaker);
-            // Closed ones are forgotten without a word: nothing changes for anybody.
+            // Closed ones are removed without a note, since nothing changes for calls.
             if over && breaker.phase() != BreakerPhase::Closed {
                 begun.push(tool.clone());
             }
@@ -411,10 +410,10 @@ impl ToolHealth {
     }
 }
 
-/// How the fact begins that says how long a breaker stays open that lets no probe through.
+/// The start of the fact that explains how long an open breaker admits no probe.
 pub(crate) const NO_PROBE_FOR: &str = "no probe is let through for ";
 
-/// Which rule keeps a breaker open that lets no probe through, if it is not the run's end.
+/// The rule that keeps a breaker open without probes, unless it is the end of the run.
 fn why_for_long(rules: StepRules<'_>, breaker: &BreakerPolicy) -> Option<DecisionReason> {
     let lifetime = match breaker.scope.value {
         BreakerScope::Run => return None,

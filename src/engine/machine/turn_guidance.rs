@@ -1,4 +1,5 @@
-//! What the model learns about its own replies and calls: once for each kind of mistake, the worst first, and not for ever.
+//! Guidance for the model about its replies and calls: one text per kind of mistake, the most urgent first, for a
+//! limited time.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +8,12 @@ use super::out::StepOutput;
 use crate::policy::{ErrorClass, estimated_tokens};
 use crate::session::Message;
 
-/// What the model reads with the attempts of one turn only.
+/// Guidance sent only with the attempts of one turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::engine) struct TurnGuidance(Vec<ReplyGuidance>);
 
-/// What the model reads about a kind of mistake in its replies.
+/// Guidance about one kind of mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct ReplyGuidance {
     pub(in crate::engine) class: ErrorClass,
@@ -20,22 +21,22 @@ pub(in crate::engine) struct ReplyGuidance {
 }
 
 impl TurnGuidance {
-    /// Tells the model what is wrong with its reply: in the conversation, or with the attempts of this turn only.
+    /// Adds guidance about a reply: to the conversation, or only to the attempts of this turn.
     pub(in crate::engine) fn guide(&mut self, class: ErrorClass, text: String, out: &mut StepOutput<'_>) {
-        // The one choice of ai-agent's document (a notice for the attempts of one turn) and of its later code (a line
-        // that stays).
+        // Both variants exist in ai-agent: its document describes a notice for the attempts of one turn, its later
+        // code a line that stays.
         if out.rules.policy.turn().guidance.keep.value {
             let guidance = Some(class.name().to_owned());
             return out.note(Note::Append { message: Message::User { text, guidance } }, Vec::new());
         }
-        // One text for each kind: with every attempt the same advice would be sent once more.
+        // One text per kind: otherwise every attempt would repeat the same advice.
         match self.0.iter_mut().find(|known| known.class == class) {
             Some(known) => known.text = text,
             None => self.0.push(ReplyGuidance { class, text }),
         }
     }
 
-    /// Rejects the turn: the model learns why.
+    /// Rejects the turn, with guidance about the reason.
     pub(in crate::engine) fn reject_turn(
         &mut self,
         error_type: ErrorClass,
@@ -47,35 +48,35 @@ impl TurnGuidance {
         out.note(Note::RejectTurn { error_type, message }, why);
     }
 
-    /// What is sent with the next attempt: `most` texts, the worst first.
+    /// The guidance for the next attempt: at most `most` texts, the most urgent first.
     pub(in crate::engine) fn worst(&self, most: u32) -> Vec<String> {
         let mut due: Vec<&ReplyGuidance> = self.0.iter().collect();
-        // Stable, so that texts of one weight keep their order; ai-agent sends the two most urgent, too.
+        // Stable, so that texts of equal weight keep their order; ai-agent sends the two most urgent, too.
         due.sort_by_key(|guidance| weight(guidance.class));
         due.into_iter().take(most as usize).map(|guidance| guidance.text.clone()).collect()
     }
 
-    /// The tokens of all of it, as they are estimated.
+    /// The estimated tokens of all guidance.
     pub(in crate::engine) fn tokens(&self) -> u64 {
         self.0.iter().map(|guidance| estimated_tokens(&guidance.text)).fold(0, u64::saturating_add)
     }
 
-    /// Forgets it: a reply was taken.
+    /// Removes all guidance after an accepted reply.
     pub(in crate::engine) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether there is none.
+    /// Whether there is no guidance.
     pub(in crate::engine) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The order in which kinds of guidance take precedence over each other: the lower first.
+/// The urgency of a kind of guidance; lower is more urgent.
 const fn weight(class: ErrorClass) -> u8 {
     match class {
-        // What may have happened already comes first: the model must not act again before it has read that. Advice on
-        // its form can wait.
+        // Possible side effects come first: the model must read about them before its next call. Advice on form can
+        // wait.
         ErrorClass::OrphanToolCall | ErrorClass::ReducerError | ErrorClass::InvalidOutput => 0,
         ErrorClass::TextOnly | ErrorClass::TruncatedOutput | ErrorClass::MalformedToolCall => 1,
         ErrorClass::EmptyResponse

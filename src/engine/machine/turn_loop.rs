@@ -1,5 +1,5 @@
-//! What the turns of a run share: the count of rounds in which no call went well, and, of turns that a host has proposed,
-//! what holds for the calls of their replies.
+//! The state shared by the turns of a run: the count of failed rounds, and the conditions for the calls of turns that
+//! a host has proposed.
 
 use std::collections::BTreeMap;
 
@@ -15,64 +15,64 @@ use crate::engine::ids::ProposalId;
 use crate::policy::ErrorClass;
 use crate::session::Message;
 
-/// So many proposed turns are remembered whose calls may still be proposed; the oldest is forgotten first.
+/// The maximum number of proposed turns kept for later calls; the oldest is removed first.
 const REMEMBERED: usize = 64;
 
-/// What the turns of a run share.
+/// The state shared by the turns of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct TurnLoop {
-    /// Rounds in a row in which no call went well.
+    /// Consecutive rounds in which no call succeeded.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     failed_rounds: u32,
-    /// How many reductions of the conversation in a row gained nothing.
+    /// Consecutive reductions of the conversation that gained nothing.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(in crate::engine) in_vain: u32,
-    /// The proposed turns whose replies were taken.
+    /// The proposed turns whose replies were accepted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     taken: BTreeMap<ProposalId, TakenTurn>,
 }
 
-/// A proposed turn whose reply was taken: its calls are proposed at once, or one by one.
+/// A proposed turn with an accepted reply: its calls are proposed together, or one by one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct TakenTurn {
-    /// Its number, from 1.
+    /// The number of the turn, from 1.
     pub(in crate::engine) number: u32,
-    /// How many calls of tools were proposed so far.
+    /// The number of tool calls proposed so far.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(in crate::engine) calls: u32,
-    /// What is left for the results; `None`: they may have any amount.
+    /// The tokens left for the results; `None`: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::engine) room: Option<RoomForResults>,
-    /// Whether the model was warned that it repeats itself.
+    /// Whether the model was warned about a repetition.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(in crate::engine) nudged: bool,
-    /// How many batches of its calls are open.
+    /// The number of its open batches.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     open: u32,
     round: RoundResult,
 }
 
-/// How the calls of a turn went.
+/// The result of the calls of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RoundResult {
-    /// There was none so far, or they are counted.
+    /// No call so far, or already counted.
     #[default]
     Nothing,
-    /// None of them went well.
+    /// No call succeeded.
     Failed,
-    /// One of them went well.
+    /// A call succeeded.
     Ok,
 }
 
 impl TurnLoop {
-    /// Whether nothing is remembered.
+    /// Whether the state is empty.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// All calls of a reply are settled; `ok`: one of them went well. Returns what the model reads after several rounds in
-    /// which none did. `is_near`: the final turn comes anyway.
+    /// Counts a settled reply; `ok`: a call succeeded. Returns guidance after several failed rounds. `is_near`: the
+    /// final turn comes anyway.
     pub(in crate::engine) fn round_ended(
         &mut self,
         ok: bool,
@@ -83,8 +83,8 @@ impl TurnLoop {
             self.failed_rounds = 0;
             return None;
         }
-        // A round, not a call: with several calls in a reply one failure says little, all of them failing says that
-        // the model is stuck (LocalCowork, after two rounds).
+        // Rounds are counted, not calls: one failure among several calls says little, but if all fail, the model is
+        // stuck (LocalCowork, after two rounds).
         self.failed_rounds = self.failed_rounds.saturating_add(1);
         let rounds = self.failed_rounds;
         let policy = out.rules.policy;
@@ -94,7 +94,7 @@ impl TurnLoop {
         if rounds < limit.get() || is_near {
             return None;
         }
-        // Reported once for so many rounds; the count begins again, as LocalCowork's does.
+        // Reported once per limit; the count starts again, as in LocalCowork.
         self.failed_rounds = 0;
         let text = out.say(&rules.messages.all_failed, json!({ "rounds": rounds }));
         let fact = format!("{rounds} rounds without a call that went well");
@@ -111,34 +111,34 @@ impl TurnLoop {
 
 /// Turns that a host proposes.
 impl TurnLoop {
-    /// The reply of a proposed turn was taken.
+    /// Records that the reply of a proposed turn was accepted.
     pub(in crate::engine) fn taken(&mut self, turn: ProposalId, number: u32, room: Option<RoomForResults>) {
         self.taken.insert(turn, TakenTurn { number, room, ..TakenTurn::default() });
-        // A host may drop a turn without a word; the oldest goes, so the state stays bounded.
+        // A host may drop a turn without notice; the oldest is removed, so the state stays bounded.
         if self.taken.len() > REMEMBERED {
             self.taken.pop_first();
         }
     }
 
-    /// The proposed turn whose calls these are, if its reply was taken.
+    /// The proposed turn that calls belong to, if its reply was accepted.
     pub(in crate::engine) fn turn_of(&mut self, turn: Option<ProposalId>) -> Option<&mut TakenTurn> {
         self.taken.get_mut(&turn?)
     }
 
-    /// Another proposed turn begins: the rounds of those before it are over, as far as their calls are settled.
+    /// Counts the rounds of earlier proposed turns, as far as their calls are settled, when another turn begins.
     pub(in crate::engine) fn count_rounds(
         &mut self,
         is_near: bool,
         out: &mut StepOutput<'_>,
     ) -> Option<ReplyGuidance> {
-        // Calls of a turn may still be proposed one by one, so its round is over only when another turn begins.
+        // Calls of a turn may be proposed one by one, so its round ends only when another turn begins.
         let over = self.taken.values_mut().filter(|turn| turn.open == 0);
         let rounds: Vec<RoundResult> = over.map(|turn| core::mem::take(&mut turn.round)).collect();
         let mut told = None;
         for round in rounds {
             match round {
                 RoundResult::Nothing => {}
-                // The last warning counts: it is about the most rounds.
+                // The last warning counts: it covers the most rounds.
                 RoundResult::Failed => told = self.round_ended(false, is_near, out).or(told),
                 RoundResult::Ok => told = self.round_ended(true, is_near, out).or(told),
             }
@@ -148,23 +148,23 @@ impl TurnLoop {
 }
 
 impl TakenTurn {
-    /// Some of its calls are proposed.
+    /// Records that calls of the turn are proposed.
     pub(in crate::engine) const fn batch_begins(&mut self) {
         self.open = self.open.saturating_add(1);
     }
 
-    /// All calls of a batch are settled; `ok`: one of them went well.
+    /// Records that all calls of a batch are settled; `ok`: a call succeeded.
     pub(in crate::engine) const fn batch_ended(&mut self, ok: bool) {
         self.open = self.open.saturating_sub(1);
         self.round = match self.round {
             RoundResult::Ok => RoundResult::Ok,
-            // One call that went well is enough, in whichever batch of the turn it was.
+            // One successful call is enough, in any batch of the turn.
             RoundResult::Nothing | RoundResult::Failed if ok => RoundResult::Ok,
             RoundResult::Nothing | RoundResult::Failed => RoundResult::Failed,
         };
     }
 
-    /// One of its calls has its result.
+    /// Subtracts the result of one of its calls.
     pub(in crate::engine) fn take_room(&mut self, result: &Message) {
         if let Some(room) = &mut self.room {
             room.take(result);

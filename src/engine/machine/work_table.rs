@@ -1,4 +1,4 @@
-//! The work in flight: what each piece of it is for.
+//! The work in flight, with the purpose of each piece.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::super::reductions::ReductionInFlight;
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::measure::TurnMeasure;
 
-/// The pieces of work in flight, and the number of the last one. No number comes twice in a session.
+/// The pieces of work in flight, and the number of the last one. Numbers are unique in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct WorkTable {
     last: u64,
@@ -16,14 +16,14 @@ pub(in crate::engine) struct WorkTable {
     open: BTreeMap<WorkId, (ProposalId, WorkPurpose)>,
 }
 
-/// What a piece of work in flight is for.
+/// The purpose of a piece of work in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::engine) enum WorkPurpose {
     Prepare,
     Repair(RepairPurpose),
     Reduce(ReductionInFlight),
-    /// A summary of what the reduction leaves out.
+    /// A summary of the messages that a reduction drops.
     Summary(ReductionInFlight),
     Model,
     /// The tool run of a slot of the batch.
@@ -37,33 +37,33 @@ pub(in crate::engine) enum WorkPurpose {
     ConsultOutput,
     /// The question whether the call of a slot may run.
     Approve(usize),
-    /// The question whether it may run again.
+    /// The question whether the call of a slot may run again.
     ApproveAgain(usize),
-    /// The run of another tool that verifies whether that of a slot had side effects.
+    /// The effect verification of a slot's call.
     Verify(usize),
 }
 
-/// What a repair of the history was needed for, and continues after it.
+/// The work that continues after a repair of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::engine) enum RepairPurpose {
-    /// The turn, which begins.
+    /// The start of the turn.
     Prepared(TurnMeasure),
-    /// The call of a model that refused the history.
+    /// The model call whose history was refused.
     Refused,
 }
 
 impl WorkPurpose {
-    /// Whether it is a wait for another attempt or for the next turn.
+    /// Whether the work is a wait for another attempt or for the next turn.
     pub(in crate::engine) const fn is_wait(self) -> bool {
         matches!(self, Self::WaitTurn | Self::WaitModel | Self::WaitTool(_))
     }
 }
 
 impl WorkTable {
-    /// What the next run of the session begins with: nothing is open, and the numbers continue.
+    /// The state for the next run of the session: no open work, and continued numbers.
     pub(in crate::engine) const fn next_run(&self) -> Self {
-        // The numbers continue, so that an answer from the run before cannot be taken for one to this run.
+        // The numbers continue, so that a late answer from the previous run cannot match work of this run.
         Self { last: self.last, open: BTreeMap::new() }
     }
 
@@ -75,19 +75,19 @@ impl WorkTable {
         work
     }
 
-    /// Closes a piece of work, and returns what it was for.
+    /// Closes a piece of work, and returns its purpose.
     pub(in crate::engine) fn claim(&mut self, work: WorkId) -> Option<(ProposalId, WorkPurpose)> {
         self.open.remove(&work)
     }
 
-    /// Opens a piece of work again that was closed by an answer that does not fit.
+    /// Reopens a piece of work after an answer of the wrong kind.
     pub(in crate::engine) fn put_back(&mut self, work: WorkId, of: (ProposalId, WorkPurpose)) {
-        // An answer of the wrong kind is the host's mistake. Its work is still in flight, and the right answer may
+        // An answer of the wrong kind is a mistake of the host. The work is still in flight, and the right answer may
         // follow.
         self.open.insert(work, of);
     }
 
-    /// What a piece of work is for, if it is open.
+    /// The purpose of a piece of work, if it is open.
     pub(in crate::engine) fn get(&self, work: WorkId) -> Option<(ProposalId, WorkPurpose)> {
         self.open.get(&work).copied()
     }
@@ -106,7 +106,7 @@ impl WorkTable {
         self.open.values().any(|(proposal, pending)| is_it(*proposal, pending))
     }
 
-    /// Closes everything: the run is over.
+    /// Closes all work at the end of the run.
     pub(in crate::engine) fn clear(&mut self) {
         self.open.clear();
     }

@@ -5,7 +5,7 @@ use super::{Narration, Narrator, Severity};
 use crate::engine::event::{Event, ModelReply, ProposedCall, ToolOutcome};
 use crate::engine::failure::{EffectState, Failure};
 
-/// `name`: what the work was called that the event answers.
+/// Narrates an event. `name`: the name of the work that the event answers.
 pub(super) fn narrate(narrator: &mut Narrator, event: &Event, name: Option<String>) -> Narration {
     let named = |default: &str| name.unwrap_or_else(|| default.to_owned());
     match event {
@@ -101,7 +101,7 @@ fn fails(narrator: &mut Narrator, name: String, failed: &Failure, verb: &str) ->
     Narration::new(Severity::Error, "✗", "failed", name, verb).detail(failure(failed))
 }
 
-/// That a run failed, with what is known of its effect.
+/// The words for a failed run, depending on its effect.
 const fn failed(effect: EffectState) -> &'static str {
     match effect {
         EffectState::NotStarted => "failed before it started",

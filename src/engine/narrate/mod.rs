@@ -1,4 +1,4 @@
-//! The one narrator: what an event or a directive says, in words. Timelines, test reports and logs only style it.
+//! The narrator: describes events and directives in words. Timelines, test reports and logs only style them.
 
 mod event;
 mod note;
@@ -13,9 +13,9 @@ use super::event::{Envelope, Event};
 use crate::engine::ids::WorkId;
 use crate::time::Instant;
 
-/// What happened or was decided, in words: `{subject} {verb}: {detail}`.
+/// An event or decision in words: `{subject} {verb}: {detail}`.
 ///
-/// Pieces of foreign text are in one line, without control characters, and cut where they are long.
+/// Foreign text is on one line, without control characters, and cut if long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) struct Narration {
@@ -24,11 +24,11 @@ pub(crate) struct Narration {
     pub title: &'static str,
     /// The level of the log line.
     pub severity: Severity,
-    /// Whether something came out well.
+    /// Whether the event is a success.
     pub good: bool,
-    /// A sign for the kind, of one column.
+    /// A symbol for the kind, one column wide.
     pub sign: &'static str,
-    /// In which tellings it belongs.
+    /// Where the narration is shown.
     pub prominence: Prominence,
     /// Who acts or is acted on.
     /// Example: `model main`
@@ -39,51 +39,51 @@ pub(crate) struct Narration {
     /// What else is known; empty: nothing, or it has just been said.
     /// Example: `invalid_args: item: 42 is not a string`
     pub detail: String,
-    /// The facts that log lines carry as fields.
+    /// The facts that log lines contain as fields.
     pub facts: Vec<(&'static str, Fact)>,
-    /// The rules that decided it, each with its place.
+    /// The rules that decided, each with its place.
     pub because: Vec<String>,
 }
 
-/// How serious it is: the level of a log line.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Severity {
-    /// Bookkeeping.
+    /// Internal records.
     Trace,
-    /// What goes as planned.
+    /// Expected events.
     Debug,
-    /// What operators may want to know.
+    /// Events that operators may want to know.
     Info,
-    /// What went wrong and was dealt with.
+    /// Problems that were handled.
     Warn,
-    /// What went wrong.
+    /// Errors.
     Error,
 }
 
-/// In which tellings of a run something belongs.
+/// Where a narration is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Prominence {
-    /// In logs alone.
+    /// In logs only.
     Silent,
-    /// Where every decision is listed.
+    /// In lists of all decisions.
     Detail,
     /// Everywhere.
     Main,
 }
 
-/// A fact, as log lines carry it.
+/// A fact in a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     /// A name or a text.
     Text(String),
     /// A number.
     Number(u64),
-    /// Whether it is so.
+    /// A yes or no.
     Flag(bool),
 }
 
-/// Narrates one run, event by event. It remembers what directives called the work that events answer, and which failure it
-/// told last, to tell none twice.
+/// Narrates one run, event by event. It remembers the names of work for the events that answer it, and the last
+/// failure, so that none is narrated twice.
 #[derive(Debug, Default)]
 pub(crate) struct Narrator {
     now: Option<Instant>,
@@ -93,13 +93,13 @@ pub(crate) struct Narrator {
 }
 
 impl Narrator {
-    /// What happened.
+    /// Narrates an event.
     pub(crate) fn event(&mut self, envelope: &Envelope) -> Narration {
         self.now = Some(envelope.now);
         self.any_event(&envelope.event)
     }
 
-    /// What happened, at whatever time.
+    /// Narrates an event without its time.
     pub(crate) fn any_event(&mut self, event: &Event) -> Narration {
         // Removed with its answer, so that a narrator of a long session does not grow.
         let name = event.work().and_then(|work| self.names.remove(&work));

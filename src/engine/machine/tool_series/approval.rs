@@ -1,4 +1,4 @@
-//! A call that a person is asked about: whether it may run, and whether it may run again.
+//! Approval of calls by a person: before the first run, and before a repeated run.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::engine::reason::StoredReason;
 use crate::policy::{Approval, CallPolicy, ErrorClass, LayerKind, UnansweredMode};
 
 impl ToolSeries {
-    /// It has got its place: it runs, or a person is asked first.
+    /// Starts a call that has its permit; a person is asked first if necessary.
     pub(in crate::engine) fn begin(
         &mut self,
         place: CallPermit,
@@ -24,8 +24,7 @@ impl ToolSeries {
         run: &mut RunParts<'_>,
     ) -> CallStep {
         self.place = Some(place);
-        // Asked when the call has its permit, not before: what a person approves should run at once, under the rules
-        // of now.
+        // The question comes after the permit: an approved call should run at once, under the present rules.
         if self.policy(run).approval.value == Approval::Always {
             self.phase = CallPhase::Unasked;
             return CallStep::Open;
@@ -34,11 +33,11 @@ impl ToolSeries {
         self.run_tool(Vec::new(), cx, run)
     }
 
-    /// A person can be asked about it now: that is done, if it is still to be.
+    /// Asks a person about the call, if this is still necessary.
     pub(in crate::engine) fn ask(&mut self, cx: &CallContext<'_>, run: &mut RunParts<'_>) -> CallStep {
         match &self.phase {
             CallPhase::Unasked => {
-                // The call may have waited for its question for minutes.
+                // The call may have waited minutes for its question.
                 if let Some(refusal) = self.too_late(run) {
                     self.refuse_agreed(refusal, run);
                 } else if run.tools.is_agreed(&self.tool) {
@@ -63,19 +62,19 @@ impl ToolSeries {
         CallStep::Open
     }
 
-    /// Asks whether the call may run.
+    /// Asks a person whether the call may run.
     fn ask_whether(&mut self, index: usize, run: &mut RunParts<'_>) {
         self.phase = CallPhase::Asked;
         let CallPolicy { policy, left_out } =
             run.policy().call(&self.tool, &self.arguments, self.planner.as_ref());
-        // A condition that cannot be evaluated counts as true for an approval: one that lets the call pass then would
-        // protect nothing. The reason says why it had no value.
+        // A condition that cannot be evaluated counts as true for an approval: otherwise it would protect nothing.
+        // The reason explains why it had no value.
         let unsure = left_out.into_iter().filter(|_| policy.approval.origin.scope == LayerKind::Call);
         let why = because(run.policy(), "approval", &policy.approval.map(ShownValue), unsure);
         self.ask_person(WorkPurpose::Approve(index), ApprovalQuestion::Run, "", why, run);
     }
 
-    /// A person has answered whether the call may run, or nobody has.
+    /// Handles a person's answer, or the lack of one, whether the call may run.
     pub(in crate::engine) fn on_approved(
         &mut self,
         answer: ApprovalAnswer,
@@ -86,10 +85,11 @@ impl ToolSeries {
         let (yes, answered) = match answer {
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAll => (true, true),
             ApprovalAnswer::Refuse => (false, true),
-            // The policy says what silence means; by default it is a no, since what needs approval can do harm.
+            // The policy decides about a missing answer; by default it is a refusal, since a call that needs approval
+            // can do harm.
             ApprovalAnswer::None => (unanswered.value == UnansweredMode::Approve, false),
         };
-        // For the run only: an approval for one task must not hold for the next.
+        // For this run only: an approval for one task must not apply to the next.
         if answer == ApprovalAnswer::ApproveAll {
             run.tools.agree(&self.tool);
         }
@@ -106,14 +106,14 @@ impl ToolSeries {
         }
         let vars: Value = json!({ "tool": self.tool, "answered": answered });
         let text = run.out.say(&policy.messages.not_approved, vars);
-        // Refused by a person is `permission_denied`, which no policy retries by default: asking until the answer is
-        // yes is no approval.
+        // A refusal by a person is `permission_denied`, which no policy retries by default: repeating the question
+        // until the answer is yes is no approval.
         let class = ErrorClass::PermissionDenied;
         self.refuse_agreed(CallRefusal { class, text, because: vec![why] }, run);
         CallStep::Open
     }
 
-    /// A call that is approved runs now, unless the end of the run or the breaker prevents it by now.
+    /// Runs an approved call, unless the end of the run or the breaker prevents it now.
     fn begin_agreed(
         &mut self,
         why: Vec<DecisionReason>,
@@ -125,7 +125,7 @@ impl ToolSeries {
             return CallStep::Open;
         }
         let policy = self.policy(run);
-        // While the person thought, the breaker may have opened.
+        // The breaker may have opened before the person answered.
         match run.tools.admit_again(&self.tool, self.place, &policy, &mut run.out) {
             Ok(place) => {
                 self.place = place;
@@ -157,7 +157,7 @@ impl ToolSeries {
             tool: self.tool.clone(),
             arguments: Value::clone(&self.arguments),
             message: message.to_owned(),
-            // The question ends with the run's time at the latest; behind that nothing could be done with the answer.
+            // The question ends with the run's time at the latest; a later answer could not be used.
             timeout: [own, left].into_iter().flatten().min(),
         };
         run.ask(pending, |work| Work::Ask(AskPerson { work, ..ask }), vec![why]);

@@ -1,4 +1,4 @@
-//! The attempts of one tool call: its arguments are corrected, its tool runs, fails and runs again.
+//! The attempts of one tool call: corrections of its arguments, runs, and retries.
 
 use serde_json::{Value, json};
 
@@ -23,29 +23,28 @@ use crate::text::SchemaProblem;
 use crate::time::{Instant, Nanos};
 
 impl ToolSeries {
-    /// Runs, or runs again, the tool; if the rules have changed since that was decided, and do not allow it any more, its
-    /// attempts have ended.
+    /// Starts an attempt. If the rules have changed and no longer allow it, the attempts end.
     pub(in crate::engine) fn run_tool(
         &mut self,
         why: Vec<DecisionReason>,
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
-        // The rules have changed since the call began, and the new ones ask for an approval.
+        // The rules have changed since the call began, and the new ones require approval.
         if self.to_approve {
             self.phase = CallPhase::Unasked;
             return CallStep::Question;
         }
         if self.series.history.is_empty() {
-            // `deadline` is about the attempts. Time in the queue, or waiting for an approval, must not use it up.
+            // `deadline` applies to the attempts. Time in the queue, or waiting for an approval, must not count.
             self.series.started = run.out.now;
         }
         let (progress, last) = (self.series.progress(), self.series.history.last());
         let last = last.map(|failed| failed.error_type);
         let policy = self.policy(run);
-        // The series counts the attempt that is due, the rules look at the one that failed.
+        // The series counts the next attempt; the rules are about the failed one.
         let failed = AttemptProgress { attempt: progress.attempt.saturating_sub(1), ..progress };
-        // The declared effect may have changed with the policy: the check before the wait is repeated after it.
+        // The declared effect may have changed with the policy: the check from before the wait is repeated.
         let may_run = may_run_again(run.effect_of(&self.tool, &policy), self.left);
         let may_have_acted = (!may_run).then_some(StopReason::MayHaveActed);
         if let Some(class) = last
@@ -65,10 +64,10 @@ impl ToolSeries {
             attempt: progress.attempt,
             max_attempts: rules.max_attempts.value.limit(),
             timeout,
-            // One key for all attempts, so that a service that knows it does not act twice, as Stripe's services do.
+            // One key for all attempts, so that a service that supports keys has the side effect once, as Stripe's
+            // services do.
             idempotency_key: cx.idempotency_key(run),
-            // A result beyond its limit is stored by the host as it comes in; afterwards it would be in the log
-            // already.
+            // The host stores a result beyond its limit as it arrives; later it would already be in the log.
             spill: cx.room.spill((cx.batch, cx.index), &self.tool, &policy.result, run),
             call: self.call.clone(),
             tool: self.tool.clone(),
@@ -78,7 +77,7 @@ impl ToolSeries {
         CallStep::Open
     }
 
-    /// Arguments that do not hold: the model is asked to correct them, as often as the policy allows.
+    /// Handles invalid arguments: the model is asked to correct them, as often as the policy allows.
     pub(in crate::engine) fn correct(
         &mut self,
         invalid: &InvalidArguments,
@@ -87,7 +86,7 @@ impl ToolSeries {
     ) -> CallStep {
         let policy = self.policy(run);
         let now = run.out.now;
-        // By tool, not by call: each correction of the model is a new call, and a count for each call would never end
+        // Counted by tool, not by call: each correction is a new call, and a count per call would never end
         // (pydantic-ai counts by tool, too).
         let mut series = run.tools.take_corrections(&self.tool, now);
         let most = policy.retry.for_class(invalid.class).max_attempts.value;
@@ -98,21 +97,21 @@ impl ToolSeries {
         self.call_ended(&EndOfCall::Failed(invalid.class, &message), cx, run);
         let case = run.case(invalid.class, None, RetryBlocker::None);
         let mut case = FailureContext { correction: true, ..case };
-        // Seeded by the tool, since every correction is another call.
+        // The seed uses the tool, since every correction is another call.
         let (name, seed) = (self.name(), run.seed("correction", &self.tool));
         let (mut verdict, mut objection) = match over {
             Some(reason) => (RetryVerdict::Stop(reason), None),
             None => (run.verdict(&name, &policy.retry, progress, &mut case, seed), None),
         };
         if over.is_none() {
-            // Feedback carries the delay that is planned; for the last attempt it is zero, as nothing is scheduled.
+            // Feedback contains the planned delay; for the last attempt it is zero, as nothing is scheduled.
             let delay = verdict.delay();
             objection = self.feedback_if_retryable(&policy, attempt, &case, &message, delay, run);
         }
         if objection.is_some() {
             verdict = RetryVerdict::Stop(StopReason::ReducerError);
         }
-        // Recorded whatever comes next: the exhausted error carries the whole history (weakincentives,
+        // Recorded in every case: the error for exhausted attempts contains the whole history (weakincentives,
         // `RetryExhaustedError`).
         series.record(invalid.class, &message, now, verdict.delay());
         match verdict {
@@ -128,24 +127,23 @@ impl ToolSeries {
                     "tool": self.tool, "attempt": attempt, "max_attempts": max_attempts, "problems": invalid.problems,
                 });
                 let text = run.out.say(&policy.messages.invalid_args, vars);
-                // The delay names its own rule where it is waited for.
+                // The directive to wait names the rule for the delay.
                 let because = to_allow(run.policy(), &policy.retry, progress, &case);
                 let refusal = CallRefusal { class: invalid.class, text, because };
                 let (step, refused) = self.refuse(refusal, cx, run);
-                // The reducer objected to the refusal, so no correction is asked for, and no wait is due.
+                // The reducer objected to the refusal, so no correction and no delay follow.
                 if refused {
                     run.tools.refuse_corrections(&self.tool);
                 } else {
-                    // The model has to send another turn, so the wait is before that one; the other calls of the
-                    // reply continue meanwhile.
+                    // The model has to send another turn, so the delay comes before that turn; the other calls of the
+                    // reply continue.
                     run.terms.delay.wait(delay, subject, why, now);
                 }
                 step
             }
             RetryVerdict::Stop(reason) => {
                 series.over = Some(reason);
-                // Kept with its end: the model may call again with wrong arguments in a later turn, and the attempts
-                // are not renewed by that.
+                // Kept with its end: wrong arguments in a later turn must not renew the attempts.
                 run.tools.keep_corrections(&self.tool, series.clone());
                 self.series = series;
                 let end = AttemptsEnd { progress, case: &case, reason };
@@ -154,7 +152,7 @@ impl ToolSeries {
         }
     }
 
-    /// Its tool did what it should.
+    /// Handles a successful run.
     pub(in crate::engine) fn succeeded(
         &mut self,
         data: Option<&Value>,
@@ -166,8 +164,8 @@ impl ToolSeries {
         self.has_acted(data, cx, run)
     }
 
-    /// A call has done what it should, whatever its tool said; `data` is the message to the model; `None`: the host keeps it to
-    /// itself.
+    /// Handles a call whose side effect has happened, whatever the tool reported; `data` is the message to the model;
+    /// `None`: the host withholds it.
     pub(super) fn has_acted(
         &mut self,
         data: Option<&Value>,
@@ -176,22 +174,21 @@ impl ToolSeries {
     ) -> CallStep {
         let policy = self.policy(run);
         self.call_ended(&EndOfCall::Succeeded(&self.arguments, data), cx, run);
-        // The model found arguments that hold, so the count begins again (`consecutive`, as in pydantic-ai).
+        // The model found valid arguments, so the count starts again (`consecutive`, as in pydantic-ai).
         let corrections = run.tools.end_corrections(&self.tool).map_or(Vec::new(), |series| series.history);
         let corrected = corrections.len();
         let attempts = self.series.attempt();
-        // The class of the last failure decides how much the budget gives back; a correction counts where no run
-        // failed.
+        // The class of the last failure determines the credit to the budget; a correction counts if no run failed.
         let after = self.series.history.last().or(corrections.last()).map(|record| record.error_type);
         run.earn(&self.name(), &policy.retry.budget.value, after);
-        // Results can be megabytes: the closure copies them only if a reducer listens.
+        // Results can be megabytes: the closure copies them only if a reducer needs them.
         let objection = run.out.reduce(Trigger::ToolSucceeded, || {
             json!({
                 "tool": self.tool, "call": self.call, "attempts": attempts, "arguments": self.arguments,
                 "data": data,
             })
         });
-        // To people a call took as many attempts as the model needed, those with refused arguments included.
+        // The reported attempts include those with refused arguments.
         let all = u64::from(attempts).saturating_add(u64::try_from(corrected).unwrap_or(u64::MAX));
         run.out.count(MetricName::RetryAttempts, self.name(), all);
         let ended = Note::ToolEnded {
@@ -212,7 +209,7 @@ impl ToolSeries {
         }
     }
 
-    /// A run of its tool failed at that time.
+    /// Handles a failed run that ended at `at`.
     pub(in crate::engine) fn failed(
         &mut self,
         failed: (&Failure, ClassifiedFailure),
@@ -221,14 +218,14 @@ impl ToolSeries {
         cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
-        // First whether it had side effects: a retry that is decided without knowing that could act twice.
+        // Side effects are clarified first: a retry without this knowledge could have the side effect twice.
         match self.resolve_effect(failed, effect, at, cx, run) {
             Some(step) => step,
             None => self.failed_for_certain(failed, effect, at, cx, run),
         }
     }
 
-    /// A run failed, and there is nothing more to find out about it.
+    /// Handles a failed run whose effect is clarified as far as possible.
     pub(super) fn failed_for_certain(
         &mut self,
         (failure, classified): (&Failure, ClassifiedFailure),
@@ -239,8 +236,8 @@ impl ToolSeries {
     ) -> CallStep {
         let class = classified.class;
         if class == ErrorClass::InvalidArgs {
-            // The tool checked its arguments itself and refused them. It had no side effects and works, so neither a
-            // retry nor the breaker applies; the model corrects them.
+            // The tool validated and refused its arguments. It had no side effects and works, so neither a retry nor
+            // the breaker applies; the model corrects them.
             self.return_probe(run);
             let problems = vec![SchemaProblem { pointer: String::new(), message: failure.message.clone() }];
             return self.correct(&InvalidArguments { class, problems }, cx, run);
@@ -249,7 +246,7 @@ impl ToolSeries {
         run.tools.end_corrections(&self.tool);
         let policy = self.policy(run);
         run.tools.failed(&self.tool, self.place, &policy, &mut run.out);
-        // Possible side effects come before the breaker: when it closes again, running the tool twice is still wrong.
+        // Possible side effects come before the breaker: when it closes again, a second run is still wrong.
         let obstacle = if !may_run_again(run.effect_of(&self.tool, &policy), effect) {
             RetryBlocker::MayHaveActed
         } else if run.tools.is_open(&self.tool) {
@@ -265,21 +262,21 @@ impl ToolSeries {
         if objection.is_some() {
             verdict = RetryVerdict::Stop(StopReason::ReducerError);
         }
-        // Kept because the rules may change during the wait; whether it may run again is then asked with this effect.
+        // Kept because the rules may change during the wait; the later check uses this effect.
         self.left = effect;
         self.series.record(class, &failure.message, at, verdict.delay());
         run.last.error = Some((class, failure.message.clone()));
         match verdict {
             RetryVerdict::Retry { delay, by } => {
                 let why = of_retry(run.policy(), &policy.retry, progress, &case, delay, by);
-                // The run is asked to end, and ends without waiting; an attempt at once may still be made.
+                // The run is asked to stop, and ends without waiting; an immediate attempt may still be made.
                 if run.ending.stop().is_some() && !delay.is_zero() {
                     return self.interrupted(run);
                 }
-                // Charged only now, when nothing else can prevent the attempt.
+                // Charged only now, when no other rule can prevent the attempt.
                 run.charge(&name, &policy.retry, class);
                 run.out.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
-                // A timer of zero would cost a millisecond and an event for nothing.
+                // A timer of zero would cost a millisecond and an event.
                 if delay.is_zero() {
                     return self.run_tool(why, cx, run);
                 }
@@ -301,7 +298,7 @@ impl ToolSeries {
         }
     }
 
-    /// A reducer objects to another attempt after the failure that is written down last.
+    /// Handles a reducer's objection to another attempt after the last recorded failure.
     pub(in crate::engine) fn objected(
         &mut self,
         case: &FailureContext,
@@ -318,7 +315,7 @@ impl ToolSeries {
         self.exhausted(&policy, &end, Some(objection), cx, run)
     }
 
-    /// Looks whether calls keep ending alike.
+    /// Checks whether calls repeatedly end the same way.
     pub(in crate::engine) fn call_ended(
         &self,
         end: &EndOfCall<'_>,
@@ -329,7 +326,7 @@ impl ToolSeries {
         run.loops.ended((&self.call, &self.tool), end, warned, cx.afterwords, &mut run.out);
     }
 
-    /// Feedback for a failure of a class that is retried: also for the last one, which schedules nothing.
+    /// Feedback for a failure of a retried class, including the last one, after which nothing is scheduled.
     fn feedback_if_retryable(
         &self,
         policy: &ToolPolicy,
@@ -340,7 +337,7 @@ impl ToolSeries {
         run: &mut RunParts<'_>,
     ) -> Option<ReducerError> {
         let retry = &policy.retry;
-        // Feedback is about failures that are retried; others are answered at once, and the answer says it all.
+        // Feedback is for failures that are retried; other failures are complete with their result.
         if !retry.retries(case.class) {
             return None;
         }
@@ -350,7 +347,7 @@ impl ToolSeries {
             .feedback(retry, &FailedAttempt { source, tool, attempt, class: case.class, message, next_delay })
     }
 
-    /// What is tried, for people.
+    /// The name of the action, for people.
     pub(super) fn name(&self) -> String {
         format!("tool {}", self.tool)
     }

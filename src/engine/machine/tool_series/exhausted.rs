@@ -1,4 +1,4 @@
-//! The end of the attempts at a tool call: it is written down, and the policy or the planner decides what is done instead.
+//! The end of the attempts of a tool call: it is recorded, and the policy or the planner decides what follows.
 
 use serde_json::json;
 
@@ -12,18 +12,18 @@ use crate::engine::retry::{AttemptProgress, FailureContext};
 use crate::policy::{ErrorClass, ToolPolicy, Trigger};
 use crate::session::{ReducerError, RetryExhausted, StopReason};
 
-/// The end of the attempts at a tool call.
+/// The end of the attempts of a tool call.
 pub(super) struct AttemptsEnd<'c> {
-    /// The attempt that was the last.
+    /// The progress at the last attempt.
     pub(super) progress: AttemptProgress,
-    /// How it failed.
+    /// The failure of the last attempt.
     pub(super) case: &'c FailureContext,
-    /// Why no other follows.
+    /// Why no further attempt follows.
     pub(super) reason: StopReason,
 }
 
 impl ToolSeries {
-    /// The call gets no further attempt.
+    /// Ends the attempts of the call.
     pub(super) fn exhausted(
         &self,
         policy: &ToolPolicy,
@@ -40,8 +40,8 @@ impl ToolSeries {
             retry_after: case.hint,
         };
         let mut why = run.why_stopped(&exhausted.action, &policy.retry, progress, case, reason);
-        // It is the effect that ended the attempts. Where it comes from the tool itself, changing the policy's value
-        // is what helps, so it is named.
+        // The effect ended the attempts. If the tool itself declared it, a value in the policy would override it, so
+        // that value is named.
         if reason == StopReason::MayHaveActed {
             let effect = run.effect_of(&self.tool, policy);
             let told = (policy.effect.value != effect)
@@ -68,7 +68,7 @@ impl ToolSeries {
                 "error_type": error_type, "message": message, "reason": reason,
             })
         });
-        // The objection that came first is the one the model reads.
+        // The model reads the first objection.
         let objection = objection.or(refused.as_ref());
         let vars = json!({
             "tool": self.tool, "error": message, "error_type": error_type, "attempts": progress.attempt,
@@ -79,14 +79,14 @@ impl ToolSeries {
             (ErrorClass::ReducerError, text.clone(), text)
         } else {
             let used_up = reason.used_up();
-            // "Used up" and "not retried" are two messages: the first tells the model to try something else, the
-            // second what is wrong.
+            // "Used up" and "not retried" are two messages: the first asks the model to try something else, the
+            // second explains the error.
             let words = if used_up { &policy.messages.exhausted } else { &policy.messages.failed };
             (error_type, message, run.out.say(words, vars))
         };
         let text = cx.room.show_failure(self, class, &told, text, run);
-        // A planner decides what to do when attempts were used up (weakincentives: "the planner decides whether to
-        // abort or fall back"). Any other failure is ordinary news for the model.
+        // The planner decides after exhausted attempts (weakincentives: "the planner decides whether to abort or fall
+        // back"). Any other failure is an ordinary result for the model.
         let decision = if reason.used_up() {
             run.decide(&policy.on_exhausted, reason, &mut why)
         } else {

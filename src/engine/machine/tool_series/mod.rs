@@ -1,7 +1,7 @@
-//! One tool call of a reply: its arguments are corrected, its tool runs, fails and runs again, and it is answered.
+//! One tool call of a reply: corrections of its arguments, runs, retries, and the result.
 //!
-//! It runs nothing before the calls in front of it: its batch says when it is looked at, and carries out what comes of that
-//! ([`CallStep`]).
+//! A call is not processed before the earlier calls: its batch determines when, and carries out the resulting
+//! [`CallStep`].
 
 mod approval;
 mod attempts;
@@ -38,20 +38,20 @@ pub(in crate::engine) use results::ResultRoom;
 pub(in crate::engine) struct ToolSeries {
     pub(in crate::engine) call: String,
     pub(in crate::engine) tool: String,
-    /// Shared, as a slot is copied more often than it is written.
+    /// The arguments; shared, as a slot is copied more often than it is written.
     pub(in crate::engine) arguments: Arc<Value>,
     pub(in crate::engine) planner: Option<CallOverride>,
     pub(in crate::engine) series: AttemptSeries,
-    /// What is known of its last run.
+    /// The facts about its last run.
     #[serde(default, skip_serializing_if = "RunFacts::is_empty")]
     pub(in crate::engine) ran: RunFacts,
-    /// Its place among those that run.
+    /// The permit of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::engine) place: Option<CallPermit>,
-    /// What the attempt that failed last has left: the rules may have changed since, and not let it run again any more.
+    /// The effect of the last failed attempt, for the check whether changed rules still allow another run.
     #[serde(default = "not_started", skip_serializing_if = "EffectState::is_not_started")]
     pub(in crate::engine) left: EffectState,
-    /// The rules have changed since it began, and a person is to be asked before it runs again.
+    /// Whether changed rules require approval before the next run.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(in crate::engine) to_approve: bool,
     pub(in crate::engine) phase: CallPhase,
@@ -62,39 +62,39 @@ pub(in crate::engine) struct ToolSeries {
 pub(in crate::engine) enum CallPhase {
     /// Running, or waiting for another attempt.
     UnderWay,
-    /// Its arguments hold, and it waits for a place.
+    /// The arguments are valid, and the call waits for a permit.
     Waiting,
-    /// It has a place, and a person is to be asked about it, one question after the other.
+    /// The call has a permit, and waits for a question to a person.
     Unasked,
-    /// A person is being asked about it.
+    /// A person is being asked about the call.
     Asked,
-    /// Failed, and it is being found out whether it has acted.
+    /// Failed, and the effect is being verified.
     Doubtful(Box<UnverifiedRun>),
-    /// Answered, but the planner has still to decide what is done about it.
+    /// Answered; the planner has not decided yet.
     WithPlanner(Box<RetryExhausted>),
-    /// The final report, answered, while the planner decides what is done about it.
+    /// The final report, answered; the planner has not decided yet.
     ReportWithPlanner,
-    /// An attempt ended; its turn to be looked at comes when the calls before it are settled.
+    /// An attempt ended; processed when the earlier calls are settled.
     Ended(ToolOutcome, Instant, #[serde(skip)] Memo<ClassifiedFailure>),
-    /// Refused before it ran; written down when its turn comes.
+    /// Refused before it ran; recorded when the earlier calls are settled.
     Refused(CallRefusal),
-    /// The arguments are wrong; counted when its turn comes.
+    /// The arguments are invalid; counted when the earlier calls are settled.
     Invalid(InvalidArguments),
-    /// The final report, looked at when its turn comes.
+    /// The final report; processed when the earlier calls are settled.
     Report(String),
-    /// The host needs it no more; answered when its turn comes.
+    /// Withdrawn by the host; answered when the earlier calls are settled.
     Withdrawn(WithdrawnCall),
     /// Answered.
     Settled,
 }
 
-/// How far a call had come when the host withdrew it.
+/// The progress of a call when the host withdrew it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::engine) enum WithdrawnCall {
-    /// Its tool has not run.
+    /// The tool has not run.
     NotStarted,
-    /// Its tool was running, or had failed: it may have had side effects.
+    /// The tool was running, or had failed: it may have had side effects.
     Interrupted,
 }
 
@@ -104,12 +104,12 @@ pub(in crate::engine) struct UnverifiedRun {
     pub(in crate::engine) failure: Failure,
     pub(in crate::engine) effect: EffectState,
     pub(in crate::engine) at: Instant,
-    /// Its class under the rules as they are.
+    /// The class under the present rules.
     #[serde(skip)]
     pub(in crate::engine) classified: Memo<ClassifiedFailure>,
 }
 
-/// Arguments that do not hold.
+/// Invalid arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct InvalidArguments {
     pub(in crate::engine) class: ErrorClass,
@@ -136,90 +136,90 @@ impl CallPhase {
     }
 }
 
-/// What older sessions do not say decides nothing.
+/// The default for older sessions; it forbids nothing.
 const fn not_started() -> EffectState {
     EffectState::NotStarted
 }
 
 impl DigestedPart for ToolSeries {}
 
-/// What a call is decided with, in addition to what the run has.
+/// What processing a call needs in addition to the state of the run.
 pub(in crate::engine) struct CallContext<'a> {
-    /// The number of its batch.
+    /// The number of the batch.
     pub(in crate::engine) batch: u64,
-    /// Its place there.
+    /// The index of the call in the batch.
     pub(in crate::engine) index: usize,
-    /// The room that the results of the batch share.
+    /// The tokens that the results of the batch share.
     pub(in crate::engine) room: ResultRoom,
-    /// What the model reads after the results of the batch.
+    /// Texts that the model reads after the results of the batch.
     pub(in crate::engine) afterwords: &'a mut Vec<ReplyGuidance>,
 }
 
-/// What comes of a look at a call.
+/// The result of processing a call.
 #[derive(Debug)]
 #[must_use]
 pub(in crate::engine) enum CallStep {
-    /// It is in flight, or is looked at again in its turn.
+    /// The call is in flight, or is processed again later.
     Open,
-    /// A person is to be asked about it.
+    /// A person must be asked about the call.
     Question,
-    /// It has its result.
+    /// The call has its result.
     Answered {
-        /// What the model reads.
+        /// The text for the model.
         text: String,
-        /// Whether it failed.
+        /// Whether the call failed.
         error: bool,
         then: AfterAnswer,
     },
 }
 
-/// What is done once a call has its result.
+/// What follows the result of a call.
 #[derive(Debug)]
 pub(in crate::engine) enum AfterAnswer {
     Nothing,
-    /// The attempts at it are used up, and the policy has decided this.
+    /// The attempts are exhausted, and the policy has made this decision.
     GiveUp(PlannerDecision, RetryExhausted),
     /// The planner decides.
     Consult(RetryExhausted),
 }
 
 impl CallStep {
-    /// It has its result, and that is all.
+    /// A result without consequences.
     const fn answered(text: String, error: bool) -> Self {
         Self::Answered { text, error, then: AfterAnswer::Nothing }
     }
 }
 
 impl CallContext<'_> {
-    /// The same for every attempt of the call, and for no other call.
+    /// The idempotency key: identical for every attempt of the call, different for other calls.
     fn idempotency_key(&self, run: &RunParts<'_>) -> String {
-        // Made of what a replay knows. The index in the batch is part of it, so two equal calls of one reply have two
-        // keys.
+        // Built from facts that a replay has. It contains the index in the batch, so two equal calls of one reply
+        // have different keys.
         format!("{}-{}-{}", run.id, self.batch, self.index)
     }
 }
 
 impl ToolSeries {
-    /// The rules for the call.
+    /// The policy for the call.
     pub(in crate::engine) fn policy(&self, run: &RunParts<'_>) -> Arc<ToolPolicy> {
         run.tool_policy(&self.tool, &self.arguments, self.planner.as_ref())
     }
 
-    /// It gets no further attempt, and it is unknown what came of the last.
+    /// Ends the call because the effect of the last attempt is unknown.
     pub(in crate::engine) fn interrupted(&self, run: &mut RunParts<'_>) -> CallStep {
         let policy = self.policy(run);
         let text = run.out.say(&policy.messages.interrupted, json!({ "tool": self.tool }));
         CallStep::answered(text, true)
     }
 
-    /// It does not run any more.
+    /// Ends the call because it will not run.
     pub(in crate::engine) fn not_started(&self, run: &mut RunParts<'_>) -> CallStep {
         let policy = self.policy(run);
         let text = run.out.say(&policy.messages.not_started, json!({ "tool": self.tool }));
         CallStep::answered(text, true)
     }
 
-    /// It has ended, and is no longer settled because the run is over: the model learns what it answered.
+    /// Ends a call that ended before the end of the run, with its own result.
     pub(in crate::engine) fn ended(
         &self,
         data: Option<&Value>,
@@ -229,7 +229,7 @@ impl ToolSeries {
         CallStep::answered(self.show(&self.policy(run), data, cx, run), false)
     }
 
-    /// It does not run. A reducer that has something against that is what the model learns then: `true`.
+    /// Refuses the call. Returns whether a reducer objected; the model then reads the objection.
     pub(in crate::engine) fn refuse(
         &self,
         refusal: CallRefusal,
@@ -238,7 +238,7 @@ impl ToolSeries {
     ) -> (CallStep, bool) {
         let (call, tool) = (self.call.clone(), self.tool.clone());
         let CallRefusal { class, text, because } = refusal;
-        // Reducers see refusals, too: feedback of the session about a call that never ran is kept by them.
+        // Reducers see refusals, too, so that they can keep feedback about calls that never ran.
         let objection = run.out.reduce(
             Trigger::ToolRefused,
             || json!({ "tool": tool, "call": call, "error_type": class, "message": text }),
@@ -255,10 +255,10 @@ impl ToolSeries {
         (CallStep::answered(text, true), objection.is_some())
     }
 
-    /// Why a call that waited does not begin any more, whatever room there is.
+    /// Why a waiting call no longer starts, even with free permits.
     pub(in crate::engine) fn too_late(&self, run: &mut RunParts<'_>) -> Option<CallRefusal> {
         let refusal = run.ending.refuse(&self.tool, run.turn, &mut run.out);
-        // The deadline of the run, or that of the proposal: whatever comes first, nothing begins behind it.
+        // The deadline of the run or that of the proposal, whichever is earlier.
         if refusal.is_some() || run.deadline().is_none_or(|deadline| deadline > run.out.now) {
             return refusal;
         }
@@ -267,25 +267,25 @@ impl ToolSeries {
         Some(CallRefusal { class: ErrorClass::Timeout, text, because: Vec::new() })
     }
 
-    /// A call that has a place does not run after all.
+    /// Refuses a call that already has a permit.
     pub(in crate::engine) fn refuse_agreed(&mut self, refusal: CallRefusal, run: &mut RunParts<'_>) {
-        // It never ran, so it takes nothing from the budget of calls.
+        // The call never ran, so it does not count against the budget of calls.
         run.spending.uncount_tool_call();
-        // A probe that does not run shows nothing, and has to be free for the next call.
+        // A probe that does not run shows nothing, and must be free for the next call.
         self.return_probe(run);
         self.phase = CallPhase::Refused(refusal);
     }
 
-    /// Gives back the probe that the call has, if it has one: it shows nothing about the tool's health.
+    /// Returns the probe of the call, if it has one, without a result.
     pub(in crate::engine) fn return_probe(&mut self, run: &mut RunParts<'_>) {
         if self.place == Some(CallPermit::Probe) {
-            // The permit stays, the lease does not: giving it back twice would free a probe of another call.
+            // The permit stays, the probe does not: returning it twice would free the probe of another call.
             self.place = Some(CallPermit::Run);
             run.tools.return_probe(&self.tool, &mut run.out);
         }
     }
 
-    /// What the model is shown of a result; one that the host keeps to itself, the host shows.
+    /// The form of a result that the model sees; a result that the host withholds is shown by the host.
     fn show(
         &self,
         policy: &ToolPolicy,
@@ -297,7 +297,7 @@ impl ToolSeries {
     }
 }
 
-/// What the model learns of a reducer that refused the update about a tool call.
+/// The text for the model about a reducer that refused the update for a tool call.
 fn reducer_text(tool: &str, error: &ReducerError, run: &mut RunParts<'_>) -> String {
     let vars = json!({ "tool": tool, "reducer": error.reducer, "error": error.message });
     run.out.say(&run.policy().tool(tool).messages.reducer_error.clone(), vars)

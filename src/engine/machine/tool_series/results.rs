@@ -1,4 +1,4 @@
-//! Results of tools: what the model is shown of them.
+//! Tool results: the part shown to the model.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,30 +13,30 @@ use crate::engine::results_room::RoomForResults;
 use crate::policy::{ErrorClass, OverMax, ResultForm, ResultPolicy, SizeCap, TextSize, ToolPolicy};
 use crate::session::Message;
 
-/// How often a result is cut to hold two sizes of different units.
-// Each try comes closer by the ratio of the two sizes, so a few are enough; the bound is for texts on which the ratio
-// misleads.
+/// The maximum number of cuts of a result to satisfy two limits in different units.
+// Each try approaches the limit by the ratio of the two sizes, so few are needed; the maximum is for texts where the
+// ratio is misleading.
 const MOST_TRIES: u32 = 8;
 
-/// The room that the results of a batch share; `None`: they may have any amount.
+/// The tokens that the results of a batch share; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::engine) struct ResultRoom(pub(in crate::engine) Option<RoomForResults>);
 
 impl ResultRoom {
-    /// Whether results may have any amount.
+    /// Whether the results are unlimited.
     pub(in crate::engine) const fn is_unlimited(&self) -> bool {
         self.0.is_none()
     }
 
-    /// One more call has its result.
+    /// Subtracts the result of one more call.
     pub(in crate::engine) fn take(&mut self, result: &Message) {
         if let Some(room) = &mut self.0 {
             room.take(result);
         }
     }
 
-    /// What the model is shown of what a tool answered.
+    /// The part of a tool's result shown to the model.
     pub(in crate::engine) fn show_result(
         self,
         slot: &ToolSeries,
@@ -45,13 +45,13 @@ impl ResultRoom {
         run: &mut RunParts<'_>,
     ) -> String {
         let rules = &policy.result;
-        // Of the full form the envelope is counted too, or a result of exactly the limit would exceed it.
+        // In the full form the envelope counts, too, or a result of exactly the limit would exceed it.
         let value = ToolResult::in_form(rules.form.value, &slot.tool, data, &slot.ran);
         value.map_or_else(String::new, |value| self.capped(slot, rules, &value, run))
     }
 
-    /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON. What tools say
-    /// is a part of both, and no failure gets around the cap.
+    /// The part of a failure shown to the model: `told` in the policy's words, or the failure as JSON. Both contain
+    /// text of the tool, so the limit applies to both.
     pub(in crate::engine) fn show_failure(
         self,
         slot: &ToolSeries,
@@ -67,12 +67,11 @@ impl ResultRoom {
             ResultForm::Json => result().failure(),
             ResultForm::Full => result().full(),
         };
-        // No way around the cap, as ai-agent found in 2025: everything that a tool says goes through here, failures
-        // too.
+        // The limit has no exception, as ai-agent learned in 2025: all text of a tool passes here, failures included.
         self.capped(slot, &policy.result, &value, run)
     }
 
-    /// What the host learns about keeping a result that is too large, by the number of its batch and its place there.
+    /// Where the host stores a result that is too large, named by batch number and index.
     pub(in crate::engine) fn spill(
         self,
         (batch, index): (u64, usize),
@@ -82,14 +81,14 @@ impl ResultRoom {
     ) -> Option<ResultSpill> {
         let most = rules.max.value.size().filter(|_| rules.overflow.value == OverMax::Spill)?;
         let reader = &rules.reader.value;
-        // Shares of the calls behind this one only grow, so the limit that is given now is never too large.
+        // The shares of later calls only grow, so the present limit is never too large.
         let over = self.share().map_or(most, |share| share.and(most));
-        // The handle is of use only if a tool reads it, and what the reader itself answers is in the store already.
+        // The handle is useful only if a tool reads it, and results of the reader itself are already stored.
         (tool != reader && run.out.rules.tools.get(reader).is_some())
             .then(|| ResultSpill { handle: format!("r{batch}-{index}"), over })
     }
 
-    /// As much of it as the policy allows, and as there is room for.
+    /// As much of the result as the policy allows and as fits.
     fn capped(
         self,
         slot: &ToolSeries,
@@ -100,7 +99,7 @@ impl ResultRoom {
         let shown = cut(slot, rules, value, run);
         let share = self.share().filter(|share| !share.holds(&shown.text));
         let (shown, max, why) = match share {
-            // The tighter of two limits: what the policy allows, and what is left of the window for this batch.
+            // The tighter of two limits: the policy's, and the batch's share of the window.
             Some(share) => (cut_to(share, slot, rules, value, shown, run), Some(share), self.why_shared(run)),
             None => (shown, rules.max.value.size(), Vec::new()),
         };
@@ -118,12 +117,12 @@ impl ResultRoom {
         shown.text
     }
 
-    /// The most that the next result may have of the room; `None`: any amount.
+    /// The share of the next result; `None`: unlimited.
     fn share(self) -> Option<TextSize> {
         self.0.map(RoomForResults::share)
     }
 
-    /// Why a result is cut to its share.
+    /// The reasons why a result is cut to its share.
     fn why_shared(self, run: &RunParts<'_>) -> Vec<DecisionReason> {
         let Some(RoomForResults { left, calls }) = self.0 else {
             return Vec::new();
@@ -134,8 +133,8 @@ impl ResultRoom {
     }
 }
 
-/// As much of it as there is room for. `capped` is as much as the policy allows: where both cannot be had, because
-/// the one counts tokens and the other characters, the policy's word is the firm one.
+/// As much of the result as fits its share. `capped` is as much as the policy allows: if both limits cannot be
+/// satisfied, because they count tokens and characters, the policy's limit decides.
 fn cut_to(
     mut share: TextSize,
     slot: &ToolSeries,
@@ -148,24 +147,24 @@ fn cut_to(
     for _ in 0..MOST_TRIES {
         shared.max.value = SizeCap::Most(share);
         let shown = cut(slot, &shared, value, run);
-        // Characters per token differ from text to text, so the share is lowered by what the last try exceeded until
-        // both hold.
+        // The ratio of characters to tokens varies, so the share is reduced by the excess of the last try until both
+        // limits hold.
         let Some(max) = rules.max.value.size().filter(|max| !max.holds(&shown.text)) else {
             return shown;
         };
         let size = max.unit.measure(&shown.text);
         let smaller = share.count.saturating_mul(max.count).checked_div(size).unwrap_or_default();
-        // At least one less, so that it ends.
+        // Reduced by at least one, so that the loop ends.
         share.count = smaller.min(share.count.saturating_sub(1));
         if share.count == 0 {
             break;
         }
     }
-    // The policy's limit is exact, the share an estimate: where both cannot hold, the exact one does.
+    // The policy's limit is exact, the share an estimate: the exact one decides.
     capped
 }
 
-/// As much of it as the policy allows.
+/// As much of the result as the policy allows.
 fn cut(slot: &ToolSeries, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> ResultShown {
     let handle = handle_of(slot, rules);
     let unit = rules.max.value.size().map_or("", |size| size.unit.name());
@@ -181,7 +180,7 @@ fn cut(slot: &ToolSeries, rules: &ResultPolicy, value: &Value, run: &mut RunPart
     show(value, rules, handle.is_some(), &mut notice)
 }
 
-/// Under which handle the whole result is kept.
+/// The handle of the stored whole result.
 fn handle_of(slot: &ToolSeries, rules: &ResultPolicy) -> Option<String> {
     slot.ran.handle.clone().filter(|_| rules.overflow.value == OverMax::Spill)
 }

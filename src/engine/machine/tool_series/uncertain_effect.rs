@@ -1,4 +1,4 @@
-//! A run that failed and may have had side effects: before another attempt it is found out whether it has.
+//! Effect verification after a failed run that may have had side effects, before another attempt.
 
 use core::mem;
 
@@ -19,9 +19,9 @@ use crate::policy::{AfterEffect, ClassifiedFailure, Effect, EffectVerification, 
 use crate::time::Instant;
 
 impl ToolSeries {
-    /// Verifies first whether a run had side effects, if the policy asks for that; `None`: nothing is verified.
+    /// Starts an effect verification, if the policy asks for one; `None`: nothing is verified.
     ///
-    /// Only where another attempt would follow if running twice did no harm: else nothing depends on the answer.
+    /// Only if another attempt would follow a harmless failure: otherwise the result would not matter.
     pub(super) fn resolve_effect(
         &mut self,
         (failure, classified): (&Failure, ClassifiedFailure),
@@ -32,7 +32,7 @@ impl ToolSeries {
     ) -> Option<CallStep> {
         let progress = self.series.progress();
         let policy = self.policy(run);
-        // Without a retry to decide about, the answer would change nothing, so nobody is asked.
+        // Without a possible retry the result would change nothing.
         if policy.on_uncertain_effect.value == AfterEffect::Tell
             || classified.class == ErrorClass::InvalidArgs
             || effect == EffectState::Committed
@@ -41,22 +41,21 @@ impl ToolSeries {
         {
             return None;
         }
-        // The breaker is asked as if the failure were counted: with it open no attempt would follow, so there is
+        // The breaker is evaluated as if the failure were counted: if it opens, no attempt follows and there is
         // nothing to verify.
         let opens = run.tools.would_open(&self.tool, self.place, &policy, run.out.now);
         let obstacle = if opens { RetryBlocker::CircuitOpen } else { RetryBlocker::None };
         let case = run.case_of(failure, classified, &policy.retry, obstacle);
         let seed = || run.seed("tool", &cx.idempotency_key(run));
-        // Decided as if a second run did no harm: only if a retry would follow does it matter whether the tool had
-        // side effects.
+        // Decided as if a second run did no harm: the effect matters only if a retry would follow.
         let verdict = retry::decide(&policy.retry, progress, case, run.out.now, seed);
         if !matches!(verdict, RetryVerdict::Retry { .. }) {
             return None;
         }
         let asks = match &policy.on_uncertain_effect.value {
             AfterEffect::Ask => true,
-            // A verification that cannot run finds out nothing, and the call ends as one that may have had side
-            // effects.
+            // If the verification cannot run, the effect stays unknown, and the call ends as one that may have had
+            // side effects.
             AfterEffect::Verify(check) if self.verify(check, &policy.on_uncertain_effect, cx, run) => false,
             AfterEffect::Tell | AfterEffect::Verify(_) => return None,
         };
@@ -66,7 +65,7 @@ impl ToolSeries {
         Some(if asks { CallStep::Question } else { CallStep::Open })
     }
 
-    /// Runs the tool that verifies whether this one had side effects. Returns whether it can be run.
+    /// Runs the tool that verifies the effect. Returns whether it can be run.
     fn verify(
         &self,
         check: &EffectVerification,
@@ -85,17 +84,19 @@ impl ToolSeries {
         };
         let policy = run.tool_policy(&check.tool, &arguments, None);
         let now = run.out.now;
-        // It takes no permit of its own: the call waits for it, and with no permit left both would wait for ever.
+        // The verification takes no permit: the call waits for it, and without a free permit both would wait for
+        // ever.
         let check_run = RunTool {
             work: WorkId(0),
             call: self.call.clone(),
             tool: check.tool.clone(),
-            // One attempt: a check that fails finds out nothing, and retrying it would only delay the model.
+            // One attempt only: a retry of the verification would delay the model.
             attempt: 1,
             max_attempts: Some(1),
             arguments,
             timeout: retry::attempt_timeout(&policy.retry, now, run.deadline(), now),
-            // Another key than the call's own, or a service would answer the check with the result of the call.
+            // A different key than the call's, or a service would answer the verification with the result of the
+            // call.
             idempotency_key: format!("{}-check", cx.idempotency_key(run)),
             spill: None,
         };
@@ -108,7 +109,7 @@ impl ToolSeries {
         true
     }
 
-    /// The other tool has answered whether the run had side effects.
+    /// Handles the result of the verification.
     pub(in crate::engine) fn on_verified(
         &mut self,
         outcome: ToolOutcome,
@@ -117,11 +118,11 @@ impl ToolSeries {
     ) -> CallStep {
         let policy = self.policy(run);
         let AfterEffect::Verify(check) = &policy.on_uncertain_effect.value else {
-            // The rules no longer name a verification, so its result cannot be read; the effect stays unknown.
+            // The rules no longer name a verification, so its result cannot be interpreted; the effect stays unknown.
             return self.found_out(EffectState::Unknown, "", cx, run);
         };
         let effect = match outcome {
-            // A failed check is no evidence of either; taking it for "not started" would let the tool act twice.
+            // A failed verification proves nothing; "not started" would permit a second side effect.
             ToolOutcome::Failed { .. } | ToolOutcome::Done => EffectState::Unknown,
             ToolOutcome::Ok { data } => {
                 let mut vars = known(self);
@@ -140,7 +141,8 @@ impl ToolSeries {
         self.found_out(effect, &check.tool, cx, run)
     }
 
-    /// A person has answered whether the tool may run again. No answer is a no: it may have had side effects.
+    /// Handles a person's answer whether the tool may run again. No answer is a refusal: the tool may have had side
+    /// effects.
     pub(in crate::engine) fn on_approved_again(
         &mut self,
         answer: ApprovalAnswer,
@@ -148,9 +150,9 @@ impl ToolSeries {
         run: &mut RunParts<'_>,
     ) -> CallStep {
         let effect = match answer {
-            // The person says that running again does no harm, which has the consequences of not having started.
+            // The person states that another run does no harm, so the run counts as not started.
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAll => EffectState::NotStarted,
-            // No answer is a no: silence is no approval of a possible second effect.
+            // No answer is a refusal: it does not approve a possible second side effect.
             ApprovalAnswer::Refuse | ApprovalAnswer::None => EffectState::Unknown,
         };
         self.found_out(effect, "", cx, run)
@@ -174,7 +176,7 @@ impl ToolSeries {
         let fact = match effect {
             EffectState::NotStarted => "it may run again",
             EffectState::Committed => "it has acted",
-            // Neither confirms nor denies the effect, so the first knowledge stays.
+            // The result neither confirms nor denies the effect, so the earlier knowledge stays.
             EffectState::Started | EffectState::Unknown => "it may have had side effects",
         };
         let why = because(
@@ -194,8 +196,7 @@ impl ToolSeries {
                 let vars =
                     json!({ "tool": self.tool, "error": failure.message, "error_type": class, "by": by });
                 let text = run.out.say(&policy.messages.acted, vars);
-                // The effect happened and the run still failed: the tool is no healthier for it, so its breaker
-                // counts the failure.
+                // The side effect happened but the run still failed, so the breaker counts the failure.
                 run.tools.failed(&self.tool, self.place, &policy, &mut run.out);
                 self.has_acted(Some(&Value::String(text)), cx, run)
             }
@@ -205,9 +206,9 @@ impl ToolSeries {
         }
     }
 
-    /// Asks a person whether the call may run again. Once the run is to end, nobody is asked.
+    /// Asks a person whether the call may run again. After a request to stop no question is asked.
     pub(in crate::engine) fn ask_again(&self, doubt: &UnverifiedRun, index: usize, run: &mut RunParts<'_>) {
-        // With the end asked for there is no further attempt, so the answer would not matter.
+        // After a request to stop no attempt follows, so the answer would not matter.
         if run.ending.stop().is_some() {
             return;
         }
@@ -218,7 +219,7 @@ impl ToolSeries {
     }
 }
 
-/// The arguments of the tool that is asked, if it can be.
+/// The arguments for the verifying tool, if it can run.
 fn arguments_of(
     series: &ToolSeries,
     check: &EffectVerification,
@@ -228,11 +229,11 @@ fn arguments_of(
         return Err(format!("there is no tool `{}`", check.tool));
     };
     let policy = run.policy().tool(&check.tool);
-    // A check with side effects of its own would add one to an unknown one.
+    // A verification with side effects would add another one to the unknown one.
     if run.effect_of(&check.tool, &policy) != Effect::ReadOnly {
         return Err(format!("`{}` is not `read_only`", check.tool));
     }
-    // A failing service would answer the check with the same failure, or wrongly.
+    // A failing service would answer with the same failure, or wrongly.
     if !run.tools.is_closed(&check.tool) {
         return Err(format!("the breaker of `{}` is open", check.tool));
     }
@@ -245,12 +246,12 @@ fn arguments_of(
     let arguments = Value::Object(arguments);
     match schema.problems(&arguments).first() {
         None => Ok(arguments),
-        // The policy's expressions made arguments that do not hold; the tool would only refuse them.
+        // The policy's expressions produced invalid arguments; the tool would only refuse them.
         Some(problem) => Err(format!("the arguments of `{}`: {}", check.tool, problem.message)),
     }
 }
 
-/// How it is found out, for people.
+/// The kind of verification, for people.
 const fn kind(rule: &Setting<AfterEffect>) -> Setting<&'static str> {
     let kind = match &rule.value {
         AfterEffect::Tell => "tell",
@@ -260,7 +261,7 @@ const fn kind(rule: &Setting<AfterEffect>) -> Setting<&'static str> {
     Setting::new(kind, rule.origin)
 }
 
-/// What expressions about a call know.
+/// The variables for expressions about a call.
 fn known(series: &ToolSeries) -> Map<String, Value> {
     Map::from_iter([
         ("args".to_owned(), Value::clone(&series.arguments)),

@@ -1,4 +1,4 @@
-//! How much room a model has for the conversation of a turn.
+//! The context budget of a model in a turn.
 
 use std::sync::Arc;
 
@@ -12,39 +12,40 @@ use crate::policy::{
     ContextPolicy, ContextWindow, ModelPolicy, Policy, RunLimits, Setting, estimated_tokens,
 };
 
-/// What a model has room for in this turn.
+/// The context budget of a model in this turn.
 pub(in crate::engine) struct WindowFit {
     pub(in crate::engine) target: String,
     pub(in crate::engine) policy: Arc<ModelPolicy>,
     window: EffectiveWindow,
-    /// In tokens as its provider counts them; `None`: its window is unknown.
+    /// The budget in the provider's count; `None`: the context window is unknown.
     pub(in crate::engine) room: Option<ContextBudget>,
-    /// How many tokens the host counted, if the provider counts others.
+    /// The host's count in tokens, if the provider's differs.
     counted: Option<u64>,
-    /// The budget of the run that leaves the final turn less than the window.
+    /// The budget of the run that is tighter than the window for the final turn.
     budget: Option<(&'static str, Setting<String>)>,
 }
 
 impl WindowFit {
-    /// Whether the model can be asked.
+    /// Whether the model can be called.
     pub(in crate::engine) fn is_open(&self, rules: &ContextPolicy) -> bool {
         self.room.is_none_or(|room| room.is_open(rules))
     }
 
-    /// Whether a budget of the run leaves less than the window.
+    /// Whether a budget of the run is tighter than the window.
     pub(in crate::engine) const fn is_by_budget(&self) -> bool {
         self.budget.is_some()
     }
 
-    /// How the room is computed, with the name of the model.
+    /// How the budget is computed, with the name of the model.
     pub(in crate::engine) fn computed(&self) -> Option<String> {
         self.room.map(|room| format!("{}: {}", self.target, room.computed_from(self.whole())))
     }
 
-    /// The rule that says how much the model has room for, with all facts but so many. None does where the provider said it
-    /// itself.
+    /// The rule that determines the budget, with all facts except the first `but`. `None` if the size comes from a
+    /// refusal.
     pub(in crate::engine) fn because(&self, policy: &Policy, but: usize) -> Option<DecisionReason> {
-        // What a refusal taught is below whatever the policy says, so no other value there would change the decision.
+        // A size learned from a refusal is below the policy's value, so no other value there would change the
+        // decision.
         if self.learned().is_some() {
             return None;
         }
@@ -52,13 +53,13 @@ impl WindowFit {
         Some(because(policy, rule, &setting, self.facts().skip(but)))
     }
 
-    /// The window, where the provider said how large it is when it refused a request.
+    /// The window, if its size comes from a refusal.
     pub(in crate::engine) fn learned(&self) -> Option<String> {
         let is_learned = !self.is_by_budget() && self.window.source == Some(WindowSource::Refusal);
         is_learned.then(|| self.window.fact()).flatten()
     }
 
-    /// The rule that says how much the model has room for, and its value.
+    /// The rule that determines the budget, and its value.
     fn setting(&self) -> (&'static str, Setting<String>) {
         self.budget.clone().unwrap_or_else(|| {
             let (rule, setting) = self.window.setting(&self.policy);
@@ -66,12 +67,12 @@ impl WindowFit {
         })
     }
 
-    /// What the room is computed from.
+    /// The quantity that the budget is computed from.
     const fn whole(&self) -> &'static str {
         if self.is_by_budget() { "left of the budget" } else { "window" }
     }
 
-    /// What is known of the window and of the count.
+    /// The facts about the window and the count.
     fn facts(&self) -> impl Iterator<Item = String> {
         let room = self.room.map(|room| room.computed_from(self.whole()));
         let counted = self.counted.map(|tokens| format!("{tokens} tokens as counted here"));
@@ -79,20 +80,20 @@ impl WindowFit {
     }
 }
 
-/// Room.
+/// Context budgets.
 impl RunParts<'_> {
-    /// Every model, and the room it has for the conversation.
+    /// The context budgets of all models.
     pub(in crate::engine) fn fits(&self, measure: TurnMeasure) -> Vec<WindowFit> {
         self.targets.iter().map(|target| self.fit(target, measure)).collect()
     }
 
-    /// The room that one model has for the conversation.
+    /// The context budget of one model.
     pub(in crate::engine) fn fit(&self, target: &str, measure: TurnMeasure) -> WindowFit {
         let measure = self.sent_in_turn(measure);
         let policy = self.policy().model(target);
         let window = self.models.window(target, &policy);
         let measure = self.models.with_overhead(target, measure);
-        // In the provider's count: its window and its limits are in that one.
+        // In the provider's count, as its window and limits are.
         let expected = self.models.expected_measure(target, measure);
         let room = match window.window {
             ContextWindow::Tokens(tokens) => {
@@ -100,13 +101,13 @@ impl RunParts<'_> {
             }
             ContextWindow::Unknown => None,
         };
-        // Only a policy that names the window has also chosen a reserve for the reply that fits it. For a window from
-        // elsewhere half of it at most is kept.
+        // Only a policy that sets the window has also chosen a reserve for the reply that fits it. For other windows
+        // the reserve is at most half.
         let fitted = window.source == Some(WindowSource::Policy);
         let mut room = if fitted { room } else { room.map(ContextBudget::with_half_for_the_reply) };
         let mut budget = None;
         if let Some((left, rule, setting)) = self.run_budget().left_for_the_end(target)
-            // The tighter of window and budget decides, and is the one that is named.
+            // The tighter of window and budget decides, and is named.
             && room.is_none_or(|room| left < room.window)
         {
             room = Some(
@@ -115,20 +116,20 @@ impl RunParts<'_> {
             );
             budget = Some((rule, setting));
         }
-        // Shown only where the two counts differ.
+        // Shown only if the two counts differ.
         let counted = (expected != measure).then_some(measure.tokens());
         WindowFit { target: target.to_owned(), policy, window, room, counted, budget }
     }
 
-    /// What is sent: in the final turn no tool but the one of the report.
+    /// The measure of the request: in the final turn the report is the only tool.
     pub(in crate::engine) fn sent_in_turn(&self, measure: TurnMeasure) -> TurnMeasure {
-        // The final turn has no tools but the report, so a conversation that was too large for the others may fit.
+        // The final turn has no tools but the report, so a conversation that is too large for others may fit.
         if !self.ending.is_now() {
             return measure;
         }
         let report = self.policy().output().map_or(0, |output| {
             let schema = estimated_tokens(&output.schema.value.json().to_string());
-            // Thirty tokens for the frame around a tool: its name, its keys and brackets.
+            // Thirty tokens for the frame around a tool: its name, keys and brackets.
             schema.saturating_add(estimated_tokens(&output.description.value)).saturating_add(30)
         });
         TurnMeasure { tool_tokens: report.min(measure.tool_tokens), ..measure }

@@ -1,4 +1,4 @@
-//! A summary of what a reduction leaves out, which a model writes. Where there is none, the next step is made.
+//! Summaries of dropped messages, written by a model. Without a summary the next step follows.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,16 +19,16 @@ use crate::engine::token_observation::TokenObservation;
 use crate::policy::{ErrorClass, ReduceStep, estimated_tokens};
 use crate::session::{ContextReduction, LEFT_OUT, Message};
 
-/// The model that is asked for a summary.
+/// The model that writes a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SummaryModel {
     target: String,
-    /// The tokens of what it is asked, by the count of the host.
+    /// The tokens of the request, in the host's count.
     tokens: u64,
 }
 
 impl TurnWindow {
-    /// The host has found what is left out, and what a model is to be asked.
+    /// Handles the host's selection of dropped messages, and requests the summary.
     pub(super) fn ask_summary(
         &mut self,
         what: ReductionInFlight,
@@ -52,25 +52,25 @@ impl TurnWindow {
             ));
             return self.next_step(what, run);
         }
-        // A summary is asked for without tools and conversation, so only its own text is counted.
+        // The request has no tools and no conversation, so only its own text is counted.
         let tokens = alone(&target, request.tokens, run);
         let budget = run.run_budget();
         let granted = match budget.grant(&target, tokens, || self.conversation(guidance, run)) {
-            // In the final turn the budget is for the report; a summary could use up what that needs.
+            // In the final turn the budget is for the report; a summary could use it up.
             Ok(granted) if !run.ending.is_now() || !budget.has_budget() => granted,
             _ => {
                 run.out.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
                 return self.next_step(what, run);
             }
         };
-        // People are warned, because a summary of half the text looks like one of all of it.
+        // A warning, because a summary of half the text looks like one of the whole.
         if request.cut > 0 {
             let cut = request.cut;
             run.out.warn(format!(
                 "some {cut} tokens were cut out of what {target} is to sum up: there is no room"
             ));
         }
-        // Kept here while the model answers: nothing of the conversation is changed before the summary exists.
+        // Kept until the model answers: the conversation stays unchanged before the summary exists.
         self.summary = Some(Box::new(reduction));
         self.summarizer = Some(SummaryModel { target: target.clone(), tokens: request.tokens });
         let policy = run.policy().model(&target);
@@ -93,7 +93,7 @@ impl TurnWindow {
         NextMachine::Host
     }
 
-    /// A model has answered: its text is the summary, if it makes the conversation smaller.
+    /// Handles the reply of the model: its text is the summary, if it makes the conversation smaller.
     pub(in crate::engine) fn on_summary(
         &mut self,
         mut what: ReductionInFlight,
@@ -108,7 +108,7 @@ impl TurnWindow {
             return self.next_step(what, run);
         }
         let shown = match run.policy().context().reduce.value.get(what.step) {
-            // Models exceed the length they were asked for; uncut, the summary would fill what the reduction freed.
+            // Models exceed the requested length; without the cut the summary would fill the freed space.
             Some(ReduceStep::Summary { most, .. }) if !most.holds(text) => {
                 format!("{}…", head_of(text, most.of_prose()))
             }
@@ -116,14 +116,14 @@ impl TurnWindow {
         };
         let mut inserted = reduction.splices.iter_mut().flat_map(|splice| &mut splice.insert);
         let place = inserted.find_map(|message| match message {
-            // The step has put this message in for the summary.
+            // The step has inserted this message as the place for the summary.
             Message::User { text, guidance: Some(slug) } if slug == LEFT_OUT => Some(text),
             _ => None,
         });
         if let Some(place) = place {
             *place = format!("{}\n{shown}", place.trim_end());
         }
-        // An estimate will do until the host measures before the next call.
+        // An estimate is sufficient until the host measures before the next call.
         reduction.message_tokens = reduction.message_tokens.saturating_add(estimated_tokens(&shown));
         // Otherwise the reduction would have made the conversation longer.
         if reduction.message_tokens >= what.measure.message_tokens {
@@ -134,8 +134,8 @@ impl TurnWindow {
         self.next_step(what, run)
     }
 
-    /// No model has answered: a warning says so, and the next step is made. If the request was too large, the next one is
-    /// not.
+    /// Handles a failed request for a summary: a warning is given, and the next step follows. After an overflow the
+    /// next request is smaller.
     pub(in crate::engine) fn on_no_summary(
         &mut self,
         what: ReductionInFlight,
@@ -144,8 +144,7 @@ impl TurnWindow {
     ) -> NextMachine {
         self.summary = None;
         let asked = self.summarizer.take();
-        // The request for the summary was itself too large: what the provider says of its window is learned all the
-        // same.
+        // The request for the summary was itself too large; its provider's window is still learned.
         if let Some(SummaryModel { target, tokens }) = asked
             && class == ErrorClass::ContextOverflow
         {
@@ -158,7 +157,7 @@ impl TurnWindow {
     }
 }
 
-/// A request of so many tokens without tools, and what the provider is known to add to it.
+/// The tokens of a request without tools plus the known overhead of the provider.
 fn alone(target: &str, tokens: u64, run: &RunParts<'_>) -> u64 {
     run.models.with_added(target, tokens, false)
 }
