@@ -201,7 +201,7 @@ fn say_invalid(
     say_problems(output, attempt, output.retry.max_attempts.value.limit(), problems, out)
 }
 
-/// A text that came instead of a report is rejected as a turn; it is no report that could be refused.
+/// Notes a refused report. Text instead of a report is rejected as a turn: there is no report to refuse.
 fn note_refused(
     fault: &ReportFault,
     attempt: u32,
