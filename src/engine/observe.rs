@@ -1,4 +1,4 @@
-//! What can be seen of a run in flight: the open calls, what a wait is for, and which models are passed over.
+//! Observation of a run in flight: open calls, the purpose of a wait, and models in cooldown.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::policy::ModelPolicy;
 use crate::session::AttemptRecord;
 use crate::time::{Instant, Nanos};
 
-/// What a wait comes before.
+/// The step that follows a wait.
 #[derive(Clone, Copy, Debug)]
 pub enum AwaitedStep<'s> {
     /// The next attempt of a tool call.
@@ -36,48 +36,47 @@ pub struct OpenCall<'s> {
     pub attempts: OpenAttempts<'s>,
 }
 
-/// The attempts at one thing so far.
+/// The attempts of one call so far.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpenAttempts<'s> {
     /// When the first began.
     pub started: Instant,
-    /// How long was waited between them.
+    /// The time waited between them.
     pub slept: Nanos,
-    /// Those that failed, in order.
+    /// The failed attempts, in order.
     pub failed: &'s [AttemptRecord],
 }
 
 impl State {
-    /// Whether the run still waits for the answer to this work.
+    /// Whether the answer to this work is still expected.
     pub fn is_open(&self, work: WorkId) -> bool {
         self.work.get(work).is_some()
     }
 
-    /// The proposal that this work is for; `None`: it is not open, or the interpreter drives the run.
+    /// The proposal of this work; `None`: the work is not open, or the interpreter drives the run.
     pub fn proposal_of(&self, work: WorkId) -> Option<ProposalId> {
         let (proposal, _) = self.work.get(work)?;
         (proposal != ProposalId::NONE).then_some(proposal)
     }
 
-    /// The proposals that were taken and are not settled, in the order in which they were made. A host that has lost what it
-    /// was doing for them withdraws them.
+    /// The open proposals in the order of their ids. A host that has lost its work for them withdraws them.
     pub fn open_proposals(&self) -> impl Iterator<Item = ProposalId> {
         self.proposals.keys().copied()
     }
 
-    /// Whether a host that drives the run has had its final turn, and no report came of it: no turn follows in this run.
+    /// Whether a host that drives the run has had its final turn without a report: no turn follows in this run.
     pub fn has_had_final_turn(&self) -> bool {
         !self.is_over() && self.ending.is_now() && self.ending.is_answered()
     }
 
-    /// The calls of the batches in flight, in order, those included that have their result already.
+    /// The calls of the batches in flight in order, including those that have a result.
     pub fn open_calls(&self) -> impl Iterator<Item = OpenCall<'_>> {
         let proposed = self.proposals.values().flat_map(|open| open.batch.slots());
         self.own.batch.slots().chain(proposed).map(OpenCall::of)
     }
 
-    /// What a wait comes before; `None` if it is no longer open.
+    /// The step that follows a wait; `None`: the wait is no longer open.
     pub fn awaited(&self, wait: &WaitWork) -> Option<AwaitedStep<'_>> {
         let (proposal, pending) = self.work.get(wait.work)?;
         let open: &OpenProposal = self.proposals.get(&proposal).unwrap_or(&self.own);
@@ -104,17 +103,17 @@ impl State {
         }
     }
 
-    /// The model that the turn of the interpreter calls.
+    /// The current model of the interpreter's own turn.
     pub fn current_target(&self) -> Option<&str> {
         self.own.model.series.target(&self.context.targets).map(String::as_str)
     }
 
-    /// Whether turns pass a model over for now: it, or the provider that its policy names, cools down.
+    /// Whether the model, or the provider that its policy names, is in cooldown.
     pub fn cools_down(&self, target: &str, policy: &ModelPolicy) -> bool {
         self.models.rests(target, policy, self.now)
     }
 
-    /// Whether the turn in flight may not call a model yet, because it asked for a wait.
+    /// Whether the turn in flight may not call the model yet, because of a server delay.
     pub fn is_held_back(&self, target: &str) -> bool {
         let place = self.context.targets.iter().position(|known| known == target);
         place.is_some_and(|place| self.own.model.series.not_before(place) > self.now)

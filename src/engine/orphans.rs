@@ -1,7 +1,6 @@
-//! A repair of the history in words: what replaces a missing result, and what the model learns of calls that were
-//! taken out.
+//! Texts about a repair of the history: the replacement of a missing result, and the reminder about removed calls.
 //!
-//! Pure, and without state: the interpreter and the guards share it.
+//! Pure and stateless: shared by the interpreter and the guards.
 
 use serde_json::{Value, json};
 
@@ -10,15 +9,15 @@ use crate::policy::{HistoryPolicy, Setting};
 use crate::session::{HistoryRepair, ToolCall};
 use crate::text::Template;
 
-/// Writes what a template of the policy says.
+/// Renders a template of the policy.
 pub(crate) type TemplateWriter<'a> = &'a mut dyn FnMut(&Setting<Template>, Value) -> String;
 
-/// Writes the results that are put in.
+/// Writes the inserted results.
 pub(crate) fn write(rules: &HistoryPolicy, repair: &mut HistoryRepair, say: TemplateWriter<'_>) {
     repair.write(&mut |result| say(&rules.messages.injected, json!({ "tool": result.tool })));
 }
 
-/// What was done. `refused`: the model that refused the history, and what its provider said.
+/// The record of a repair. `refused`: the model that refused the history, and its provider's message.
 pub(crate) fn told(repair: &HistoryRepair, refused: Option<(&str, &str)>) -> OrphanToolCallsPruned {
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     OrphanToolCallsPruned {
@@ -32,7 +31,7 @@ pub(crate) fn told(repair: &HistoryRepair, refused: Option<(&str, &str)>) -> Orp
     }
 }
 
-/// What the model learns of calls that were taken out, if some were.
+/// The reminder for the model about removed calls, if there are any.
 pub(crate) fn reminder(
     rules: &HistoryPolicy,
     pruned: &[ToolCall],
@@ -45,9 +44,9 @@ pub(crate) fn reminder(
     (!pruned.is_empty()).then(|| say(&rules.messages.pruned, json!({ "calls": calls })))
 }
 
-/// The arguments of a call in one line, as a person would write them; each text among them is cut.
+/// The arguments of a call on one line; each text among them is cut.
 fn arguments(call: &ToolCall, most: usize) -> String {
-    // Arguments that are no object are shown as they were sent.
+    // Arguments that are not an object are shown as sent.
     let Ok(Value::Object(fields)) = serde_json::from_str(&call.arguments) else {
         return cut(&call.arguments, most);
     };
@@ -58,7 +57,7 @@ fn arguments(call: &ToolCall, most: usize) -> String {
     fields.into_iter().map(field).collect::<Vec<_>>().join(", ")
 }
 
-/// A text of at most so many characters; what is cut ends with three dots.
+/// A text of at most `most` characters; three dots mark a cut.
 fn cut(text: &str, most: usize) -> String {
     if text.char_indices().nth(most).is_none() {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! What providers add to a request besides what is sent, as far as they document it: counted until one has reported.
+//! The documented overhead that providers add to a request, used until a provider has reported usage.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,15 @@ pub struct RequestOverhead {
 }
 
 impl RequestOverhead {
-    /// What is added to a request with tools, or without.
+    /// The overhead of a request with or without tools.
     pub const fn of(self, tools: bool) -> u64 {
         if tools { self.request.saturating_add(self.tools) } else { self.request }
     }
 
-    /// A measured request with what is added. It goes with the tools, which stay as they are when messages are left out.
+    /// A measured request plus the overhead. The overhead is added to the tools, which reductions do not change.
     #[must_use]
     pub fn on(self, measure: TurnMeasure) -> TurnMeasure {
-        // With the tools, because reductions take messages away and this stays.
+        // Added to the tools, because reductions remove messages and the overhead stays.
         let added = self.of(measure.tool_tokens > 0);
         TurnMeasure { tool_tokens: measure.tool_tokens.saturating_add(added), ..measure }
     }
@@ -46,7 +46,7 @@ impl From<BTreeMap<String, RequestOverhead>> for ModelOverheads {
 }
 
 impl ModelOverheads {
-    /// That of a model; none is known of one that is not there.
+    /// The overhead of a model; zero if unknown.
     pub(super) fn of(&self, target: &str) -> RequestOverhead {
         self.0.get(target).copied().unwrap_or_default()
     }

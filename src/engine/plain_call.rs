@@ -1,5 +1,5 @@
-//! Calls of tools that a host with its own loop begins by itself, where the rules ask for nothing of the run but the breaker of
-//! the tool: such a call costs a hundredth of a step.
+//! Tool calls that a host with its own loop starts itself, if the rules only involve the tool's breaker: such a call
+//! costs a hundredth of a step.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use crate::policy::{Approval, BreakerScope, ErrorClass, FailureCounting, Policy,
 use crate::session::AttemptRecord;
 use crate::time::{Instant, Nanos};
 
-/// So many failures are kept in the call itself: few policies allow more before the last attempt.
+/// The number of failures stored within the call: few policies allow more before the last attempt.
 const FEW: usize = 2;
 
-/// A call that the host has begun by itself, and its attempts.
+/// A call that the host has started itself, with its attempts.
 #[derive(Debug)]
 pub struct PlainCall {
     number: u64,
@@ -25,7 +25,7 @@ pub struct PlainCall {
     more: Vec<FailedOnce>,
 }
 
-/// An attempt that failed.
+/// A failed attempt.
 #[derive(Debug)]
 struct FailedOnce {
     class: ErrorClass,
@@ -34,71 +34,72 @@ struct FailedOnce {
     delay: Nanos,
 }
 
-/// How an attempt failed of a call that the host has begun by itself.
+/// The failure of an attempt of such a call.
 #[derive(Debug)]
 pub enum PlainFailure {
-    /// Nothing but its class and its message is known, and the class is certain.
+    /// Only class and message are known, and the class is certain.
     Certain(ErrorClass, Cow<'static, str>),
     /// More is known.
     Known(Failure),
 }
 
-/// How much of a call the rules of its tool leave to the host.
+/// How far the rules of a tool leave its calls to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlainRules {
-    /// A first attempt that goes well changes nothing in a run that [is quiet](super::State::is_quiet) about the tool.
+    /// Whether a first attempt that succeeds changes nothing in a run that [is quiet](super::State::is_quiet) about
+    /// the tool.
     pub success: bool,
-    /// Nor do further attempts, but for the breaker and for what reducers make of their failures.
+    /// Whether further attempts change nothing but the breaker and the state of reducers.
     pub retries: bool,
 }
 
-/// How a call ended that the host has begun by itself.
+/// The end of such a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainEnd {
-    /// It went well.
+    /// The call succeeded.
     Succeeded,
-    /// The host needs it no more.
+    /// The host no longer needs the call.
     Dropped,
 }
 
-/// What follows a failure of a call that the host has begun by itself.
+/// What follows a failure of such a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainNext {
-    /// Another attempt, after this wait.
+    /// Another attempt, after this delay.
     Retry(Nanos),
-    /// The interpreter is to [adopt](super::Interpreter::adopt) the call; nothing has changed.
+    /// The interpreter must [adopt](super::Interpreter::adopt) the call; nothing has changed.
     Adopt,
     /// A reducer objects to another attempt: the interpreter has adopted the call.
     Adopted(ProposalId),
 }
 
 impl PlainRules {
-    /// What the rules of a tool leave to the host.
+    /// Determines how far the rules of a tool leave its calls to the host.
     pub fn of(policy: &Policy, tool: &str) -> Self {
         let (rules, session) = (policy.tool(tool), policy.session());
         let retry = &rules.retry;
-        // Each of these rules changes more of a run than its breaker. A call that skips the step would lose it, so
+        // Each of these rules changes more of a run than the breaker. A call without a step would lose the change, so
         // one of them is enough to leave the call to the interpreter.
         let success = !policy.has_call_rules(tool)
             && policy.run_limits().is_empty()
             && policy.output().is_none_or(|output| output.tool.value != tool)
             && rules.approval.value == Approval::Never
-            // A token budget gets tokens back for each success.
+            // A token budget is credited for each success.
             && retry.budget.value == RetryBudget::None
-            // A window counts successes, too. Other breakers are changed by one only after a failure, and then the run is
-            // not quiet about the tool.
+            // A window counts successes, too. A success changes other breakers only after a failure, and then the run
+            // is not quiet about the tool.
             && !matches!(rules.breaker.count.value, FailureCounting::Window(_))
-            // What is known for a turn is forgotten with the next one, and a call that skips the step begins none.
+            // Counts within a turn are reset with the next turn, and a call without a step begins none.
             && rules.breaker.scope.value != BreakerScope::Turn
             && !session.listens(Trigger::ToolSucceeded);
-        // Shadow notes are written into the session, which only a step can do.
+        // Shadow notes are written into the session, which requires a step.
         Self { success, retries: success && !retry.shadow.value }
     }
 }
 
 impl PlainFailure {
-    /// What is said about it.
+    /// The message of the failure.
     pub(super) fn message(&self) -> &str {
         match self {
             Self::Certain(_, message) => message,
@@ -106,7 +107,7 @@ impl PlainFailure {
         }
     }
 
-    /// The same, for whoever keeps it; none is left here.
+    /// Takes the message of the failure.
     pub(super) fn take_message(&mut self) -> Cow<'static, str> {
         match self {
             Self::Certain(_, message) => core::mem::take(message),
@@ -125,25 +126,26 @@ impl From<PlainFailure> for Failure {
 }
 
 impl PlainCall {
-    /// The first attempt has begun then. `number` is that of the batch that the call is for itself.
+    /// A call whose first attempt started at `started`. `number` is the number of its batch, which contains only this
+    /// call.
     #[inline]
     pub const fn begun(number: u64, started: Instant) -> Self {
         Self { number, started, slept: Nanos::ZERO, failed: 0, few: [const { None }; FEW], more: Vec::new() }
     }
 
-    /// The key of all attempts of a call that is a batch for itself: the same for each, and for those of no other call.
+    /// The idempotency key of such a call: identical for all its attempts, different for other calls.
     pub fn idempotency_key(run: &str, number: u64) -> String {
-        // The same for each attempt, so a service can recognise the second as the first. The run's id makes it
-        // unique, and a run that is resumed makes the same again (draft-ietf-httpapi-idempotency-key-header).
+        // Identical for each attempt, so that a service can recognise a repeat. The run's id makes it unique, and a
+        // resumed run produces the same key (draft-ietf-httpapi-idempotency-key-header).
         format!("{run}-{number}-0")
     }
 
-    /// Its number.
+    /// The number of the batch.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// How far the attempts have come.
+    /// The progress of the attempts.
     #[inline]
     pub const fn progress(&self) -> AttemptProgress {
         let (started, slept) = (self.started, self.slept);
@@ -156,7 +158,7 @@ impl PlainCall {
         last.map(|failed| failed.class)
     }
 
-    /// The attempt in flight failed, and that long is waited for the next.
+    /// Records the failure of the attempt in flight, and the delay before the next.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -175,12 +177,12 @@ impl PlainCall {
         }
     }
 
-    /// The call as it is; what is left has had no attempt.
+    /// Takes the call; a call without attempts remains.
     pub(super) const fn take(&mut self) -> Self {
         core::mem::replace(self, Self::begun(self.number, self.started))
     }
 
-    /// Its number, and its attempts as the interpreter keeps them.
+    /// The number of the batch, and the attempts in the interpreter's form.
     pub(super) fn into_series(self) -> (u64, AttemptSeries) {
         let Self { number, started, slept, failed: _, few, more } = self;
         let failed = few.into_iter().flatten().chain(more).zip(1..);

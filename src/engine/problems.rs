@@ -1,4 +1,4 @@
-//! What is wrong with arguments and reports: parsing, validators, and the problems in one line.
+//! Problems of arguments and reports: parsing, validators, and their text on one line.
 
 use core::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use crate::policy::{OutputPolicy, Policy, Validator};
 use crate::text::repair::{repair_for, too_long};
 use crate::text::{SchemaProblem, Template, TemplateError, excerpt};
 
-/// How many digits of a number are shown.
+/// The maximum number of digits shown of a number.
 const MOST_DIGITS: usize = 40;
 
-/// What the validators have against the value. One that cannot be evaluated counts as one that does not hold. `vars` is a
-/// copy of the value, made only if there is somebody to see it.
+/// The problems that validators find in a value. A validator that cannot be evaluated counts as violated. `vars`
+/// makes a copy of the value, called only if there are validators.
 pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value) -> Vec<SchemaProblem> {
     if validators.is_empty() {
         return Vec::new();
@@ -22,9 +22,9 @@ pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value)
     validators.iter().filter_map(|validator| violation(validator, &vars)).collect()
 }
 
-/// What is wrong with a report: by the schema, or else by the validators.
+/// The problems of a report: those of the schema, or else those of the validators.
 pub(crate) fn reported(output: &OutputPolicy, report: &Value) -> Vec<SchemaProblem> {
-    // The schema first: validators are written for values that hold it, and their errors would mislead otherwise.
+    // The schema comes first: validators are written for valid values, and their errors would mislead otherwise.
     let problems = output.schema.value.problems(report);
     if !problems.is_empty() {
         return problems;
@@ -36,17 +36,17 @@ fn violation(validator: &Validator, vars: &Map<String, Value>) -> Option<SchemaP
     let message = match validator.check.holds(vars) {
         Ok(true) => return None,
         Ok(false) => validator.message.render(vars).unwrap_or_else(|error| error.to_string()),
-        // A check that cannot be evaluated counts as failed: one that passes then would protect nothing.
+        // A validator that cannot be evaluated counts as violated: otherwise it would protect nothing.
         Err(error) => format!("{}: {error}", validator.name),
     };
     Some(SchemaProblem { pointer: String::new(), message })
 }
 
-/// The arguments as JSON. A call without arguments has an empty object.
+/// Parses arguments as JSON. A call without arguments has an empty object.
 ///
-/// What could be repaired has been; for the rest, the reason why not is reported too.
+/// Possible repairs are already made; otherwise the error includes why none is possible.
 pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, SchemaProblem> {
-    // Models send nothing for tools without parameters; an empty object is what they mean.
+    // Models send nothing for tools without parameters and mean an empty object.
     if arguments.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
@@ -60,14 +60,14 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, SchemaPro
         }
         SchemaProblem { pointer: String::new(), message }
     })?;
-    // What follows walks the value by recursion, so a deeper one is refused here.
+    // Later code recurses over the value, so deeper values are refused here.
     match too_deep(&value) {
         None => Ok(value),
         Some(message) => Err(SchemaProblem { pointer: String::new(), message }),
     }
 }
 
-/// What is wrong with JSON that would not stay what it is: an integer that does not fit into 64 bits.
+/// The problem of JSON with an integer that does not fit into 64 bits and would be rounded.
 pub(crate) fn changed(json: &str) -> Option<SchemaProblem> {
     let (_, number) = too_long(json)?;
     let number = shortened(number);
@@ -76,7 +76,7 @@ pub(crate) fn changed(json: &str) -> Option<SchemaProblem> {
     Some(SchemaProblem { pointer: String::new(), message })
 }
 
-/// A number as it is shown, however long it is.
+/// A number in a form of limited length.
 fn shortened(number: &str) -> String {
     match number.get(..MOST_DIGITS) {
         Some(first) if number.len() > MOST_DIGITS => format!("{first}…"),
@@ -84,7 +84,7 @@ fn shortened(number: &str) -> String {
     }
 }
 
-/// The problems in one line, as records keep them.
+/// The problems on one line, as in records.
 pub(crate) fn join_problems(problems: &[SchemaProblem]) -> String {
     let lines: Vec<String> =
         problems
@@ -96,14 +96,14 @@ pub(crate) fn join_problems(problems: &[SchemaProblem]) -> String {
     lines.join("; ")
 }
 
-/// Text for the model: rendered, and cut to what the policy allows to be shown at once.
+/// Renders a text for the model, cut to the length that the policy allows.
 pub(crate) fn told(
     policy: &Policy,
     template: &Template,
     vars: &Map<String, Value>,
 ) -> Result<String, TemplateError> {
     let text = template.render(vars)?;
-    // A validator's message may quote a whole result; it goes into the context of the model.
+    // A validator's message may quote a whole result, and enters the model's context.
     let most = usize::try_from(policy.turn().max_feedback_chars.value.get()).unwrap_or(usize::MAX);
     Ok(excerpt(&text, most))
 }

@@ -1,4 +1,4 @@
-//! Reasons that wait in the state until what they are about is reported.
+//! Reasons kept in the state until their decision is reported.
 
 use core::fmt::Display;
 
@@ -8,10 +8,10 @@ use super::directive::DecisionReason;
 use crate::policy::{LayerKind, Policy, Setting};
 use crate::text::Spot;
 
-/// A reason that may be reported later: a [`DecisionReason`] whose place names no file.
+/// A reason for a later report: a [`DecisionReason`] whose place names no file.
 ///
-/// The state keeps it in this form, so that the same events under the same policy make the same state, whatever the files of
-/// the policy are called. If the policy was changed meanwhile, the text of the same number is named.
+/// Without file names, the same events under the same policy lead to the same state, independent of where the policy
+/// is stored. If the policy has changed meanwhile, the place names the file with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredReason {
     rule: String,
@@ -22,13 +22,13 @@ pub(super) struct StoredReason {
     facts: Vec<String>,
 }
 
-/// Reasons as they are shown.
+/// Converts stored reasons to the form for reports.
 pub(super) fn told(policy: &Policy, reasons: impl IntoIterator<Item = StoredReason>) -> Vec<DecisionReason> {
     reasons.into_iter().map(|reason| reason.told(policy)).collect()
 }
 
 impl StoredReason {
-    /// `rule` has this value, and these facts were held against it.
+    /// Makes a reason: the value of `rule`, and the facts compared with it.
     pub(super) fn new<T: Display>(
         policy: &Policy,
         rule: impl Into<String>,
@@ -44,10 +44,10 @@ impl StoredReason {
         }
     }
 
-    /// The reason with the file it is written in.
+    /// Adds the file to the reason.
     pub(super) fn told(self, policy: &Policy) -> DecisionReason {
         let Self { rule, value, layer, spot, facts } = self;
-        // The file is looked up when the reason is shown: the state must not depend on where a policy is stored.
+        // The file is looked up for the report: the state must not depend on where a policy is stored.
         DecisionReason { rule, value, layer, place: policy.sources().place_in(spot), facts }
     }
 }

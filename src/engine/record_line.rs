@@ -1,5 +1,5 @@
-//! A line of a session log as it is written. No other code writes one, so no line lacks its version or its checksum, and every
-//! line can be read again.
+//! The written form of a line of a session log. Only this module writes lines, so every line has a version and a
+//! checksum and can be read again.
 
 use serde::Serialize;
 
@@ -9,10 +9,10 @@ use super::event::Envelope;
 use super::log::{CHECKSUM, CLOSE, LogHeader, RECORD_VERSION, RecordRef, checksum};
 use crate::ErrorCause;
 
-/// The longest line, in bytes: readers refuse longer ones.
+/// The maximum length of a line in bytes; readers refuse longer ones.
 pub(crate) const MAX_LINE: u64 = 64 * 1024 * 1024;
-/// The deepest record: readers refuse deeper ones.
-// serde_json reads 128 levels (its recursion limit); the rest is room for what later versions put around a record.
+/// The maximum nesting of a record; readers refuse deeper ones.
+// serde_json reads 128 levels (its recursion limit); the rest is for additions around a record in later versions.
 const MAX_DEPTH: usize = 120;
 
 /// A finished line of a session log: a record as JSON, with its version and its checksum.
@@ -29,17 +29,17 @@ const MAX_DEPTH: usize = 120;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordLine(String);
 
-/// A record that cannot be written so that it could be read again.
+/// Why a record cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordLineError {
-    /// It is too long.
+    /// The record is too long.
     #[error("a record is longer than {MAX_LINE} bytes")]
     TooLong,
-    /// It is too deep.
+    /// The record is nested too deep.
     #[error("a record is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// JSON cannot hold it.
+    /// The record cannot be represented as JSON.
     #[error(transparent)]
     NotJson(ErrorCause),
 }
@@ -63,10 +63,10 @@ enum RecordBody<'a> {
 }
 
 impl RecordLine {
-    /// The line of a record.
+    /// Makes the line of a record.
     ///
     /// # Errors
-    /// It is too long or too deep to be read again, or JSON cannot hold it.
+    /// The record is too long or too deep to be read again, or cannot be represented as JSON.
     pub fn new(record: RecordRef<'_>) -> Result<Self, RecordLineError> {
         let (kind, body) = match record {
             RecordRef::Session(header) => ("session", RecordBody::Session(header)),
@@ -78,7 +78,7 @@ impl RecordLine {
         };
         let mut line = serde_json::to_string(&LineOut { v: RECORD_VERSION, kind, body })
             .map_err(|error| RecordLineError::NotJson(error.into()))?;
-        // The checksum goes inside the object, so its closing brace moves behind it.
+        // The checksum is inside the object, so the closing brace is written after it.
         line.pop();
         let checksum = checksum(line.as_bytes());
         for part in [CHECKSUM, &checksum, CLOSE, "\n"] {
@@ -93,17 +93,17 @@ impl RecordLine {
         Ok(Self(line))
     }
 
-    /// How many levels a JSON text has, without reading it: what is between quotes does not count.
+    /// The nesting of a JSON text, counted without parsing. Brackets within strings do not count.
     pub fn levels(text: &[u8]) -> usize {
         levels(text)
     }
 
-    /// The line without its end.
+    /// The line without its line end.
     pub fn as_str(&self) -> &str {
         self.0.trim_end()
     }
 
-    /// The line with its end, as it is in a file.
+    /// The line with its line end.
     pub fn with_end(&self) -> &str {
         &self.0
     }

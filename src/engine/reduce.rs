@@ -1,4 +1,4 @@
-//! Reductions of the conversation: what is asked of a host, and what is reported about it.
+//! Reductions of the conversation: requests to the host, and their reports.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ impl SummarizeMessages {
 }
 
 impl ReduceContext {
-    /// This is what it comes to.
+    /// Makes the event with the result of a step.
     pub fn reduced(self, reduction: ContextReduction) -> Event {
         Event::ContextReduced { work: self.work, reduction }
     }

@@ -7,14 +7,14 @@ use crate::engine::measure::TurnMeasure;
 /// A reduction in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReductionInFlight {
-    /// The conversation as it is.
+    /// The present measure of the conversation.
     pub(super) measure: TurnMeasure,
-    /// How many tokens its messages had before the first step.
+    /// The tokens of the messages before the first step.
     pub(super) before: u64,
-    /// The model whose window it is for.
+    /// The index of the model whose window is too small.
     pub(super) target: usize,
     /// The step in flight, from 0.
     pub(super) step: usize,
-    /// Whether a provider has refused the conversation; if not, the turn begins after it.
+    /// Whether a provider refused the conversation; otherwise the turn begins after the reduction.
     pub(super) refused: bool,
 }

@@ -1,13 +1,13 @@
-//! What messages to the model know of the session: the feedback there was, and the slices.
+//! Session data for messages to the model: feedback and slices.
 
 use serde_json::{Map, Value, json};
 
 use crate::session::{RetryFeedback, SessionSlices};
 use crate::text::Template;
 
-/// Adds to the variables of a message what it reads of the session.
+/// Adds the session data that a template reads to its variables.
 pub(crate) fn reflect(template: &Template, vars: &mut Map<String, Value>, slices: &SessionSlices) {
-    // Only what the template reads is put together: slices may be large, and most messages read none.
+    // Only data that the template reads is built: slices may be large, and most messages read none.
     if template.reads("feedback") {
         vars.insert("feedback".to_owned(), feedback(slices));
     }
@@ -17,7 +17,7 @@ pub(crate) fn reflect(template: &Template, vars: &mut Map<String, Value>, slices
     }
 }
 
-/// All feedback, and that of each tool.
+/// All feedback, and the feedback of each tool.
 fn feedback(slices: &SessionSlices) -> Value {
     let all: Vec<Value> = slices.feedback().map(|feedback| shown(&feedback)).collect();
     let mut tools: Map<String, Value> = Map::new();
@@ -33,11 +33,11 @@ fn feedback(slices: &SessionSlices) -> Value {
     json!({ "latest": all.last(), "all": all, "tools": tools })
 }
 
-/// Without the time of the next attempt: what models learn is the same from run to run.
+/// The feedback without the time of the next attempt, so that the text is the same in every run.
 fn shown(feedback: &RetryFeedback) -> Value {
     let mut shown = serde_json::to_value(feedback).unwrap_or_default();
     if let Some(fields) = shown.as_object_mut() {
-        // The time differs between runs, and a message that changes breaks the prompt cache and the replay.
+        // The time differs between runs, and a changed message breaks the prompt cache and the replay.
         fields.shift_remove("retry_scheduled_at");
     }
     shown

@@ -1,5 +1,4 @@
-//! What a model did lately, as far as it takes to see that it repeats itself: numbers of calls, of failures and of
-//! results, so many and no more.
+//! A bounded memory of hashes of calls, failures and results, for loop detection.
 
 use std::collections::VecDeque;
 
@@ -9,12 +8,12 @@ use unfazed_macros::Named;
 
 use crate::policy::{LoopStages, RepeatScope};
 
-/// How many calls are remembered.
-// The state is written into the log, so what it remembers of calls is bounded.
+/// The maximum number of calls remembered.
+// The state is written into the log, so this memory is bounded.
 const CALLS: usize = 100;
-/// Of how many tools the last failure is remembered, and of how many calls the last result.
+/// The maximum number of tools with a remembered failure, and of calls with a remembered result.
 const STREAKS: usize = 64;
-/// How many calls the longest cycle has.
+/// The maximum length of a cycle, in calls.
 pub(super) const LONGEST: usize = 5;
 
 /// What was decided about a call that repeats itself.
@@ -68,16 +67,16 @@ pub enum LoopStage {
     FinalTurn,
 }
 
-/// The calls, failures and results there were lately.
+/// The recent calls, failures and results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoopDetector {
-    /// The numbers of the last calls, the oldest first.
+    /// The hashes of the last calls, oldest first.
     calls: VecDeque<u64>,
-    /// For each length of a cycle: how many calls in a row were the same as the one so many calls before.
+    /// For each cycle length: the number of consecutive calls equal to the call that many places before.
     rows: [u32; LONGEST],
-    /// By tool: the last failure, and how often it came in a row.
+    /// By tool: the last failure, and its consecutive count.
     errors: VecDeque<CallStreak>,
-    /// By call: the last result, and how often it came in a row.
+    /// By call: the last result, and its consecutive count.
     results: VecDeque<CallStreak>,
 }
 
@@ -88,21 +87,21 @@ struct CallStreak {
     count: u32,
 }
 
-/// A cycle that the last call continues with.
+/// A cycle that the last call continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallCycle {
     pub(super) length: u32,
-    /// How many rounds are complete.
+    /// The number of complete rounds.
     pub(super) rounds: u32,
-    /// Whether the last call completed one.
+    /// Whether the last call completed a round.
     pub(super) completes: bool,
 }
 
 impl LoopDetector {
-    /// A call is made.
+    /// Records a call.
     pub(crate) fn called(&mut self, call: u64) {
-        // A counter for each length makes a call cost five comparisons, however long the run is. Comparing windows of
-        // the history would cost the square of it.
+        // With a counter per length, a call costs five comparisons in a run of any length. Comparing windows of the
+        // history would take quadratic time.
         for (length, row) in (0..).zip(&mut self.rows) {
             let before = self.calls.iter().rev().nth(length);
             *row = if before == Some(&call) { row.saturating_add(1) } else { 0 };
@@ -113,11 +112,11 @@ impl LoopDetector {
         }
     }
 
-    /// How often the last call was made, itself included.
+    /// The count of the last call, itself included.
     pub(crate) fn same_calls(&self, count: RepeatScope) -> u32 {
         match count {
             RepeatScope::Consecutive => self.rows.first().map_or(1, |row| row.saturating_add(1)),
-            // LocalCowork counts any earlier call of the message, whatever came between.
+            // LocalCowork counts any earlier call of the message, whatever came in between.
             RepeatScope::Cumulative => {
                 let last = self.calls.back();
                 let same = self.calls.iter().filter(|call| Some(*call) == last).count();
@@ -131,56 +130,57 @@ impl LoopDetector {
         (2_u32..).zip(self.rows.iter().skip(1)).find_map(|(length, row)| {
             let rounds = row.checked_div(length)?.saturating_add(1);
             let completes = row.checked_rem(length) == Some(0);
-            // Four calls A B A B are two rounds of two, not one of four: only the shortest length counts.
+            // Four calls A B A B are two rounds of length two, not one of length four: only the shortest length
+            // counts.
             (rounds > 1 && !self.is_shorter(length)).then_some(CallCycle { length, rounds, completes })
         })
     }
 
-    /// Whether the last `length` calls are themselves rounds of something shorter.
+    /// Whether the last `length` calls are themselves rounds of a shorter cycle.
     fn is_shorter(&self, length: u32) -> bool {
         (1..length).zip(&self.rows).any(|(shorter, row)| {
             length.checked_rem(shorter) == Some(0) && *row >= length.saturating_sub(shorter)
         })
     }
 
-    /// The tool failed like this. Returns how often it did in a row.
+    /// Records a failure of a tool. Returns its consecutive count.
     pub(crate) fn failed(&mut self, tool: u64, error: u64) -> u32 {
         again(&mut self.errors, tool, error)
     }
 
-    /// Whether a tool has failed lately.
+    /// Whether any tool has failed recently.
     pub(crate) fn knows_failures(&self) -> bool {
         !self.errors.is_empty()
     }
 
-    /// The tool did not fail.
+    /// Records a success of the tool.
     pub(crate) fn recovered(&mut self, tool: u64) {
         self.errors.retain(|streak| streak.of != tool);
     }
 
-    /// The call had this result. Returns how often it had in a row.
+    /// Records the result of a call. Returns its consecutive count.
     pub(crate) fn resulted(&mut self, call: u64, result: u64) -> u32 {
         again(&mut self.results, call, result)
     }
 
-    /// How often the tool failed in the same way.
+    /// The consecutive count of the tool's last failure.
     pub(crate) fn errors_of(&self, tool: u64) -> u32 {
         count(&self.errors, tool)
     }
 
-    /// How often the call had the same result.
+    /// The consecutive count of the call's last result.
     pub(crate) fn results_of(&self, call: u64) -> u32 {
         count(&self.results, call)
     }
 
-    /// A call was held back for the failures of its tool, or for its results: it counts as one more of them.
+    /// Counts a call that was blocked because of earlier failures or results as one more of them.
     pub(crate) fn held_back(&mut self, pattern: LoopPattern, tool: u64, call: u64) {
         let (streaks, of) = match pattern {
             LoopPattern::SameError => (&mut self.errors, tool),
             LoopPattern::SameResult => (&mut self.results, call),
             LoopPattern::SameCall | LoopPattern::Cycle => return,
         };
-        // It does not run, so nothing else counts it, and a model that insists would stay at this stage.
+        // The call does not run, so nothing else counts it, and a persistent model would stay at this stage.
         if let Some(streak) = streaks.iter_mut().find(|streak| streak.of == of) {
             streak.count = streak.count.saturating_add(1);
         }
@@ -192,7 +192,7 @@ impl LoopDetector {
 }
 
 impl LoopStage {
-    /// The stage of a count, if it has reached one.
+    /// The stage that a count has reached, if any.
     pub(crate) fn at(count: u32, stages: &LoopStages) -> Option<Self> {
         let reached = |limit: Option<core::num::NonZeroU32>| limit.is_some_and(|limit| count >= limit.get());
         // One count may have reached several stages; the strictest decides.
@@ -206,15 +206,15 @@ impl LoopStage {
     }
 }
 
-/// One more of `what`; the one that was seen longest ago is forgotten when there are too many.
+/// Counts `what` for `of`; the oldest entry is removed when there are too many.
 fn again(streaks: &mut VecDeque<CallStreak>, of: u64, what: u64) -> u32 {
     let place = streaks.iter().position(|streak| streak.of == of);
-    // Another result ends the row: polling that brings something new is progress. LocalCowork's check knows the call
-    // alone, and makes polling impossible.
+    // Another result resets the count: polling that returns something new is progress. LocalCowork only compares
+    // calls, which makes polling impossible.
     let known = place.and_then(|place| streaks.remove(place)).filter(|streak| streak.what == what);
     let count = known.map_or(1, |streak| streak.count.saturating_add(1));
     streaks.push_back(CallStreak { of, what, count });
-    // Arguments can be varied without end, so the oldest is forgotten.
+    // Arguments can vary without end, so the oldest entry is removed.
     if streaks.len() > STREAKS {
         streaks.pop_front();
     }
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// The shortest block of two to five calls, not made of a shorter one, that the calls end with at least twice.
+    /// The shortest block of two to five calls, not made of a shorter one, that ends the calls at least twice.
     fn told_naively(calls: &[u64]) -> Option<(usize, usize)> {
         (2..=LONGEST).find_map(|length| {
             let block = calls.len().checked_sub(length).map(|from| &calls[from..])?;

@@ -1,47 +1,47 @@
-//! The room that the results of the calls of one reply share.
+//! The tokens that the results of one reply share.
 
 use serde::{Deserialize, Serialize};
 
 use crate::policy::{SizeUnit, TextSize, estimated_tokens};
 use crate::session::Message;
 
-/// A result is cut to no less than this: so much it takes to say that there is more.
+/// The minimum size of a cut result, enough for the notice.
 const LEAST: u64 = 32;
 
-/// What is left of the room for results, while calls have none yet. Every call that waits has an equal part of it; what one
-/// does not use is there for those after it. Results are taken in the order of the calls, so nothing depends on which of
-/// them ends first.
+/// The tokens left for results. Every waiting call has an equal share; the part that a result does not use is
+/// available to later ones. Results are taken in the order of the calls, so shares do not depend on which call ends
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RoomForResults {
-    /// In tokens, as they are estimated.
+    /// The estimated tokens left.
     pub(super) left: u64,
-    /// How many calls have no result yet.
+    /// The number of calls without a result.
     pub(super) calls: u64,
 }
 
 impl RoomForResults {
-    /// So many tokens for the results of so many calls.
+    /// `left` tokens for the results of `calls` calls.
     pub(super) fn of(left: u64, calls: usize) -> Self {
         Self { left, calls: u64::try_from(calls).unwrap_or(u64::MAX) }
     }
 
-    /// The most of the text of the next result.
+    /// The maximum size of the next result's text.
     pub(super) fn share(self) -> TextSize {
-        // An equal part of what is left: what a small result does not use is there for those behind it.
+        // An equal share of the rest: the unused part of a small result is available to later ones.
         let each = self.left.checked_div(self.calls.max(1)).unwrap_or(self.left);
-        // A message costs tokens of its own, whatever its text is.
+        // A message costs tokens beyond its text.
         let besides = weight(&Message::user(""));
         TextSize { count: each.saturating_sub(besides).max(LEAST), unit: SizeUnit::Tokens }
     }
 
-    /// One more call has its result.
+    /// Subtracts the result of one more call.
     pub(super) fn take(&mut self, result: &Message) {
         self.left = self.left.saturating_sub(weight(result));
         self.calls = self.calls.saturating_sub(1);
     }
 }
 
-/// The tokens of a message, as they are estimated.
+/// The estimated tokens of a message.
 pub(super) fn weight(message: &Message) -> u64 {
     message.tokens(&estimated_tokens)
 }

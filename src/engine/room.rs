@@ -1,4 +1,4 @@
-//! How much room a conversation has in the window of a model.
+//! The context budget: the tokens a conversation may use in the window of a model.
 
 use std::fmt;
 
@@ -6,30 +6,30 @@ use super::reduce::ReducePlan;
 use crate::engine::measure::TurnMeasure;
 use crate::policy::{ContextPolicy, ModelPolicy, ReduceStep, ResultsRoom};
 
-/// What there is of a window, in tokens.
+/// The parts of a context window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContextBudget {
-    /// All of it.
+    /// The whole window.
     pub window: u64,
-    /// What is kept for the reply.
+    /// The reserve for the reply.
     pub reply: u64,
-    /// What is kept free in addition.
+    /// The additional reserve.
     pub reserve: u64,
-    /// What is not used, in case there are more tokens than were counted.
+    /// The safety margin, in case there are more tokens than were counted.
     pub safety: u64,
-    /// What the definitions of the tools take.
+    /// The definitions of the tools.
     pub tools: u64,
-    /// What the messages take.
+    /// The messages.
     pub messages: u64,
 }
 
 impl ContextBudget {
-    /// What there is for that conversation in a window of so many tokens.
+    /// The context budget of a conversation in a window of `window` tokens.
     pub(crate) fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
         Self {
             window,
             reply: model.output_reserve.value.get().into(),
-            // Shares are of the whole window, so that one does not depend on the other.
+            // Shares are of the whole window, so that they do not depend on each other.
             reserve: rules.reserve.value.of(window),
             safety: rules.safety.value.of(window),
             tools: measure.tool_tokens,
@@ -37,21 +37,21 @@ impl ContextBudget {
         }
     }
 
-    /// The reply has no more than half of the window.
+    /// Limits the reserve for the reply to half of the window.
     #[must_use]
     pub(crate) fn with_half_for_the_reply(self) -> Self {
-        // A window from elsewhere may be smaller than the reserve that was chosen for another model; half is left for
-        // the request.
+        // A window from another source may be smaller than the reserve chosen for another model; half is left for the
+        // request.
         Self { reply: self.reply.min(self.window / 2), ..self }
     }
 
-    /// The reply has no more than so many tokens of the window.
+    /// Limits the reserve for the reply to `most` tokens.
     #[must_use]
     pub(crate) fn with_reply(self, most: u64) -> Self {
         Self { reply: self.reply.min(most), ..self }
     }
 
-    /// The most tokens that messages may have.
+    /// The maximum tokens of the messages.
     pub(crate) const fn budget(&self) -> u64 {
         self.base().saturating_sub(self.tools)
     }
@@ -62,31 +62,31 @@ impl ContextBudget {
         self.window.saturating_sub(kept)
     }
 
-    /// Whether the tools alone leave no room.
+    /// Whether the tools alone leave no free tokens.
     pub(crate) const fn is_filled_by_tools(&self) -> bool {
         // Without tools there would be free tokens, so shortening messages cannot help.
         self.budget() == 0 && self.base() > 0 && self.tools > 0
     }
 
-    /// How much room is left; `None`: the messages are too large.
+    /// The free tokens; `None`: the messages are too large.
     pub(crate) const fn left(&self) -> Option<u64> {
         self.budget().checked_sub(self.messages)
     }
 
-    /// With less room than this the model is not asked.
+    /// The minimum of free tokens for a call of the model.
     pub(crate) fn min_free(&self, rules: &ContextPolicy) -> u64 {
         // At least one token: a request of exactly the whole budget leaves nothing for an estimate that is one too
         // low.
         rules.min_free.value.of(self.budget()).max(1)
     }
 
-    /// Whether the model can be asked.
+    /// Whether the model can be called.
     pub(crate) fn is_open(&self, rules: &ContextPolicy) -> bool {
         self.left().is_some_and(|left| left >= self.min_free(rules))
     }
 
-    /// With less room than this the conversation is to be reduced. Never less than `min_free`: no model is passed
-    /// over for want of room before what can be left out was left out.
+    /// The number of free tokens below which the conversation is reduced. Never less than `min_free`: no model is
+    /// skipped before a reduction was tried.
     pub(crate) fn compact_at_free(&self, rules: &ContextPolicy) -> u64 {
         let budget = self.budget();
         // Never below `min_free`. LocalCowork's eviction began at 1,000 free tokens, while its loop ended at 1,500,
@@ -94,13 +94,13 @@ impl ContextBudget {
         rules.compact_at_free.value.of(budget).max(rules.min_free.value.of(budget))
     }
 
-    /// Whether the conversation is to be reduced.
+    /// Whether the conversation must be reduced.
     pub(crate) fn is_short(&self, rules: &ContextPolicy) -> bool {
         self.left().is_none_or(|left| left < self.compact_at_free(rules))
     }
 
-    /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it. After a
-    /// refusal the last resort goes as far as all others, since it may be unknown how much was too much.
+    /// The plan of a reduction step; `None`: with messages of this size it is not needed. After a refusal the last
+    /// resort has the same target as the other steps, since the real limit may be unknown.
     pub(crate) fn plan(
         &self,
         rules: &ContextPolicy,
@@ -110,15 +110,15 @@ impl ContextBudget {
         refused: bool,
     ) -> Option<ReducePlan> {
         let aim = self.aim(rules);
-        // After a refusal the numbers were wrong somewhere, so the last resort goes as far as the others.
+        // After a refusal the numbers were wrong, so the last resort has the same target as the other steps.
         let most = if refused { aim } else { self.most(rules) };
-        // Truncation loses what cannot be had again, so it does only what is needed.
+        // Truncation loses content for ever, so it frees only what is needed.
         let enough = if matches!(step, ReduceStep::Truncate { .. }) { most } else { aim };
         let (step, keep_task) = (step.clone(), rules.keep_last_user_message.value);
         (tokens > enough).then_some(ReducePlan { number, step, aim, most, input: None, keep_task })
     }
 
-    /// How many tokens the results of the calls of one reply may have together, after these messages; `None`: any number.
+    /// The maximum tokens for the results of one reply's calls after these messages; `None`: unlimited.
     pub(crate) fn for_results(&self, rules: &ContextPolicy) -> Option<u64> {
         let budget = self.budget();
         let open = budget.saturating_sub(self.min_free(rules));
@@ -133,14 +133,14 @@ impl ContextBudget {
         }
     }
 
-    /// How many tokens the messages may have, so that the conversation is not to be reduced.
+    /// The maximum tokens of the messages for which no reduction is needed.
     pub(crate) fn most(&self, rules: &ContextPolicy) -> u64 {
         self.budget().saturating_sub(self.compact_at_free(rules))
     }
 
-    /// How many tokens the messages are to have after a reduction.
+    /// The target tokens of the messages after a reduction.
     pub(crate) fn aim(&self, rules: &ContextPolicy) -> u64 {
-        // More is freed than is needed, or the next turn would reduce again; never less, or it would not help.
+        // More is freed than needed, or the next turn would reduce again; never less, or it would not help.
         self.budget().saturating_sub(rules.target_free.value.of(self.budget())).min(self.most(rules))
     }
 }
@@ -152,7 +152,7 @@ impl fmt::Display for ContextBudget {
 }
 
 impl ContextBudget {
-    /// How it is computed, where what is called `whole` is all there is.
+    /// How the budget is computed, where `whole` names the total.
     pub(crate) fn computed_from(&self, whole: &str) -> String {
         let Self { window, reply, reserve, safety, tools, messages } = self;
         let budget = self.budget();

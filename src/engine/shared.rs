@@ -1,11 +1,11 @@
-//! What hosts share: breakers and budgets whose scope is `shared`.
+//! Breakers and budgets that hosts share: those whose scope is `shared`.
 //!
-//! The state of a run has them as it has all others, and decides by what it knows. What happens to one is kept in mind until
-//! the others are informed. To tell them, it is done again on what they know: so nothing is lost, whoever comes first, and all
-//! see what one breaker would have seen to which everything told had happened in that order. Not told is what moves nothing
-//! here: with `count: consecutive` a success of a host that knows of no failure. So it takes none back that the others have had
-//! and this host does not know of. The host carries what is distinguished from one to the other and brings what came of it back as an
-//! event.
+//! The state of a run contains them like all others, and decides by its own copy. Local changes are kept until the
+//! other hosts have received them. To share them, they are replayed on the state that the others know: nothing is
+//! lost, in whatever order hosts report, and all see the state of one breaker to which all reported changes happened
+//! in that order. A change without local effect is not reported: with `count: consecutive`, a success on a host
+//! without failures. So it does not reset failures of other hosts that this host has not seen. The host transports
+//! the state, and returns the result as an event.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -21,20 +21,20 @@ use crate::policy::{BudgetScope, RetryBudget};
 /// A breaker or a budget that hosts share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSubject {
-    /// The name under which hosts keep it. It speaks of its rules too: hosts with other rules share another one.
+    /// The name under which hosts keep it. It includes the rules: hosts with other rules share another one.
     pub key: String,
     what: SharedKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SharedKind {
-    /// The breaker of that tool.
+    /// The breaker of this tool.
     Breaker(String),
-    /// The budget of that name.
+    /// The budget with this account name.
     Budget(String),
 }
 
-/// What others know of one thing that is shared, and what has happened to it here.
+/// One shared breaker or budget: the state known to other hosts, with the local changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPart {
     known: KnownPart,
@@ -49,24 +49,23 @@ enum KnownPart {
 }
 
 impl Interpreter {
-    /// Everything that is shared under this policy: of all tools, of the models of the run, and of its report.
+    /// All that is shared under this policy: for all tools, the models of the run, and its report.
     pub fn sharing(&self, state: &State) -> Vec<SharedSubject> {
         let mut all = self.shared_budgets(&state.context.targets);
-        // Rules of single calls can name budgets that no tool's own rules name; what was drawn on them is in the
-        // state alone.
+        // Rules of single calls can name budgets that no tool's rules name; their use is only in the state.
         all.extend(state.budgets.shared().map(|(account, _)| account.clone()));
-        // Several actions may draw on one pool, which is one subject; sorted, so that all hosts see one order.
+        // Several actions may use one pool, which is one subject; sorted, so that all hosts see one order.
         all.sort();
         all.dedup();
         self.shared_breakers().chain(all.into_iter().map(SharedSubject::budget)).collect()
     }
 
-    /// Whether anything is shared under this policy in a run with these models.
+    /// Whether this policy shares anything in a run with these models.
     pub fn shares(&self, targets: &[String]) -> bool {
         self.shared_breakers().next().is_some() || !self.shared_budgets(targets).is_empty()
     }
 
-    /// What has happened to something that others need to know.
+    /// The shared breakers and budgets with unreported changes.
     pub fn unshared(&self, state: &State) -> Vec<SharedSubject> {
         let breakers = state.tools.breakers().iter().filter(|(_, breaker)| breaker.has_news());
         let breakers = breakers.filter_map(|(tool, _)| self.shared_breaker(tool));
@@ -74,10 +73,10 @@ impl Interpreter {
         breakers.chain(budgets.map(|(account, _)| SharedSubject::budget(account.clone()))).collect()
     }
 
-    /// What others know of it, and all that has happened to it in this run.
+    /// Merges the state known to other hosts with the local changes of this run.
     ///
     /// # Errors
-    /// What others know cannot be read: they have written something else.
+    /// The state of other hosts cannot be read.
     pub fn merge_shared(
         &self,
         state: &State,
@@ -88,8 +87,8 @@ impl Interpreter {
             SharedKind::Breaker(tool) => {
                 let others: Option<CircuitBreaker> = read(others)?;
                 let ours = state.tools.breaker(tool).cloned().unwrap_or_default();
-                // Repeating the events on top of what others know gives what one breaker would have seen. Adding up
-                // the counts would not: whether it opens depends on their order.
+                // Replaying the changes on the known state yields the state of one common breaker. Adding the counts
+                // would not: whether it opens depends on the order.
                 let all = ours.told_to(others.as_ref(), &self.policy().tool(tool).breaker);
                 let (has_news, differs) = (ours.has_news(), all != ours);
                 SharedPart { known: KnownPart::Breaker(tool.clone(), all), has_news, differs }
@@ -108,7 +107,7 @@ impl Interpreter {
         self.tools().names().filter_map(|tool| self.shared_breaker(tool))
     }
 
-    /// The names of the budgets that are shared.
+    /// The account names of the shared budgets.
     fn shared_budgets(&self, targets: &[String]) -> Vec<String> {
         let (policy, mut all) = (self.policy(), Vec::new());
         let mut add = |action: &str, budget: &RetryBudget| {
@@ -129,7 +128,7 @@ impl Interpreter {
     fn shared_breaker(&self, tool: &str) -> Option<SharedSubject> {
         let policy = &self.policy().tool(tool).breaker;
         CircuitBreaker::is_shared_by(policy).then(|| SharedSubject {
-            // Hosts with other rules keep another breaker, so a rollout of a new policy does not mix two counts.
+            // Hosts with other rules keep another breaker, so the rollout of a new policy does not mix two counts.
             key: format!("breaker {tool} ({})", CircuitBreaker::rules_of(policy)),
             what: SharedKind::Breaker(tool.to_owned()),
         })
@@ -143,20 +142,20 @@ impl SharedSubject {
 }
 
 impl SharedPart {
-    /// Whether others need to know.
+    /// Whether other hosts must receive the change.
     pub const fn has_news(&self) -> bool {
         self.has_news
     }
 
-    /// Whether the run knows something else, or has told the others something.
+    /// Whether the merged state differs from the run's.
     pub const fn differs(&self) -> bool {
         self.differs
     }
 
-    /// As it is written for the others.
+    /// The written form for other hosts.
     pub fn value(&self) -> Value {
         let value = match &self.known {
-            // Probes are leases of this host. Others could never return them, and the breaker would stay half-open
+            // Probes belong to this host. Other hosts could never return them, and the breaker would stay half-open
             // for all.
             KnownPart::Breaker(_, breaker) => serde_json::to_value(breaker.without_probes()),
             KnownPart::Budget(_, ledger) => serde_json::to_value(ledger),
@@ -166,7 +165,7 @@ impl SharedPart {
 }
 
 impl SharedKnown {
-    /// With this one too.
+    /// Adds another part.
     pub fn add(&mut self, part: SharedPart) {
         match part.known {
             KnownPart::Breaker(tool, breaker) => drop(self.breakers.insert(tool, breaker)),
@@ -208,7 +207,7 @@ mod tests {
         }
     }
 
-    /// A host tells the others and takes what all know.
+    /// A host reports its changes and takes the merged state.
     fn tell(host: &mut CircuitBreaker, all: &mut CircuitBreaker, rules: &BreakerPolicy) {
         *host = host.told_to(Some(all), rules);
         *all = host.without_probes();
@@ -224,7 +223,7 @@ mod tests {
         assert!(other.is_open(Instant(99)));
         other.ask(Instant(100));
         tell(&mut other, &mut all, &rules);
-        // The place of a probe is each host's own: the other one may try as well.
+        // Each host has its own probes: the other one may also probe.
         tell(&mut one, &mut all, &rules);
         assert_eq!(one.ask(Instant(101)), crate::engine::breaker::BreakerAdmission::Probe);
         assert!(other.succeeded(&rules, Instant(102)));
@@ -258,7 +257,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever tells when, no failure is lost and none is counted twice.
+        /// In any order of reports, no failure is lost and none is counted twice.
         #[test]
         fn failures_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
             let rules = rules(u32::MAX, FailureCounting::Cumulative);
@@ -278,7 +277,7 @@ mod tests {
             prop_assert_eq!(all.failures(), failures);
         }
 
-        /// A breaker that all share is what one would be that everything had happened to in the order in which it was reported.
+        /// A shared breaker equals a single breaker to which everything happened in the order of the reports.
         #[test]
         fn all_know_what_one_would_know(acts in proptest::collection::vec((0usize..3, 0u8..3, 0u64..40), 0..60)) {
             let rules = rules(3, FailureCounting::Consecutive);
@@ -298,7 +297,7 @@ mod tests {
                     }
                 }
                 tell(host, &mut all, &rules);
-                // Whether a probe was given back or none is out is all the same: the next one may try.
+                // Whether a probe was returned or none was taken is the same: the next one may run.
                 let knows = |breaker: &CircuitBreaker| {
                     let open = breaker.is_open(at).then(|| breaker.open_until());
                     (open, breaker.phase() == crate::engine::BreakerPhase::Closed, breaker.failures())
@@ -307,7 +306,7 @@ mod tests {
             }
         }
 
-        /// Tokens add up too, and are never more than there are.
+        /// Tokens add up too, and never exceed the capacity.
         #[test]
         fn tokens_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
             let budget = RetryBudget::Tokens(TokenBudget {

@@ -22,7 +22,7 @@ pub struct SharedKnown {
 }
 
 impl SharedKnown {
-    /// Whether nothing is known.
+    /// Whether the state is empty.
     pub fn is_empty(&self) -> bool {
         self.breakers.is_empty() && self.budgets.is_empty()
     }

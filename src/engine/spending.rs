@@ -1,4 +1,4 @@
-//! What a run has spent of its budgets, and how much of what is left one call may have.
+//! The amounts spent from a run's budgets, and the amount that one call may use.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use crate::policy::{Cost, Price};
 use crate::session::Usage;
 use crate::time::{Instant, Nanos};
 
-/// With less for its reply no final turn is begun: what it could still say is not worth its request.
+/// The minimum reply tokens for a final turn: with less it is not worth its request.
 const LEAST: u64 = 64;
-/// So many tokens the results of a reply have at least before the final turn.
+/// The minimum tokens for the results of a reply before the final turn.
 const RESULTS: u64 = 1024;
 
-/// What a run has spent.
+/// The amounts spent in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSpending {
-    /// Tokens of requests and replies: as providers report them, and where nobody reports them as they are counted here.
+    /// Tokens of requests and replies, as reported by providers or else as counted here.
     #[serde(skip_serializing_if = "crate::session::is_default")]
     pub tokens: u64,
-    /// What the calls of models cost, in picodollars; those of models without a price are not in it.
+    /// The cost of model calls, in picodollars; models without a price are not included.
     #[serde(skip_serializing_if = "crate::session::is_default")]
     pub(super) picodollars: u64,
-    /// Calls of models; every attempt and every summary is one.
+    /// Model calls; every attempt and every summary counts.
     #[serde(skip_serializing_if = "crate::session::is_default")]
     pub model_calls: u32,
-    /// Calls of tools that ran.
+    /// Tool calls that ran.
     #[serde(skip_serializing_if = "crate::session::is_default")]
     pub tool_calls: u32,
     /// The time spent waiting for models.
@@ -38,80 +38,80 @@ pub struct RunSpending {
     /// When its final turn began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Instant>,
-    /// What is kept for the calls of models in flight, of which each proposal has one at most.
+    /// The reservations for model calls in flight; each proposal has at most one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) reserved: BTreeMap<ProposalId, CallReservation>,
-    /// What the host found out about prices.
+    /// The prices that the host found.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) prices: BTreeMap<String, Price>,
 }
 
-/// What is kept for a call of a model until it says what it used.
+/// The reservation for a model call until its usage is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CallReservation {
     /// The model.
     pub(super) target: String,
-    /// Tokens of the request, as they are counted.
+    /// The counted tokens of the request.
     pub(super) input: u64,
-    /// The most tokens of the reply.
+    /// The maximum tokens of the reply.
     pub(super) output: u64,
 }
 
-/// What a token takes of a budget: one of tokens, or so many picodollars of money.
+/// The cost of a token in the unit of a budget: one token, or picodollars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenRate {
     pub(super) input: u64,
     pub(super) output: u64,
 }
 
-/// A request, and what its tokens take of a budget.
+/// A request with its rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RatedRequest {
     pub(super) tokens: u64,
     pub(super) rate: TokenRate,
-    /// The least that is worth asking for as a reply.
+    /// The minimum reply that is worth a request.
     pub(super) floor: u64,
 }
 
 impl RunSpending {
-    /// What the calls of models cost; those of models without a price are not in it.
+    /// The cost of model calls; models without a price are not included.
     pub const fn cost(&self) -> Cost {
         Cost(self.picodollars)
     }
 
-    /// The tokens that are reserved for the calls of models in flight: of their requests, and of their replies at most.
+    /// The tokens reserved for model calls in flight: their requests, and their maximum replies.
     pub fn reserved(&self) -> Usage {
         self.reserved.values().map(CallReservation::usage).fold(Usage::default(), Usage::plus)
     }
 
-    /// How long the run takes until then, in whole milliseconds.
+    /// The duration of the run until `now`, rounded up to whole milliseconds.
     pub const fn time(&self, now: Instant) -> Nanos {
         Nanos::from_millis(now.since(self.started).0.div_ceil(1_000_000))
     }
 
-    /// Whether nothing is to be remembered.
+    /// Whether nothing was spent.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A call of a model is made.
+    /// Counts a model call and reserves its tokens.
     pub(super) fn reserve(&mut self, proposal: ProposalId, kept: CallReservation) {
-        // Counted when it is made: a call that fails has been made, too, and several may be in flight.
+        // Counted when it is made: a failed call counts as well, and several may be in flight.
         self.model_calls = self.model_calls.saturating_add(1);
         self.reserved.insert(proposal, kept);
     }
 
-    /// A call of a tool begins.
+    /// Counts a tool call that starts.
     pub(super) const fn count_tool_call(&mut self) {
         self.tool_calls = self.tool_calls.saturating_add(1);
     }
 
-    /// A call of a tool that was counted does not run after all.
+    /// Subtracts a counted tool call that does not run.
     pub(super) const fn uncount_tool_call(&mut self) {
         self.tool_calls = self.tool_calls.saturating_sub(1);
     }
 
-    /// These tokens were used.
+    /// Charges used tokens.
     pub(super) fn charge(&mut self, usage: Usage, price: Option<Price>) {
         self.tokens = self.tokens.saturating_add(usage.total());
         let cost = price.map_or(0, |price| usage.cost(price).0);
@@ -120,19 +120,19 @@ impl RunSpending {
 }
 
 impl CallReservation {
-    /// The most that the call uses.
+    /// The maximum usage of the call.
     pub(super) fn usage(&self) -> Usage {
         Usage { input: self.input, output: self.output, ..Usage::default() }
     }
 }
 
 impl TokenRate {
-    /// Of a budget of tokens.
+    /// The rate for a budget of tokens.
     pub(super) const TOKENS: Self = Self { input: 1, output: 1 };
 
-    /// The most that tokens of that price take.
+    /// The maximum rate for tokens of this price.
     pub(super) fn of(price: Price) -> Self {
-        // The dearer of the prices there are (cached or not): a budget must hold in the worst case.
+        // The higher of the prices (cached or not): a budget must hold in the worst case.
         Self { input: price.most_of_input(), output: price.most_of_output() }
     }
 
@@ -143,32 +143,32 @@ impl TokenRate {
 }
 
 impl RatedRequest {
-    /// The most tokens of its reply if it is the final turn and `left` is left; `None`: not enough for one.
+    /// The maximum reply tokens in the final turn if `left` is left; `None`: not enough for one.
     pub(super) fn most_of_final(self, left: u64) -> Option<u64> {
         let rest = u128::from(left).checked_sub(product(self.tokens, self.rate.input))?;
         Some(divided(rest, self.rate.output.into())).filter(|most| *most >= self.floor.min(LEAST))
     }
 
-    /// The most tokens of its reply if the final turn is to come after it: its reply, and the results it asks for, are
-    /// a part of the request of `end` then. `None`: not enough for one.
+    /// The maximum reply tokens before the final turn, whose request `end` then includes this reply and its results.
+    /// `None`: not enough for one.
     pub(super) fn most_before(self, end: Self, left: u64) -> Option<u64> {
-        // The results of this reply are a part of the final request, so tokens for some of them are kept.
+        // The results of this reply are part of the final request, so tokens for some of them are reserved.
         let end_input = product(end.tokens.saturating_add(RESULTS), end.rate.input);
         let kept = end_input.saturating_add(product(end.floor, end.rate.output));
         let taken = product(self.tokens, self.rate.input).saturating_add(kept);
         let rest = u128::from(left).checked_sub(taken)?;
-        // A token of this reply is paid twice: as output now, and as input of the final turn that sends it again.
+        // A token of this reply is paid twice: as output now, and as input of the final turn.
         let each = u128::from(self.rate.output).saturating_add(end.rate.input.into());
         Some(divided(rest, each)).filter(|most| *most >= self.floor)
     }
 
-    /// What [`Self::most_of_final`] asks for, for people.
+    /// The requirement of [`Self::most_of_final`], for people.
     pub(super) fn needs_as_final(self) -> String {
         let least = self.floor.min(LEAST);
         format!("the call takes {} tokens for its request, and {least} at least for its reply", self.tokens)
     }
 
-    /// What [`Self::most_before`] asks for, for people.
+    /// The requirement of [`Self::most_before`], for people.
     pub(super) fn needs_before(self, end: Self) -> String {
         let kept = end.tokens.saturating_add(RESULTS).saturating_add(end.floor);
         format!(
@@ -178,7 +178,7 @@ impl RatedRequest {
         )
     }
 
-    /// How many tokens the final request may have if `left` is left and its reply keeps the floor.
+    /// The maximum tokens of the final request if `left` is left and its reply has the minimum size.
     pub(super) fn most_of_request(self, left: u64) -> u64 {
         let rest = u128::from(left).saturating_sub(product(self.floor, self.rate.output));
         divided(rest, self.rate.input.into())
@@ -189,9 +189,9 @@ fn product(tokens: u64, rate: u64) -> u128 {
     u128::from(tokens).saturating_mul(rate.into())
 }
 
-/// How many there are; what costs nothing has no end.
+/// The quotient; unlimited for a price of zero.
 fn divided(rest: u128, each: u128) -> u64 {
-    // A price of zero takes nothing of the budget, so it sets no limit.
+    // A price of zero uses nothing of the budget, so it sets no limit.
     rest.checked_div(each).map_or(u64::MAX, |most| u64::try_from(most).unwrap_or(u64::MAX))
 }
 
@@ -212,7 +212,7 @@ mod tests {
             let end = RatedRequest { rate: TokenRate { input: end_input, output: end_output }, ..turn };
             let Some(reply) = turn.most_before(end, left) else { return Ok(()) };
             prop_assert!(reply >= floor);
-            // A price of nothing has no most.
+            // A price of zero has no maximum.
             let reply = reply.min(1_000_000);
             let spent = product(tokens, input) + product(reply, output);
             prop_assert!(spent <= u128::from(left));

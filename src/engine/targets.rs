@@ -1,6 +1,6 @@
-//! Which model is asked: the order within a turn, and which ones are passed over for a while.
+//! The order of models within a turn, and their cooldowns.
 //!
-//! Pure, like [`retry`](super::retry): the interpreter and the guards share it.
+//! Pure, like [`retry`](super::retry): shared by the interpreter and the guards.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::policy::{Advance, CooldownScope, ErrorClass, ModelPolicy, TargetWait,
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
 
-/// Where a turn stands with its models.
+/// The position of a turn in its list of models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TargetRotation {
-    /// The model in flight.
+    /// The current model.
     current: usize,
-    /// Models that are asked no more in this turn.
+    /// Models that are no longer called in this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left: Vec<usize>,
-    /// Models that are not to be asked before a time.
+    /// The earliest time of the next call, by model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     not_before: BTreeMap<usize, Instant>,
-    /// At which model each attempt of this turn was that failed, with [`Advance::Rotate`].
+    /// The model of each failed attempt of this turn, with [`Advance::Rotate`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tried: Vec<usize>,
     /// The time spent waiting for models in this turn.
@@ -36,80 +36,79 @@ pub(crate) struct TargetRotation {
 /// One round through the models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct TargetRound {
-    /// How many attempts failed in it.
+    /// The number of failed attempts in it.
     failed: usize,
-    /// How many of them because of a limit of the server.
+    /// The number of attempts that failed because of a server's limit.
     limited: usize,
-    /// The longest wait.
+    /// The longest delay.
     wait: Nanos,
 }
 
-/// What the policy decided about a failed attempt.
+/// The policy's decision about a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptDisposition {
-    /// There is another attempt, after this delay.
+    /// Another attempt follows after this delay.
     Again {
         /// The delay; zero is none.
         delay: Nanos,
-        /// Whether a limit of the server is the reason.
+        /// Whether a server's limit is the reason.
         limited: bool,
     },
-    /// The model is asked no more in this turn.
+    /// The model is not called again in this turn.
     Leave,
 }
 
-/// What comes next.
+/// The next model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTarget {
-    /// This model, after this delay; zero is none.
+    /// Call this model, after this delay; zero is none.
     Ask {
-        /// Its place in the list of models.
+        /// The index in the list of models.
         target: usize,
         /// The delay.
         delay: Nanos,
     },
     /// No model is left.
     None,
-    /// There are models left, and each has to be waited for longer than there is time.
+    /// Models are left, but the delay of each is too long.
     Late,
 }
 
-/// Models that are passed over for a while, by name or by provider.
+/// Cooldowns, by model or provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TargetCooldowns(BTreeMap<String, Instant>);
 
 impl AttemptDisposition {
-    /// There is another attempt, after a failure of that class. A limit of the server counts as one only if it is
-    /// waited for: else the model may be asked again at once.
+    /// Another attempt after a failure of this class. A server's limit counts as one only with a delay: otherwise the
+    /// model may be called again at once.
     pub(crate) fn again(class: impl Into<Option<ErrorClass>>, delay: Nanos) -> Self {
-        // Such an attempt must not make its round one of limits, or the round would be waited for although the model
-        // may be asked.
+        // Without a delay the attempt must not make its round one of limits, or the turn would wait although the
+        // model may be called.
         let limited = class.into().is_some_and(ErrorClass::is_a_limit) && !delay.is_zero();
         Self::Again { delay, limited }
     }
 }
 
 impl TargetRotation {
-    /// The place of the model in flight.
+    /// The index of the current model.
     pub(crate) const fn current(&self) -> usize {
         self.current
     }
 
-    /// Begins a turn with `count` models: with the first that does not rest. One that does not fit is not asked in this
-    /// turn; if none fits, the first is in flight all the same.
+    /// Begins a turn with `count` models, with the first that is not in cooldown. A model that does not fit is
+    /// skipped in this turn; if none fits, the first is used.
     pub(crate) fn begin(count: usize, rests: impl Fn(usize) -> bool, fits: impl Fn(usize) -> bool) -> Self {
         // The provider would refuse a conversation above its window, so the call is not made.
         let left: Vec<usize> = (0..count).filter(|target| !fits(*target)).collect();
         let free = |target: &usize| !left.contains(target);
         let rested = (0..count).filter(free).find(|target| !rests(*target));
-        // A model in its cooldown may answer all the same; no model never does.
+        // A model in cooldown may answer all the same; a turn without a model cannot.
         let current = rested.or_else(|| (0..count).find(free)).unwrap_or_default();
         Self { current, left, ..Self::default() }
     }
 
-    /// Begins the turn once more, because its reply was not what was due: where every attempt goes to the next model, with
-    /// the next one that is left.
+    /// Begins the turn again after an unusable reply: with one attempt per model, with the next one that is left.
     pub(crate) fn begin_again(
         &mut self,
         rules: &TargetsPolicy,
@@ -118,10 +117,10 @@ impl TargetRotation {
         fits: impl Fn(usize) -> bool,
     ) {
         let before = core::mem::replace(self, Self::begin(count, &rests, fits));
-        // What was waited counts for the turn, so it survives: else each repetition would renew the limit on it.
+        // The time waited belongs to the turn and is kept: otherwise each repetition would renew the limit.
         self.waited = before.waited;
-        // Where each attempt goes to the next model, a reply that does not hold is an attempt like any other: the
-        // turn must not start from the first model again (ai-agent moves its cursor with each attempt).
+        // With one attempt per model, an invalid reply is an ordinary attempt: the turn must not return to the first
+        // model (ai-agent moves its cursor with each attempt).
         if rules.fallback.value == Advance::Attempt {
             self.left.extend(
                 before.left.iter().filter(|left| !self.left.contains(left)).copied().collect::<Vec<_>>(),
@@ -134,17 +133,17 @@ impl TargetRotation {
         }
     }
 
-    /// Whether a model is asked no more in this turn.
+    /// Whether a model is no longer called in this turn.
     pub(crate) fn is_left(&self, target: usize) -> bool {
         self.left.contains(&target)
     }
 
-    /// Before when a model is not called, while others are there.
+    /// The earliest time at which a model is called, while others are available.
     pub(crate) fn not_before(&self, target: usize) -> Instant {
         self.not_before.get(&target).copied().unwrap_or_default()
     }
 
-    /// A model of the turn is waited for.
+    /// Adds a delay to the time waited.
     pub(crate) const fn waits(&mut self, delay: Nanos) {
         self.waited = self.waited.saturating_add(delay);
     }
@@ -154,13 +153,13 @@ impl TargetRotation {
         self.waited
     }
 
-    /// How many models in addition to the one in flight can still be asked.
+    /// The number of models that can still be called, without the current one.
     pub(crate) fn remaining(&self, count: usize) -> usize {
         (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()
     }
 
-    /// The attempt at the model in flight failed. Those that rest are asked only if no other one is left; `in_time` says
-    /// whether a model may be waited for so long.
+    /// Handles a failed attempt at the current model. Models in cooldown are used only if no other is left; `in_time`
+    /// decides whether a delay for a model is acceptable.
     pub(crate) fn failed(
         &mut self,
         rules: &TargetsPolicy,
@@ -171,15 +170,15 @@ impl TargetRotation {
         now: Instant,
     ) -> NextTarget {
         if rules.fallback.value == Advance::Rotate {
-            // Only here has each model attempts of its own; elsewhere the list would only make the state larger.
+            // Only in this mode each model has its own attempts; otherwise the list would only enlarge the state.
             self.tried.push(self.current);
         }
         let (open, round, due) = match fate {
-            // A fallback list is an order of preference: the first model uses its attempts up before the next one is
-            // asked, as in supyagent and LiteLLM.
+            // A fallback list is an order of preference: the first model uses up its attempts before the next one is
+            // called, as in supyagent and LiteLLM.
             AttemptDisposition::Again { delay, .. } if !rules.fallback.value.goes_round() => {
                 let target = self.current;
-                // A delay of zero makes no timer, so there is nothing to be late for.
+                // A delay of zero needs no timer, so it is never too long.
                 let possible = delay.is_zero() || in_time(target, delay);
                 return if possible { NextTarget::Ask { target, delay } } else { NextTarget::Late };
             }
@@ -189,13 +188,14 @@ impl TargetRotation {
                 return NextTarget::Ask { target: self.current, delay };
             }
             AttemptDisposition::Again { delay, limited } => {
-                // This time holds whoever is asked next, so coming back early cannot shorten the wait.
+                // This time applies to the model in any order, so returning early cannot shorten the wait.
                 self.not_before.insert(self.current, now.saturating_add(delay));
                 self.round.failed = self.round.failed.saturating_add(1);
                 self.round.limited = self.round.limited.saturating_add(usize::from(limited));
                 self.round.wait = self.round.wait.max(delay);
                 let open = self.in_order(count, rests);
-                // Meanwhile another model could be asked; with one model there is none, so its wait is waited out.
+                // Meanwhile another model could be called; with a single model there is none, so its delay is waited
+                // for.
                 let wait = if open.len() <= 1 { TargetWait::Turn } else { rules.wait.value };
                 let round = self.round;
                 let due = self.due(wait, &open, delay, now);
@@ -204,8 +204,8 @@ impl TargetRotation {
             AttemptDisposition::Leave => {
                 self.left.push(self.current);
                 let open = self.in_order(count, rests);
-                // Nothing more is asked of the model that was given up, so its delay does not count: only the
-                // remaining ones have a wait.
+                // The abandoned model is not called again, so its delay does not count; only the remaining ones have
+                // one.
                 let wait = match rules.wait.value {
                     TargetWait::Turn => TargetWait::Target,
                     wait => wait,
@@ -219,10 +219,10 @@ impl TargetRotation {
             return NextTarget::None;
         }
         let possible = |(target, wait): &(usize, Nanos)| wait.is_zero() || in_time(*target, *wait);
-        // Where the wait that is due ends too late, a model that is free earlier may still answer in time.
+        // If the planned wait ends too late, a model that is available earlier may still answer in time.
         let next = due.filter(possible).or_else(|| self.soonest(&open, now).filter(possible));
         let Some((target, delay)) = next else {
-            // Nothing is asked after all, so the round has not ended: what was taken from it goes back.
+            // No call follows, so the round has not ended: its counters are restored.
             self.round = round;
             return NextTarget::Late;
         };
@@ -230,29 +230,29 @@ impl TargetRotation {
         NextTarget::Ask { target, delay }
     }
 
-    /// How many of the attempts of the turn do not count for the model in flight: those of the others, where each model has
-    /// attempts of its own.
+    /// The number of attempts of the turn that do not count for the current model: those of other models, if each
+    /// model has its own attempts.
     pub(crate) fn beside(&self) -> u32 {
         let others = self.tried.iter().filter(|target| **target != self.current).count();
         // More than `u32` can count are far more than any limit allows, so saturating decides the same.
         u32::try_from(others).unwrap_or(u32::MAX)
     }
 
-    /// Whether an attempt of the turn, by its number from 0, was at the model in flight.
+    /// Whether an attempt of the turn, by its index from 0, was at the current model.
     pub(crate) fn is_own(&self, attempt: usize) -> bool {
         self.tried.get(attempt).is_none_or(|target| *target == self.current)
     }
 
-    /// Whether the next attempt is at the same model after that wait, though there are others.
+    /// Whether the next attempt uses the same model after this delay, though there are others.
     fn stays(&self, rules: &TargetsPolicy, delay: Nanos) -> bool {
         let tried = self.tried.iter().filter(|target| **target == self.current).count();
         let tried = u32::try_from(tried).unwrap_or(u32::MAX);
-        // A longer wait is better used by asking another model.
+        // During a longer wait another model can be called.
         let short = rules.fallback_after.value.length().is_none_or(|longest| delay <= longest);
         rules.fallback.value == Advance::Rotate && short && rules.attempts.value.allow_after(tried)
     }
 
-    /// Who is due after which wait.
+    /// The next model and its delay.
     fn due(
         &mut self,
         wait: TargetWait,
@@ -267,41 +267,40 @@ impl TargetRotation {
         }
     }
 
-    /// The models that can be asked, those after the one in flight first, it itself last; those that rest after all
+    /// The possible models: those after the current one first, the current one last, and those in cooldown after all
     /// others.
     fn in_order(&self, count: usize, rests: impl Fn(usize) -> bool) -> Vec<usize> {
         let after = self.current.saturating_add(1);
-        // Those after the one in flight come first and it comes last, so that going round reaches every model before
-        // one is asked again.
+        // The current model comes last, so that a rotation reaches every model before it repeats one.
         let all = (after..count).chain(0..after.min(count));
         let (resting, mut open): (Vec<usize>, Vec<usize>) =
             all.filter(|target| !self.left.contains(target)).partition(|target| rests(*target));
-        // Models in their cooldown come last instead of being left out: with all of them in it, one has to be asked.
+        // Models in cooldown come last instead of being left out: if all are in cooldown, one must be called.
         open.extend(resting);
         open
     }
 
-    /// The first that may be asked now, or the one that may be asked first.
+    /// The model that may be called first, and its delay.
     fn soonest(&self, open: &[usize], now: Instant) -> Option<(usize, Nanos)> {
         let wait = |target: &usize| self.not_before.get(target).map_or(Nanos::ZERO, |at| at.since(now));
-        // The first of equal ones is taken, so the order of preference settles a tie.
+        // Of equal ones the first is chosen, so the order of preference decides.
         open.iter().map(|target| (*target, wait(target))).min_by_key(|(_, wait)| *wait)
     }
 
-    /// At the end of a round the longest wait of it, if every attempt of it met a limit.
+    /// The longest delay of a completed round, if every attempt of it met a limit.
     fn end_of_round(&mut self, open: usize) -> Nanos {
         if self.round.failed < open {
             return Nanos::ZERO;
         }
         let round = core::mem::take(&mut self.round);
-        // As ai-agent does (`rateLimitedInCycle`): a round is waited for only if every target of it was limited. A
-        // target that failed otherwise may work at once, and waiting for it would be idle.
+        // As in ai-agent (`rateLimitedInCycle`): the turn waits for a round only if all its targets were limited. A
+        // target that failed otherwise may work at once.
         if round.limited == round.failed { round.wait } else { Nanos::ZERO }
     }
 }
 
-/// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class. The
-/// number is that of the attempt that failed; `true`: there is no time left for an attempt, not even for one without a wait.
+/// Whether a fallback may follow when attempts end for this reason, after a failure of this class. The number is that
+/// of the failed attempt; `true`: no time is left, not even for an attempt without a delay.
 pub(crate) type FallbackRule = fn(&TargetsPolicy, &ModelPolicy, StopReason, ErrorClass, u32, bool) -> bool;
 
 /// A [`FallbackRule`].
@@ -326,17 +325,17 @@ pub(crate) fn falls_back_in_any_class(
     attempt: u32,
     late: bool,
 ) -> bool {
-    // Where one limit counts the attempts at all models, reaching it ends the turn, whichever model was asked last.
+    // If one limit counts the attempts at all models, reaching it ends the turn at any model.
     let most = model.retry.for_class(class).max_attempts.value.limit();
     let used_up = reason == StopReason::Attempts || most.is_some_and(|most| attempt >= most);
-    // A wait that is too long concerns one model; a deadline that has passed concerns all of them.
+    // A delay that is too long concerns one model; a passed deadline concerns all of them.
     let over = reason == StopReason::Deadline && late;
     let spent = over || (used_up && rules.fallback.value.counts_together());
     !spent && model.retry.allows_fallback(reason, class)
 }
 
-/// A model is passed over before it is asked: so many tokens are too many for its window. `learned`: what its provider said of
-/// the window.
+/// The record of a model that is skipped because the request exceeds its window. `learned`: the window from a
+/// refusal.
 pub(crate) fn passed_over(
     target: String,
     next: Option<String>,
@@ -366,17 +365,17 @@ impl TargetRound {
 }
 
 impl TargetCooldowns {
-    /// Whether none is.
+    /// Whether there is no cooldown.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a model is passed over at that time.
+    /// Whether a model is in cooldown at `now`.
     pub(crate) fn holds(&self, target: &str, policy: &ModelPolicy, now: Instant) -> bool {
         self.0.get(&key(target, policy)).is_some_and(|until| *until > now)
     }
 
-    /// A model was given up; `asked` is the wait that its server asked for. Returns the end of its cooldown.
+    /// Starts a cooldown; `asked` is the server delay. Returns its end.
     pub(crate) fn add(
         &mut self,
         target: &str,
@@ -386,9 +385,9 @@ impl TargetCooldowns {
     ) -> Option<Instant> {
         let until = match policy.cooldown.value {
             TimeBound::Unlimited => Instant::MAX,
-            // A cooldown of zero switches it off, hints included.
+            // A cooldown of zero disables it, including server delays.
             TimeBound::Within(Nanos::ZERO) => return None,
-            // The longer one counts: a model that asks for a minute and is asked after ten seconds refuses again.
+            // The longer one counts: a model that asks for a minute refuses again after ten seconds.
             TimeBound::Within(length) => now.saturating_add(asked.unwrap_or_default().max(length)),
         };
         // Old entries are removed here, so the map stays as small as the list of models.
@@ -397,17 +396,17 @@ impl TargetCooldowns {
         Some(until)
     }
 
-    /// A model answered: its cooldown, or that of its provider, is over.
+    /// Ends the cooldown of a model, or of its provider, after a reply.
     pub(crate) fn end(&mut self, target: &str, policy: &ModelPolicy) {
-        // An answer proves that the provider accepts calls again; waiting for the end of the cooldown would only cost
+        // A reply proves that the provider accepts calls again; waiting for the end of the cooldown would only cost
         // quality.
         self.0.remove(&key(target, policy));
     }
 }
 
-/// Under which name a rest is kept.
+/// The name under which a cooldown is kept.
 fn key(target: &str, policy: &ModelPolicy) -> String {
-    // The prefixes keep a model and a provider of one name apart.
+    // The prefixes distinguish a model and a provider with the same name.
     match &policy.provider.value {
         CooldownScope::Own => format!("model {target}"),
         CooldownScope::Named(name) => format!("provider {name}"),
@@ -441,7 +440,7 @@ mod tests {
         AttemptDisposition::Again { delay: Nanos::from_secs(secs), limited: false }
     }
 
-    /// Plays fates at two models and says which is asked after which wait, in seconds.
+    /// Plays attempts at two models. Returns the called models with their delays, in seconds.
     fn played(advance: Advance, wait: TargetWait, fates: &[AttemptDisposition]) -> Vec<(usize, u64)> {
         let (rules, mut now) = (rules(advance, wait), NOW);
         let mut rotation = TargetRotation::begin(2, |_| false, |_| true);
@@ -617,8 +616,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: nobody who was left is asked, the waits are no longer than those that were asked for, and
-        /// only when nobody is left there is nobody to ask. With `rotate` the attempts of each model are counted apart.
+        /// For any sequence: no abandoned model is called, the delays are no longer than requested, and a model is
+        /// missing only if all were abandoned. With `rotate` the attempts of each model are counted separately.
         #[test]
         fn a_rotation_asks_only_those_that_are_left(
             count in 1usize..5, advance in 0u8..4, wait in 0u8..3,

@@ -1,9 +1,9 @@
-//! How many tokens providers count for those the host counts: learned from what they report.
+//! Token calibration: predicts the providers' counts from the host's, based on reported usage.
 //!
-//! A provider puts something fixed around each request, and counts texts with another vocabulary: its count is an offset
-//! and a ratio. Both follow from the last reports. The ratio is that of the line through them, held to one as long as the
-//! reports do not say otherwise: of a single small report nearly all is offset, of a single large one nearly all is ratio,
-//! and reports of different sizes tell them apart. The offset is what makes the line meet the last report.
+//! A provider adds a fixed overhead to each request, and uses another tokenizer: its count is an offset and a ratio.
+//! Both follow from the last reports. The ratio is the slope of a line through them, held near one while the reports
+//! do not show otherwise: a single small report is mostly offset, a single large one mostly ratio, and reports of
+//! different sizes separate the two. The offset makes the line meet the last report.
 
 use std::collections::BTreeMap;
 
@@ -13,44 +13,44 @@ use crate::engine::measure::TurnMeasure;
 
 /// One, in parts per million.
 const ONE: u64 = 1_000_000;
-/// The ratio lies between these: beyond, something else is wrong.
+/// The limits of the ratio; beyond them there is another fault.
 // An estimate by characters is seldom wrong by more than four times; a report beyond that compares two different
 // requests.
 const LEAST: u64 = ONE / 4;
 const MOST: u64 = ONE * 4;
-/// What a provider may add to a request, at the most.
-// A larger difference is no overhead of a request: something else was counted.
+/// The maximum overhead of a request, in tokens.
+// A larger difference is not overhead: something else was counted.
 const LARGEST_OFFSET: u64 = 1 << 14;
-/// So many reports of a model are kept.
+/// The number of reports kept per model.
 // Enough to fit a line, few enough to follow a change of the tokenizer or the tools within a session.
 const KEPT: usize = 8;
-/// No request is larger; so large, the sums below still fit.
+/// The maximum size of a request; below it the sums cannot overflow.
 const LARGEST: u64 = 1 << 36;
 
-// A ridge regression (Hoerl and Kennard, 1970): with few reports the line stays near "as counted". Its weights say
-// what is expected: reports lie within 16 tokens of the line, the offset within 300 of zero, the ratio within a
-// quarter of one.
+// A ridge regression (Hoerl and Kennard, 1970): with few reports the line stays near "as counted". The weights
+// express the expectation that reports lie within 16 tokens of the line, the offset within 300 of zero, the ratio
+// within a quarter of one.
 const UNIT: i128 = 100_000;
 /// (16 / 300)² of it.
 const HELD_OFFSET: i128 = 284;
 /// (16 / 0.25)².
 const HELD_RATIO: i128 = 4096;
 
-/// For each model, how its provider counts.
+/// The calibration of each model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenCalibration(BTreeMap<String, TokenReports>);
 
-/// The last reports of a model, the newest last: what the host counted, and what the provider did.
+/// The last reports of a model, newest last: the host's count, and the provider's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredCalibration")]
 struct TokenReports(Vec<(u64, u64)>);
 
-/// What a session holds.
+/// The stored form in a session.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredCalibration {
-    /// A ratio alone, as it was kept before offsets were.
+    /// Only a ratio, as stored before offsets existed.
     Ratio(u64),
     Reports(Vec<(u64, u64)>),
 }
@@ -58,7 +58,7 @@ enum StoredCalibration {
 impl From<StoredCalibration> for TokenReports {
     fn from(stored: StoredCalibration) -> Self {
         match stored {
-            // Older sessions have a ratio alone: one report of a million tokens says the same.
+            // Older sessions have only a ratio: one report of a million tokens is equivalent.
             StoredCalibration::Ratio(ppm) => Self(vec![(ONE, ppm.clamp(LEAST, MOST))]),
             StoredCalibration::Reports(mut reports) => {
                 reports.drain(..reports.len().saturating_sub(KEPT));
@@ -68,17 +68,17 @@ impl From<StoredCalibration> for TokenReports {
     }
 }
 
-/// A report within what can be.
+/// A report, limited to plausible values.
 fn plausible(counted: u64, reported: u64) -> (u64, u64) {
     let counted = counted.clamp(1, LARGEST);
     let most = counted.saturating_mul(4).saturating_add(LARGEST_OFFSET);
-    // A report outside of what can be is moved to the border, not dropped: that it is more is still true.
+    // An implausible report is moved to the limit, not dropped: its direction is still true.
     (counted, reported.clamp(counted.div_ceil(4), most))
 }
 
 impl TokenReports {
-    /// The tokens of the provider for a million of the host's.
-    // Whole numbers throughout: floating point could differ between machines, and the state with it.
+    /// The provider's tokens per million of the host's.
+    // Integers only: floating point could differ between machines, and with it the state.
     fn ratio(&self) -> u64 {
         let sum = |part: fn(i128, i128) -> i128| {
             let each = self.0.iter().map(|(counted, reported)| {
@@ -100,7 +100,7 @@ impl TokenReports {
         u64::try_from(ratio).unwrap_or(ONE)
     }
 
-    /// What the provider counts in addition.
+    /// The overhead per request in the provider's count.
     fn offset(&self) -> i64 {
         // The line goes through the last report: the next request is mostly the same one with a little more.
         let Some((counted, reported)) = self.0.last() else { return 0 };
@@ -111,15 +111,15 @@ impl TokenReports {
 }
 
 fn multiplied(tokens: u64, ppm: u64) -> u64 {
-    // Rounded up: one token too many is refused, one too few is not missed.
+    // Rounded up: one token too many is refused, one token unused has no effect.
     let tokens = u128::from(tokens).saturating_mul(ppm.into()).div_ceil(ONE.into());
     u64::try_from(tokens).unwrap_or(u64::MAX)
 }
 
 impl TokenCalibration {
-    /// A request that was counted as so many tokens was so many to the provider.
+    /// Records the provider's count of a request.
     pub fn learn(&mut self, target: &str, counted: u64, reported: u64) {
-        // Zero is what servers send that count nothing.
+        // Servers that do not count send zero.
         if counted == 0 || reported == 0 {
             return;
         }
@@ -130,7 +130,7 @@ impl TokenCalibration {
         reports.push(plausible(counted, reported));
     }
 
-    /// Requests were counted with `before` tokens that are known to be added to them, and are with `now`.
+    /// Adjusts the reports when the known overhead in the host's counts changes from `before` to `now`.
     pub(super) fn rebase(&mut self, target: &str, before: u64, now: u64) {
         let Some(TokenReports(reports)) = self.0.get_mut(target).filter(|_| before != now) else { return };
         for (counted, reported) in reports {
@@ -138,24 +138,24 @@ impl TokenCalibration {
         }
     }
 
-    /// How many tokens the provider of a model will count for a request of so many of the host's.
+    /// The expected count of the provider for a request, from the host's count.
     pub fn expected(&self, target: &str, counted: u64) -> u64 {
         self.0.get(target).map_or(counted, |reports| {
             multiplied(counted, reports.ratio()).saturating_add_signed(reports.offset())
         })
     }
 
-    /// As [`Self::expected`], for a part of a request: without what is fixed.
+    /// Like [`Self::expected`], for a part of a request: without the offset.
     pub fn part(&self, target: &str, counted: u64) -> u64 {
         self.0.get(target).map_or(counted, |reports| multiplied(counted, reports.ratio()))
     }
 
-    /// A measured request by the count of its provider; what is fixed goes with the tools, which stay as they are.
+    /// A measured request in the provider's count; the offset is added to the tools, which reductions do not change.
     #[must_use]
     pub fn measured(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
         let offset = self.offset(target).unwrap_or(0);
         let tools = self.part(target, measure.tool_tokens);
-        // An offset below zero is taken from the tools first, and what they do not have from the messages.
+        // A negative offset is taken from the tools first, and the rest from the messages.
         let lacking = if offset < 0 { offset.unsigned_abs().saturating_sub(tools) } else { 0 };
         TurnMeasure {
             message_tokens: self.part(target, measure.message_tokens).saturating_sub(lacking),
@@ -164,19 +164,19 @@ impl TokenCalibration {
         }
     }
 
-    /// How many of the host's tokens are no more than so many of the provider's, in a part of a request.
+    /// The host's count that corresponds to the provider's count, for a part of a request.
     pub fn counted(&self, target: &str, expected: u64) -> u64 {
         let Some(ratio) = self.of(target) else { return expected };
         let tokens = u128::from(expected).saturating_mul(ONE.into()).checked_div(ratio.into());
         tokens.map_or(expected, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX))
     }
 
-    /// The ratio that was learned of a model, in parts per million.
+    /// The learned ratio of a model, in parts per million.
     pub fn of(&self, target: &str) -> Option<u64> {
         self.0.get(target).map(TokenReports::ratio)
     }
 
-    /// The offset that was learned of a model: what its provider counts for each request in addition.
+    /// The learned offset of a model: its provider's overhead per request.
     pub fn offset(&self, target: &str) -> Option<i64> {
         self.0.get(target).map(TokenReports::offset)
     }

@@ -1,38 +1,38 @@
-//! What providers teach about tokens: how many they count, and how large their windows are.
+//! Observations of providers' token counts and context windows.
 
 use super::failure::Failure;
 use super::known_windows::KnownWindows;
 use super::token_calibration::TokenCalibration;
 use crate::policy::ModelPolicy;
 
-/// What a provider said of a request that was counted here as so many tokens.
+/// A provider's response to a request, with the host's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenObservation {
-    /// It counted so many.
+    /// The provider counted the request.
     Counted {
-        /// By the count of the host.
+        /// The host's count.
         counted: u64,
-        /// By its own.
+        /// The provider's count.
         reported: u64,
     },
-    /// It refused the request for its size.
+    /// The provider refused the request for its size.
     Refused {
-        /// By the count of the host; 0: it measures nothing.
+        /// The host's count; 0: the host measures nothing.
         counted: u64,
-        /// The window it named.
+        /// The named window, in tokens.
         limit: Option<u64>,
-        /// The size by its own count.
+        /// The size of the request in the provider's count.
         size: Option<u64>,
     },
 }
 
 impl TokenObservation {
-    /// It refused the request for its size.
+    /// The observation from a refusal for size.
     pub fn of_refusal(counted: u64, failure: &Failure) -> Self {
         Self::Refused { counted, limit: failure.limit(), size: failure.size() }
     }
 
-    /// Learns it about a model.
+    /// Adds the observation to the knowledge about a model.
     ///
     /// ```
     /// use unfazed::engine::{KnownWindows, TokenObservation, TokenCalibration};
@@ -57,7 +57,7 @@ impl TokenObservation {
                 }
             }
             Self::Refused { counted: 0, limit, .. } => {
-                // A host that measures nothing learns the window alone.
+                // A host that measures nothing only learns the window.
                 windows.refused(target, limit.unwrap_or_default());
             }
             Self::Refused { counted, limit, size } => {
@@ -66,18 +66,17 @@ impl TokenObservation {
                 }
                 let sent = calibration.expected(target, counted);
                 let told = match (limit, size) {
-                    // The provider counts more than was expected of it, so its limit is converted to the count used
-                    // here.
+                    // The provider counts more than expected, so its limit is converted to the count used here.
                     (Some(limit), Some(size)) if size > sent => {
                         let by_ours = u128::from(limit).saturating_mul(sent.into()).checked_div(size.into());
                         by_ours.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(limit)
                     }
                     (Some(limit), _) => limit,
-                    // It names no limit, so what was sent is the best upper bound.
+                    // The provider names no limit, so the size sent is the best upper bound.
                     (None, _) => sent,
                 };
-                // The request and its reserve should have fitted into the named window, and did not: the window is
-                // smaller than it says.
+                // Request and reserve should have fitted into the named window, and did not: the window is smaller
+                // than named.
                 let whole = sent.saturating_add(policy.output_reserve.value.get().into());
                 windows.refused(target, if told >= whole { sent } else { told });
             }

@@ -1,5 +1,4 @@
-//! Parts of the state that know their digest until they change: so the digest of the whole costs what has changed, and not
-//! what there is.
+//! Parts of the state with a cached digest, so that the digest of the whole only costs the changed parts.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -7,16 +6,16 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A part of the state, with its digest as long as nobody has changed it.
+/// A part of the state, with its digest until the next change.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct TrackedPart<T> {
     value: T,
     digest: OnceLock<u128>,
 }
 
-/// What is digested by itself.
+/// A part with its own digest.
 pub(in crate::engine) trait DigestedPart: Serialize {
-    /// The digest: of its JSON, unless it has parts of its own.
+    /// The digest: of its JSON, unless the part consists of further parts.
     fn digest(&self) -> u128 {
         digest_of_json(self)
     }
@@ -32,8 +31,8 @@ pub(in crate::engine) fn digest_of_json(value: &(impl Serialize + ?Sized)) -> u1
 pub(in crate::engine) fn digest_of_parts(parts: impl Iterator<Item = (u64, u128)>) -> u128 {
     let mut bytes = Vec::new();
     for (number, digest) in parts {
-        // With its number, so that two parts that are exchanged make another digest; big-endian, so that it is the
-        // same on every machine.
+        // The number is included, so that exchanged parts have another digest; big-endian, so that it is the same on
+        // every machine.
         bytes.extend(number.to_be_bytes());
         bytes.extend(digest.to_be_bytes());
     }
@@ -43,13 +42,13 @@ pub(in crate::engine) fn digest_of_parts(parts: impl Iterator<Item = (u64, u128)
 impl<T: DigestedPart> TrackedPart<T> {
     /// The digest of the part.
     pub(in crate::engine) fn digest(&self) -> u128 {
-        // Kept until somebody borrows the part mutably: a step costs the parts it changed, not the whole state.
+        // Cached until the part is borrowed mutably: a step only costs the parts it changed.
         *self.digest.get_or_init(|| self.value.digest())
     }
 }
 
 impl<T> TrackedPart<T> {
-    /// The part, of which nobody has asked the digest yet.
+    /// Makes a part without a computed digest.
     pub(in crate::engine) const fn new(value: T) -> Self {
         Self { value, digest: OnceLock::new() }
     }
@@ -65,8 +64,8 @@ impl<T> Deref for TrackedPart<T> {
 
 impl<T> DerefMut for TrackedPart<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // Any mutable borrow may change it, so the digest goes even if nothing is changed: a digest too many costs
-        // time, one too few would be wrong.
+        // Any mutable borrow may change the part, so the digest is removed: an extra computation costs time, a
+        // missing one would be wrong.
         self.digest.take();
         &mut self.value
     }
@@ -74,7 +73,7 @@ impl<T> DerefMut for TrackedPart<T> {
 
 impl<T: PartialEq> PartialEq for TrackedPart<T> {
     fn eq(&self, other: &Self) -> bool {
-        // The digest is derived, so two equal parts are equal whether it was computed or not.
+        // The digest is derived, so equality does not depend on whether it was computed.
         self.value == other.value
     }
 }

@@ -33,7 +33,7 @@ impl StepOutput<'_> {
         self.remember(feedback)
     }
 
-    /// Like the above, without a record in the session. `told`: the note is still written.
+    /// Like `feedback`, without a required note. `told`: the note is written all the same.
     pub(in crate::engine) fn feedback_unwritten(
         &mut self,
         retry: &RetryPolicy,

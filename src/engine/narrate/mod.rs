@@ -101,18 +101,18 @@ impl Narrator {
 
     /// Narrates an event without its time.
     pub(crate) fn any_event(&mut self, event: &Event) -> Narration {
-        // Removed with its answer, so that a narrator of a long session does not grow.
+        // Removed with its answer, so that the narrator of a long session does not grow.
         let name = event.work().and_then(|work| self.names.remove(&work));
         event::narrate(self, event, name)
     }
 
-    /// What was decided.
+    /// Narrates a directive.
     pub(crate) fn directive(&mut self, directive: &Directive) -> Narration {
         let because = directive.because.iter().map(ToString::to_string).collect();
         Narration { because, ..self.order(&directive.order, &directive.because) }
     }
 
-    /// What was decided, without its reasons.
+    /// Narrates a directive without its reasons.
     fn order(&mut self, order: &DirectiveKind, because: &[DecisionReason]) -> Narration {
         match order {
             DirectiveKind::Work(work) => {
@@ -123,12 +123,12 @@ impl Narrator {
         }
     }
 
-    /// Work that an event is going to answer.
+    /// Remembers the name of work for the event that answers it.
     pub(crate) fn in_flight(&mut self, work: &Work) {
         self.names.extend(work::name(work).map(|name| (work.id(), name)));
     }
 
-    /// Whether that differs from the last failure narrated; from now on it is the last.
+    /// Whether the message differs from the last failure narrated; it becomes the last one.
     fn is_new_failure(&mut self, message: &str) -> bool {
         let is_new = self.failure != message;
         if is_new {

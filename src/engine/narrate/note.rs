@@ -33,7 +33,7 @@ pub(super) fn narrate(narrator: &mut Narrator, note: &Note, because: &[DecisionR
                 .fact("message", &error.message)
         }
         Note::Refused { tool, call, error_type, message } => {
-            // The feedback before it has named the problems of the arguments, and they would be read twice.
+            // The feedback before it named the problems of the arguments; the log would repeat them.
             let told = matches!(error_type, ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall);
             let verb = format!("does not run ({error_type})");
             warn("⊘", "tool call refused", short_name(tool), verb)
@@ -145,7 +145,7 @@ pub(super) fn narrate(narrator: &mut Narrator, note: &Note, because: &[DecisionR
                 .fact("source", word(source))
         }
         Note::OutputRefused { attempt, message, .. } => {
-            // The same failure comes as feedback and as a refusal; it is narrated once.
+            // The same failure occurs as feedback and as a refusal; it is narrated once.
             let message = if narrator.is_new_failure(message) { brief(message) } else { String::new() };
             warn("⊘", "report refused", "the report", "is refused").detail(message).fact("attempt", *attempt)
         }
@@ -237,7 +237,7 @@ fn feedback_on(narrator: &mut Narrator, feedback: &RetryFeedback) -> Narration {
         .fact("delay_ms", next_delay.millis())
 }
 
-/// What is known of the effect of a run that failed.
+/// The words for the result of an effect verification.
 fn checked(by: &str, effect: EffectState) -> String {
     let by = if by.is_empty() { "the user".to_owned() } else { short_name(by) };
     match effect {
@@ -268,12 +268,12 @@ fn retried(narrator: &mut Narrator, retry: &TurnRetry) -> Narration {
         .fact("error_type", retry.error_type.name())
         .fact("delay_ms", retry.backoff.millis())
         .fact("action", &retry.log_message);
-    // The wait, or the end of the attempts, says the same in the next line.
+    // The wait, or the end of the attempts, repeats this in the next line.
     if skips { told } else { told.silent() }
 }
 
 impl TurnRetry {
-    /// The same with its line for logs: the other fields in words, and why the call failed or the model is passed over.
+    /// The same with its line for logs: the other fields in words, and why the call failed or the model is skipped.
     #[must_use]
     pub(in crate::engine) fn logged(self, reason: &str) -> Self {
         let Self { target, error_type, backoff, .. } = &self;
@@ -291,7 +291,7 @@ impl TurnRetry {
         Self { log_message, ..self }
     }
 
-    /// Whether the conversation was too large for the model, so that it was not called.
+    /// Whether the model was skipped because the conversation was too large.
     fn is_passed_over(&self) -> bool {
         self.sources.iter().any(|rule| rule == "context_window")
     }
@@ -314,7 +314,7 @@ fn breaker(
     }
 }
 
-/// How long a breaker stays open that lets no probe through.
+/// How long an open breaker admits no probe.
 fn lifetime(because: &[DecisionReason]) -> &str {
     let mut facts = because
         .iter()
@@ -411,7 +411,7 @@ fn finished(outcome: &Outcome) -> Narration {
     }
 }
 
-/// As records have it.
+/// The status as in records.
 const fn status(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Reported { .. } => "reported",

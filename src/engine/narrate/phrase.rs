@@ -15,7 +15,7 @@ const TEXT: usize = 110;
 const ARGUMENTS: usize = 60;
 const NAME: usize = 60;
 
-/// A text in one line, its lines set apart, and not too long. What a terminal would obey instead of showing it is written as what it is.
+/// A text on one line of limited length. Characters that would control a terminal are escaped.
 pub(super) fn brief(text: &str) -> String {
     cut(text, TEXT)
 }
@@ -52,12 +52,12 @@ pub(super) fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// What actions are called in sentences.
+/// The name of an action in sentences.
 pub(super) fn action(action: &str) -> &str {
     if action == "output" { "the report" } else { action }
 }
 
-/// The word that records have for it.
+/// The name of a value in records.
 pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
@@ -66,7 +66,7 @@ pub(super) fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// Status, class and message; a message that only says one of them again is left out.
+/// Status, class and message; a message that only repeats one of them is left out.
 pub(super) fn failure(failure: &Failure) -> String {
     let Failure { status, class, message, retry_after, .. } = failure;
     let class = class.map_or("", ErrorClass::name);
@@ -83,7 +83,7 @@ pub(super) fn failure(failure: &Failure) -> String {
     }
 }
 
-/// A class with the message, unless that only says the class again.
+/// A class with the message, unless the message only repeats the class.
 pub(super) fn classified(class: &str, message: &str) -> String {
     let again = [class, &class.replace('_', " ")].iter().any(|said| message.eq_ignore_ascii_case(said));
     match (class, brief(message)) {
@@ -124,8 +124,8 @@ fn cut(text: &str, most: usize) -> String {
             '\n' if shown.ends_with(" / ") => {}
             '\n' => shown.push_str(" / "),
             '\t' => shown.push(' '),
-            // Escaped instead of dropped: text from models and servers must neither control a terminal nor hide what
-            // it says (CVE-2021-42574, "Trojan Source").
+            // Escaped instead of dropped: text from models and servers must neither control a terminal nor hide its
+            // content (CVE-2021-42574, "Trojan Source").
             c if misleads(c) => shown.extend(c.escape_default()),
             c => shown.push(c),
         }
@@ -133,8 +133,7 @@ fn cut(text: &str, most: usize) -> String {
     shown
 }
 
-/// Control characters, and those that turn the direction of text, behind which other text can be made to look as if it were
-/// elsewhere.
+/// Whether a character is a control character, or changes the text direction so that text appears elsewhere.
 fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

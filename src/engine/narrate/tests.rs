@@ -12,12 +12,12 @@ fn told(json: Value) -> String {
     Narrator::default().directive(&directive(json)).to_string()
 }
 
-/// A directive of each kind there is.
+/// A directive of each kind.
 pub(crate) fn every_directive() -> Vec<Directive> {
     [every("Work"), every("Note")].concat().into_iter().map(directive).collect()
 }
 
-/// The first example that the schema has of a value of that kind.
+/// The first example in the schema for a value of this kind.
 fn example(root: &Value, schema: &Value) -> Value {
     if let Some(example) = schema["examples"].get(0) {
         return example.clone();
@@ -58,7 +58,7 @@ fn fields(root: &Value, schema: &Value) -> Value {
     Value::Object(all.map(|(name, field)| (name.clone(), example(root, field))).collect())
 }
 
-/// One record of each kind there is, made of the examples of the schema.
+/// One record of each kind, from the examples of the schema.
 fn every(sort: &str) -> Vec<Value> {
     let root = Record::json_schema();
     let kinds = root["$defs"][sort]["oneOf"].as_array().unwrap().clone();

@@ -6,7 +6,7 @@ use crate::engine::ask::ApprovalQuestion;
 use crate::engine::directive::AskPerson;
 use crate::engine::directive::{CallModel, RunTool, WaitWork, Work};
 
-/// What the work is called when its answer comes.
+/// The name of the work for the event that answers it.
 pub(super) fn name(work: &Work) -> Option<String> {
     match work {
         Work::CallModel(call) => Some(short_name(&call.target)),
@@ -57,7 +57,7 @@ pub(super) fn narrate(work: &Work) -> Narration {
 fn call_model(call: &CallModel) -> Narration {
     let attempt = attempt(call.attempt, call.max_attempts);
     let verb = format!("is called, {attempt}{}", at_most(call.max_output));
-    // The answer to a first attempt says enough. A later one, or a shortened reply, is worth a line of its own.
+    // The answer to a first attempt is enough. A later attempt, or a shortened reply, gets its own line.
     Narration::new(Severity::Debug, "→", "model call", model(&call.target), verb)
         .only_if(call.attempt > 1 || call.max_output.is_some())
         .fact("target_model", &call.target)

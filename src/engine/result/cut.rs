@@ -1,6 +1,6 @@
-//! Cutting a text to a size: its head, its tail or both, with lines about errors from the rest and a notice.
+//! Cuts a text to a size: its head, its tail or both, with lines about errors from the rest and a notice.
 //!
-//! The text is borrowed and read a few times from end to end, never copied; what is made is no larger than the size.
+//! The text is borrowed and scanned a few times, never copied; the output is no larger than the size.
 
 use std::sync::LazyLock;
 
@@ -8,12 +8,12 @@ use aho_corasick::{AhoCorasick, Input};
 
 use crate::policy::{KeptPart, SizeUnit, TextSize};
 
-/// Words that lines about errors have, in any case.
+/// Words that mark lines about errors, in any case.
 const WORDS: [&str; 7] = ["error", "exception", "failed", "failure", "fatal", "panic", "traceback"];
-/// The most bytes of one line about errors, and how many of them stand before the word.
+/// The maximum length in bytes of a line about errors, and of its part before the word.
 const LINE_BYTES: usize = 200;
 const BEFORE_WORD: usize = 80;
-/// Lines about errors get this part of the room.
+/// The divisor for the share of lines about errors.
 // supyagent keeps 40 % at each end; a fifth is left for errors from the middle.
 const ERROR_SHARE: u64 = 5;
 
@@ -23,27 +23,27 @@ static SEARCH: LazyLock<Option<AhoCorasick>> =
 /// How a text is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutRules {
-    /// The most there may be, notice included.
+    /// The maximum size, notice included.
     pub max: TextSize,
-    /// Which part stays.
+    /// Which part is kept.
     pub keep: KeptPart,
-    /// The most lines about errors from the part that does not.
+    /// The maximum number of lines about errors from the dropped part.
     pub error_lines: u32,
 }
 
-/// What is left of a text.
+/// The kept part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptText {
-    /// It, with the notice.
+    /// The kept text, with the notice.
     pub text: String,
-    /// How much of it was there before, in the unit of the rules.
+    /// The size of the kept original text, in the unit of the rules.
     pub shown: u64,
 }
 
-/// What is shown of a text that is larger than the rules allow; `None`: it is not.
+/// Cuts a text that is larger than the rules allow; `None`: it is not.
 ///
-/// `notice` makes the notice, told how much is shown. It is asked twice, first with more than is shown in the end. A notice
-/// that is too large itself is cut, too: nothing ever exceeds the size.
+/// `notice` makes the notice from the size shown. It is called twice, first with a larger size than the final one. A
+/// notice that is itself too large is cut, too: the output never exceeds the size.
 ///
 /// ```
 /// use unfazed::engine::{CutRules, cut_text};
@@ -54,7 +54,7 @@ pub struct KeptText {
 /// assert_eq!(piece.text, "xxxxxxxxxxx\n[11 of 100]");
 /// ```
 pub fn cut_text(text: &str, rules: &CutRules, notice: &mut dyn FnMut(u64) -> String) -> Option<KeptText> {
-    // Nothing is cut, so there is no notice: a notice about no loss would only cost tokens.
+    // Without a cut there is no notice, as it would only cost tokens.
     if rules.max.holds(text) {
         return None;
     }
@@ -62,29 +62,28 @@ pub fn cut_text(text: &str, rules: &CutRules, notice: &mut dyn FnMut(u64) -> Str
     if rules.max.holds(&piece.text) {
         return Some(piece);
     }
-    // The text has more tokens for its bytes than prose has, as JSON does (2.8 characters to one, LocalCowork): cut
-    // once more by that.
+    // The text has more tokens per byte than prose, as JSON does (2.8 characters per token, LocalCowork): it is cut
+    // again with that ratio.
     Some(cut_to(text, rules, rules.max.of_json(), notice))
 }
 
 /// `limit` is in characters or bytes.
 fn cut_to(text: &str, rules: &CutRules, limit: TextSize, notice: &mut dyn FnMut(u64) -> String) -> KeptText {
-    // The notice has to fit, too, and its length depends on the numbers in it: the longest is taken first.
+    // The notice must fit, too, and its length depends on its numbers: the longest is assumed first.
     let most = notice(rules.max.unit.measure(text));
     let breaks: u64 = if rules.keep == KeptPart::Both { 2 } else { 1 };
     let taken = limit.unit.measure(&most).saturating_add(breaks);
     let room = limit.count.saturating_sub(taken);
-    // No room for anything but the notice: that there was a result is more than nothing.
+    // Only the notice fits: it still shows that there was a result.
     if room == 0 {
         let text = head_of(&notice(0), limit).to_owned();
         return KeptText { text, shown: 0 };
     }
-    // Errors in the middle are what helps a model most, and what a cut loses first: supyagent keeps twenty such
-    // lines, too.
+    // Errors in the middle help a model most, and a cut would lose them: supyagent keeps twenty such lines, too.
     let for_errors = if rules.error_lines == 0 { 0 } else { room.checked_div(ERROR_SHARE).unwrap_or(0) };
     let (head, middle, tail) = ends_of(text, rules.keep, limit.unit, room.saturating_sub(for_errors));
     let lines = error_lines(middle, rules.error_lines, TextSize { count: for_errors, unit: limit.unit });
-    // Without such lines their room goes to the ends.
+    // Without such lines their share goes to the ends.
     let (head, tail) = if lines.is_empty() {
         let (head, _, tail) = ends_of(text, rules.keep, limit.unit, room);
         (head, tail)
@@ -112,7 +111,7 @@ fn cut_to(text: &str, rules: &CutRules, limit: TextSize, notice: &mut dyn FnMut(
     KeptText { text, shown }
 }
 
-/// The head and the tail of a text that have so much room together, and what is between them.
+/// The head and the tail of a text with a common size, and the part between them.
 fn ends_of(text: &str, keep: KeptPart, unit: SizeUnit, room: u64) -> (&str, &str, &str) {
     let for_head = match keep {
         KeptPart::Head => room,
@@ -126,12 +125,12 @@ fn ends_of(text: &str, keep: KeptPart, unit: SizeUnit, room: u64) -> (&str, &str
     (head, middle, tail)
 }
 
-/// As much of the beginning as the size allows, between characters.
+/// The start of a text within the size, cut at a character boundary.
 pub(crate) fn head_of(text: &str, size: TextSize) -> &str {
     let most = usize::try_from(size.count).unwrap_or(usize::MAX);
     let end = match size.unit {
         SizeUnit::Chars => match text.as_bytes().get(..most) {
-            // Where every byte is a character, no walk is needed to find the end.
+            // In ASCII every byte is a character, so the end is found without a scan.
             Some(head) if head.is_ascii() => most,
             Some(_) => text.char_indices().nth(most).map_or(text.len(), |(at, _)| at),
             None => text.len(),
@@ -141,12 +140,12 @@ pub(crate) fn head_of(text: &str, size: TextSize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// As much of the end as the size allows, between characters.
+/// The end of a text within the size, cut at a character boundary.
 pub(crate) fn tail_of(text: &str, size: TextSize) -> &str {
     let most = usize::try_from(size.count).unwrap_or(usize::MAX);
     let start = match size.unit {
         SizeUnit::Chars if most == 0 => text.len(),
-        // Backwards from the end: the head of a large text need not be walked.
+        // Scanned backwards, so that the head of a large text is not visited.
         SizeUnit::Chars => text.char_indices().rev().nth(most.saturating_sub(1)).map_or(0, |(at, _)| at),
         SizeUnit::Bytes | SizeUnit::Tokens => {
             let start = text.len().saturating_sub(most);
@@ -156,20 +155,20 @@ pub(crate) fn tail_of(text: &str, size: TextSize) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
-/// The last place between characters that is not after `at`.
+/// The last character boundary that is not after `at`.
 fn floor(text: &str, at: usize) -> usize {
-    // LocalCowork cut at bytes, and panicked inside of a character.
+    // LocalCowork cut at bytes, and panicked within a character.
     let at = at.min(text.len());
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The first so many lines about errors, each after a line break, no larger than the room together.
+/// The first lines about errors, each after a line break, within a total size.
 fn error_lines(text: &str, most: u32, room: TextSize) -> String {
     let mut lines = String::new();
     let (Some(search), mut left) = (SEARCH.as_ref(), room.count) else { return lines };
     let mut from = 0;
     for _ in 0..most {
-        // A bounded number of searches, each from where the last ended: the text is walked once.
+        // A bounded number of searches, each from the end of the last: the text is scanned once.
         let Some(found) = search.find(Input::new(text).range(from..text.len())) else { break };
         let before = text.get(from..found.start()).unwrap_or_default();
         let start = before.rfind('\n').map_or(from, |at| from.saturating_add(at).saturating_add(1));
@@ -177,8 +176,8 @@ fn error_lines(text: &str, most: u32, room: TextSize) -> String {
         let end = after.find('\n').map_or(text.len(), |at| found.end().saturating_add(at));
         let line = around(text, start, found.start(), end).trim();
         let cost = room.unit.measure(line).saturating_add(1);
-        // Lines come in their order, so the first that does not fit ends them: a later, shorter one may be an effect
-        // of it.
+        // Lines keep their order, so the first that does not fit is the end: a later, shorter line may only be a
+        // consequence.
         if cost > left {
             break;
         }
@@ -190,9 +189,9 @@ fn error_lines(text: &str, most: u32, room: TextSize) -> String {
     lines
 }
 
-/// The line from `start` to `end`, or as much of it around the word as may be shown.
+/// The line from `start` to `end`, or the allowed part of it around the word.
 fn around(text: &str, start: usize, word: usize, end: usize) -> &str {
-    // A log line can be megabytes long; around the word is what says why.
+    // A log line can be megabytes long; the reason is near the word.
     let start = if end.saturating_sub(start) <= LINE_BYTES {
         start
     } else {

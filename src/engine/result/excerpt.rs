@@ -1,24 +1,23 @@
-//! A piece of a longer text, as the tool answers by which a model reads what is kept: `{text, from, to, of}`. Where it is
-//! too large it loses its end, and `to` says where what is shown ends. So nothing is passed over by who continues there.
+//! Excerpts of a longer text: the results `{text, from, to, of}` by which a model reads a stored result. If an
+//! excerpt is too large, its end is cut and `to` is adjusted, so that a reader who continues there skips nothing.
 
 use serde_json::{Map, Value};
 
 use super::write::{escaped, json_text};
 use crate::policy::TextSize;
 
-/// Where the whole result (`form: full`) has what the tool answered.
+/// The field with the tool's data in the full form of a result (`form: full`).
 const DATA: &str = "data";
 
-/// As much of the beginning of a piece as is no larger than the size; none of it, if there is no room. `None`: the value
-/// is no such piece.
+/// The start of an excerpt within the size; empty if nothing fits. `None`: the value is not an excerpt.
 pub(super) fn shortened(value: &Value, max: TextSize) -> Option<Value> {
     let (text, from) = read(value)?;
     let limit = max.of_json();
-    // Reserved with the longest numbers that can come, so that the text needs no second cut.
+    // The longest possible numbers are assumed, so that the text needs no second cut.
     let around = limit.unit.measure(&json_text(&with(value, "", text.len(), from)));
     let mut left = limit.count.saturating_sub(around);
     let mut end = 0_usize;
-    // Cut by the characters as JSON writes them: an escape takes six bytes of the room.
+    // Characters are measured in their JSON form: an escape takes six bytes.
     for c in text.chars() {
         let cost = limit.unit.measure(&escaped(c));
         if cost > left {
@@ -30,14 +29,14 @@ pub(super) fn shortened(value: &Value, max: TextSize) -> Option<Value> {
     Some(with(value, text.get(..end).unwrap_or_default(), end, from))
 }
 
-/// The text, and where it begins. What does not say truly where it ends is another thing.
+/// The text and its start offset. `None` if the offsets do not match the text.
 fn read(value: &Value) -> Option<(&str, u64)> {
     let entries = piece(value)?;
     let number = |key| entries.get(key).and_then(Value::as_u64);
     let text = entries.get("text")?.as_str()?;
     let (from, to, of) = (number("from")?, number("to")?, number("of")?);
     let bytes = u64::try_from(text.len()).ok()?;
-    // The offsets must be true after the cut, because the model asks for the following part by them.
+    // The offsets must be true after the cut, because the model requests the next part by them.
     (entries.len() == 4 && to <= of && to.checked_sub(from) == Some(bytes)).then_some((text, from))
 }
 
@@ -46,7 +45,7 @@ fn piece(value: &Value) -> Option<&Map<String, Value>> {
     value.as_object()
 }
 
-/// The value with that text, which ends so many bytes behind its beginning.
+/// The value with this text, which ends `bytes` bytes after its start.
 fn with(value: &Value, text: &str, bytes: usize, from: u64) -> Value {
     let change = |entries: &Map<String, Value>| {
         let to = from.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));

@@ -1,7 +1,7 @@
-//! Cutting JSON to a size so that it is JSON again, with a word about what was left out in each place.
+//! Cuts JSON to a size so that it stays JSON, with a marker in each place where something was left out.
 //!
-//! Nothing is written that does not fit, so a large value costs the reading of it and no copy. Values nested deeper than
-//! a reader would take are not gone into.
+//! Nothing is written that does not fit, so a large value is scanned but not copied. Values nested deeper than a
+//! reader accepts are not visited.
 
 use std::fmt::Write as _;
 
@@ -10,20 +10,20 @@ use serde_json::{Map, Value};
 use super::write::{escaped, walk};
 use crate::policy::{KeptPart, SizeUnit, TextSize};
 
-/// Lists and mappings nested deeper than this are counted, not shown.
-// The cut calls itself, and a tool's answer may be nested without end.
+/// The maximum nesting that is shown; deeper lists and mappings are only counted.
+// The function is recursive, and a tool's result may have any nesting.
 const DEPTH: u32 = 32;
-/// A value that gets less room than this is left out rather than cut.
-// A fragment of less says nothing; the room is of more use to the next value.
+/// The minimum size for a part of a value; with less, the value is left out.
+// A smaller fragment is useless; the next value can use the space better.
 const LEAST: u64 = 24;
-/// Mappings with so much room for each value show something of every one.
+/// The space per value with which a mapping shows a part of every value.
 const SMALL: u64 = 8;
-/// Mappings within fewer than so many others are tried twice.
+/// The nesting below which mappings are tried twice.
 const TRIES: u32 = 3;
-/// The key of the entry that says how many others are left out.
+/// The key of the entry that counts the entries left out.
 const REST: &str = "…";
 
-/// As much of a list or a mapping as fits into the size and is JSON; `None`: nothing of it does.
+/// As much of a list or a mapping as fits the size and is JSON; `None`: nothing fits.
 ///
 /// Lists lose elements, texts their ends, mappings their largest values first; `…` marks where something is missing.
 pub(super) fn cut_json(value: &Value, max: TextSize, keep: KeptPart) -> Option<String> {
@@ -43,14 +43,14 @@ struct JsonCut {
     keep: KeptPart,
 }
 
-/// What is written so far, and the room that is left.
+/// The parts written so far, and the space left.
 struct JsonRoom {
     parts: Vec<String>,
     left: u64,
 }
 
 impl JsonRoom {
-    /// Takes a part and the comma after it.
+    /// Adds a part and the comma after it.
     fn take(&mut self, part: String, unit: SizeUnit) {
         self.left = self.left.saturating_sub(unit.measure(&part).saturating_add(1));
         self.parts.push(part);
@@ -60,7 +60,7 @@ impl JsonRoom {
 impl JsonCut {
     /// The value, or as much of it as fits.
     fn fit(self, value: &Value, room: u64, depth: u32) -> Option<String> {
-        // Whole values first: JSON that is complete is easier for a model than two halves.
+        // Complete values come first: complete JSON is easier for a model than two halves.
         if let Some(whole) = self.whole(value, room) {
             return Some(whole);
         }
@@ -73,13 +73,13 @@ impl JsonCut {
             Value::Object(entries) if depth < DEPTH => self.mapping(entries, room, depth),
             Value::Array(items) => self.fits(format!("\"{REST} a list of {}\"", items.len()), room),
             Value::Object(entries) => self.fits(format!("\"{REST} a mapping of {}\"", entries.len()), room),
-            // A cut number is another number, and `fal` no word: these are whole or left out.
+            // A cut number is another number, and `fal` is no word: these are kept whole or left out.
             Value::Null | Value::Bool(_) | Value::Number(_) => None,
         }
     }
 
-    /// All of it, if it fits.
-    // Written until it does not fit, so that a value of megabytes costs no more than its room.
+    /// The whole value, if it fits.
+    // Written until it does not fit, so that a value of megabytes costs no more than its space.
     fn whole(self, value: &Value, room: u64) -> Option<String> {
         let (mut text, mut left) = (String::new(), room);
         let fits = walk(value, DEPTH, &mut |part| {
@@ -98,9 +98,9 @@ impl JsonCut {
         (self.unit.measure(&text) <= room).then_some(text)
     }
 
-    /// The beginning of a text and how long it is.
+    /// The start of a text with its full length.
     fn text(self, text: &str, room: u64) -> Option<String> {
-        // How long it was, so that the model can estimate what is missing (both sizes, as in ai-agent and LocalCowork).
+        // The full length lets the model estimate the missing part (both sizes, as in ai-agent and LocalCowork).
         let rest = format!("{REST} ({} chars)\"", text.chars().count());
         let mut left = room.checked_sub(self.unit.measure(&rest).saturating_add(1))?;
         let mut cut = String::from('"');
@@ -117,10 +117,10 @@ impl JsonCut {
         Some(cut)
     }
 
-    /// Elements from the beginning, the end or both, until one does not fit; of that one, a part.
+    /// Elements from the start, the end or both, until one does not fit; that one is cut.
     fn list(self, items: &[Value], room: u64, depth: u32) -> Option<String> {
         let rest = |left: usize| format!("\"{REST} {left} of {} left out\"", items.len());
-        // The two brackets, and the comma before what says that elements are missing.
+        // The two brackets, and the comma before the marker.
         let taken = self.unit.measure(&rest(items.len())).saturating_add(3);
         let Some(left) = room.checked_sub(taken) else { return self.fits(format!("[\"{REST}\"]"), room) };
         let mut front = JsonRoom { parts: Vec::new(), left };
@@ -130,14 +130,14 @@ impl JsonCut {
             let from_front = match self.keep {
                 KeptPart::Head => true,
                 KeptPart::Tail => false,
-                // In turns from both ends, so that each gets half of the room.
+                // Alternating between both ends, so that each gets half of the space.
                 KeptPart::Both => front.parts.len() <= back.len(),
             };
             let next = if from_front { between.split_first() } else { between.split_last() };
             let Some((item, others)) = next else { break };
             let for_item = front.left.saturating_sub(1);
             let whole = self.whole(item, for_item);
-            // A cut element ends it, or a list of large elements would become a list of stumps.
+            // A cut element is the last, or a list of large elements would become a list of fragments.
             let stops = whole.is_none();
             let Some(part) = whole.or_else(|| self.fit(item, for_item, depth.saturating_add(1))) else {
                 break;
@@ -159,14 +159,14 @@ impl JsonCut {
         Some(format!("[{}]", parts.join(",")))
     }
 
-    /// Small values whole, the others cut; where there are too many keys, the first of them.
+    /// Small values whole and the others cut; if there are too many keys, the first of them.
     fn mapping(self, entries: &Map<String, Value>, room: u64, depth: u32) -> Option<String> {
         let rest = |left: usize| format!("\"{REST}\":\"{left} of {} keys left out\"", entries.len());
-        // The two braces, and the comma before what says that keys are missing.
+        // The two braces, and the comma before the marker.
         let for_rest = self.unit.measure(&rest(entries.len())).saturating_add(1);
         let within = room.checked_sub(2);
-        // First without reserving room for that: often all keys fit. Each try costs the whole again at every level,
-        // so deep down there is one.
+        // First without space for the marker: often all keys fit. Each try visits all levels below again, so deep
+        // levels have only one.
         if depth < TRIES
             && let Some(within) = within
             && let (parts, 0) = self.entries(entries, within, depth)
@@ -185,7 +185,7 @@ impl JsonCut {
 
     /// The entries that fit, and how many do not.
     fn entries(self, entries: &Map<String, Value>, room: u64, depth: u32) -> (Vec<String>, usize) {
-        // The last entry has no comma, so one more character is there.
+        // The last entry has no comma, so one more character is available.
         let mut room = JsonRoom { parts: Vec::new(), left: room.saturating_add(1) };
         let shares = self.shares(entries, room.left);
         let mut taken = 0_usize;
@@ -198,7 +198,7 @@ impl JsonCut {
             }
             let share = shares.map_or(for_value, |shares| shares.for_value(self, value)).min(for_value);
             let Some(value) = self.fit(value, share, depth.saturating_add(1)) else {
-                // A key without a value would say that there is none, so it is counted as left out.
+                // A key without a value would look empty, so it is counted as left out.
                 continue;
             };
             // Writing into a string does not fail.
@@ -209,18 +209,18 @@ impl JsonCut {
         (room.parts, entries.len().saturating_sub(taken))
     }
 
-    /// How much room each value gets; `None`: there are too many keys for all of them to get some.
+    /// The space for each value; `None`: there are too many keys for all of them.
     fn shares(self, entries: &Map<String, Value>, room: u64) -> Option<ValueShares> {
         let mut spare = room;
         for key in entries.keys() {
-            // Two quotes, a colon, a comma, and the least that a value gets.
+            // Two quotes, a colon, a comma, and the minimum for a value.
             let taken = self.unit.measure(key).saturating_add(4).saturating_add(SMALL);
             spare = spare.checked_sub(taken)?;
         }
         let many = u64::try_from(entries.len()).unwrap_or(u64::MAX);
         let for_values = spare.saturating_add(SMALL.saturating_mul(many));
-        // Small values are shown whole and the large ones share the rest: names and numbers say more per token than
-        // long texts.
+        // Small values are shown whole and the large ones share the rest: names and numbers carry more information
+        // per token than long texts.
         let small = for_values.checked_div(many)?;
         let (mut left, mut large) = (for_values, 0_u64);
         for value in entries.values() {
@@ -237,19 +237,19 @@ impl JsonCut {
         let mut size = 0_u64;
         let fits = walk(value, DEPTH, &mut |part| {
             size = size.saturating_add(self.unit.measure(part));
-            // Measured only up to the limit, for the same reason as above.
+            // Measured only up to the limit, so that a large value is not scanned whole.
             size <= most
         });
         fits.then_some(size)
     }
 }
 
-/// How much room values get.
+/// The space for values.
 #[derive(Clone, Copy)]
 struct ValueShares {
-    /// One that needs no more than this gets what it needs.
+    /// The maximum size of a value that is shown whole.
     small: u64,
-    /// Each other one gets this.
+    /// The space for each larger value.
     large: u64,
 }
 

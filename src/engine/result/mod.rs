@@ -1,4 +1,4 @@
-//! The result of a tool: what it is in full, and what a model is shown of it.
+//! Tool results: their full form, and the form shown to a model.
 
 mod cut;
 mod excerpt;
@@ -71,7 +71,7 @@ pub struct ResultSpill {
 }
 
 impl ResultSpill {
-    /// Whether a result is small enough to be shown at once: a text as it is, other data as JSON.
+    /// Whether a result is small enough to be shown whole: text as it is, other data as JSON.
     pub fn holds(&self, data: &Value) -> bool {
         match data {
             Value::String(text) => self.over.holds(text),
@@ -81,7 +81,7 @@ impl ResultSpill {
 }
 
 impl ToolResult {
-    /// The result of a run. What kind of failure it was, the policy's tables tell if the tool does not.
+    /// Makes the result of a run. If the tool gives no class of a failure, the policy's tables determine it.
     pub fn new(tool: &str, outcome: &ToolOutcome, facts: &RunFacts, policy: &Policy) -> Self {
         match outcome {
             ToolOutcome::Ok { data } => Self::succeeded(tool, data.clone(), facts),
@@ -92,18 +92,18 @@ impl ToolResult {
         }
     }
 
-    /// The tool did what it should.
+    /// Makes the result of a successful run.
     pub fn succeeded(tool: &str, data: Value, facts: &RunFacts) -> Self {
         Self { ok: true, data: Some(data), ..Self::about(tool, facts) }
     }
 
-    /// The tool failed, or did not run.
+    /// Makes the result of a run that failed or did not start.
     pub fn failed(tool: &str, error: String, error_type: ErrorClass, facts: &RunFacts) -> Self {
         Self { error: Some(error), error_type: Some(error_type), ..Self::about(tool, facts) }
     }
 
-    /// What a model is shown of what a tool answered, where nothing of it is kept: as much as the rules allow, in their form.
-    /// `notice` says how much of how much is shown.
+    /// The part of a result shown to a model if nothing is stored: as much as the rules allow, in their form.
+    /// `notice` makes the notice from the size shown and the total size.
     pub fn shown(
         tool: &str,
         data: &Value,
@@ -114,7 +114,7 @@ impl ToolResult {
         value.map_or_else(String::new, |value| show(&value, rules, false, notice).text)
     }
 
-    /// What a tool answered, in that form; `None`: there is nothing to show.
+    /// A tool's data in a form; `None`: there is nothing to show.
     pub(super) fn in_form<'d>(
         form: ResultForm,
         tool: &str,
@@ -140,10 +140,10 @@ impl ToolResult {
         }
     }
 
-    /// What a model is shown: text as it is, other data as JSON, a failure as its message and its kind.
+    /// The text shown to a model: text as it is, other data as JSON, a failure as its message and class.
     pub fn model_text(&self) -> Cow<'_, str> {
         match (self.ok, &self.data) {
-            // A text as a text: in quotes and with escapes it costs more tokens and is harder to read for a model.
+            // Text stays text: quotes and escapes cost tokens and are harder to read for a model.
             (true, Some(Value::String(text))) => Cow::Borrowed(text),
             (true, None | Some(Value::Null)) => Cow::Borrowed(""),
             (true, Some(data)) => Cow::Owned(write::json_text(data)),
@@ -151,12 +151,12 @@ impl ToolResult {
         }
     }
 
-    /// A failure as a model is shown it.
+    /// The form of a failure for a model.
     pub(crate) fn failure(&self) -> Value {
         json!({ "error": self.error, "error_type": self.error_type })
     }
 
-    /// All that is known, as JSON.
+    /// All known fields, as JSON.
     pub fn full(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }

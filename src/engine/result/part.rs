@@ -1,4 +1,4 @@
-//! Results of several parts of several kinds, such as MCP servers send: told as one text, which the cap holds for.
+//! Results of several parts of different kinds, such as MCP servers send, joined to one text within the limit.
 
 use crate::text::visible;
 
@@ -7,15 +7,15 @@ use crate::text::visible;
 pub enum ContentPart {
     /// Text.
     Text(String),
-    /// An image, a sound, or another thing that is no text.
+    /// An image, audio, or other binary content.
     Binary {
-        /// What it is: `image`, `audio`, `resource`.
+        /// The kind: `image`, `audio`, `resource`.
         kind: String,
         /// Its media type, if it says so.
         media_type: String,
-        /// How many bytes it has.
+        /// The size in bytes.
         bytes: u64,
-        /// The handle under which it is kept, if it is.
+        /// The handle of the stored content, if it is stored.
         handle: Option<String>,
     },
     /// A text with an address.
@@ -31,20 +31,20 @@ pub enum ContentPart {
         uri: String,
         /// Its name, if it has one.
         name: String,
-        /// What is said about it, if anything is.
+        /// The description, if there is one.
         about: String,
     },
-    /// Something of a kind nobody here knows.
+    /// Content of an unknown kind.
     Unknown {
         /// The kind.
         kind: String,
-        /// How many bytes it has.
+        /// The size in bytes.
         bytes: u64,
     },
 }
 
-/// The parts as one text: what is text as it is, of the rest what it is and how large. A result of this text is cut as any
-/// other, so nothing gets around the cap as another kind of content.
+/// Joins the parts to one text: text as it is, other parts as their kind and size. The joined text is cut like any
+/// other, so no kind of content avoids the limit.
 ///
 /// ```
 /// use unfazed::engine::{ContentPart, content_text};
@@ -76,7 +76,7 @@ impl ContentPart {
                     named.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
                 let kept =
                     handle.map(|handle| format!(", kept under the handle \"{handle}\"")).unwrap_or_default();
-                // Bytes in base64 are of no use to a model that reads text, and cost a token for each few of them.
+                // A model that reads text cannot use base64, and it costs one token for a few bytes.
                 format!("[{}, {bytes} bytes: not shown{kept}]", named.join(", "))
             }
             Self::Resource { uri, text } => format!("[{}]\n{text}", short(&uri)),
@@ -90,9 +90,9 @@ impl ContentPart {
     }
 }
 
-/// A name or an address in one line, however long somebody made it.
+/// A name or an address on one line, with limited length.
 fn short(text: &str) -> String {
-    // Names come from the tool's server: long ones would go around the cap, and control characters reach terminals.
+    // Names come from the tool's server: long ones would avoid the limit, and control characters reach terminals.
     const MOST: usize = 300;
     let text: String = text.chars().take(MOST).collect();
     visible(&text).into_owned()

@@ -1,4 +1,4 @@
-//! What a model is shown of a result: as much as the policy allows.
+//! The part of a result shown to a model.
 
 use std::borrow::Cow;
 
@@ -10,19 +10,19 @@ use super::json::cut_json;
 use super::write::{json_size, json_text, json_within};
 use crate::policy::{ResultPolicy, TextSize};
 
-/// Texts up to this size are looked at whether they are JSON.
-// Larger texts are cut as text: reading them costs more memory than the cut saves tokens.
+/// The maximum size in bytes of a text that is parsed as JSON.
+// Larger texts are cut as text: parsing them costs more memory than the cut saves tokens.
 const READ_BYTES: usize = 4 << 20;
 
-/// What a model is shown.
+/// The result for a model.
 pub(in crate::engine) struct ShownResult {
     pub(in crate::engine) text: String,
-    /// How much of how much that is, if it is not all.
+    /// The size shown and the total size, if the result was cut.
     pub(in crate::engine) of: Option<(u64, u64)>,
 }
 
-/// As much of a value as the policy allows. `notice` makes the notice of how much of how much is shown; it stands in every
-/// text that is cut, and after JSON if `always`.
+/// As much of a value as the policy allows. `notice` makes the notice from the size shown and the total size; it is
+/// added to every cut text, and after JSON if `always`.
 pub(in crate::engine) fn show(
     value: &Value,
     rules: &ResultPolicy,
@@ -39,7 +39,7 @@ pub(in crate::engine) fn show(
         return whole(text.into_owned());
     }
     let total = max.unit.measure(&text);
-    // A text that is JSON is cut as JSON, or the model gets half of an object and guesses what is missing.
+    // A text that is JSON is cut as JSON; otherwise the model gets half of an object and guesses the rest.
     if rules.json.value
         && let Some(read) = as_json(&text)
         && let Some(shown) = json(&read, max, total, rules, always, notice)
@@ -61,8 +61,7 @@ fn structure(
     }
     // Measured without writing it: results of megabytes are common, and only their size is needed here.
     let total = json_size(value, max.unit);
-    // An excerpt of a stored text is shortened at its end, and its `to` with it, so that the next request begins
-    // where it ends.
+    // An excerpt of a stored text is cut at its end, and its `to` is adjusted, so that the next request begins there.
     let short = shortened(value, max);
     if let Some(text) = short.as_ref().map(json_text).filter(|text| max.holds(text)) {
         let shown = max.unit.measure(&text);
@@ -77,7 +76,7 @@ fn structure(
     cut(&json_text(value), max, total, rules, notice)
 }
 
-/// As JSON; `None`: too little of it fits.
+/// As JSON; `None`: too little fits.
 fn json(
     value: &Value,
     max: TextSize,
@@ -87,7 +86,7 @@ fn json(
     notice: &mut dyn FnMut(u64, u64) -> String,
 ) -> Option<ShownResult> {
     let limit = max.of_json();
-    // The notice with the largest numbers is reserved; the exact one may be shorter.
+    // The notice with the largest numbers is assumed; the exact one may be shorter.
     let told = if always { format!("\n{}", notice(total, total)) } else { String::new() };
     let count = limit.count.checked_sub(limit.unit.measure(&told))?;
     let mut text = cut_json(value, TextSize { count, unit: limit.unit }, rules.keep.value)?;
@@ -118,16 +117,16 @@ const fn whole(text: String) -> ShownResult {
     ShownResult { text, of: None }
 }
 
-/// A text that is a list or a mapping.
+/// A text that is a JSON list or mapping.
 fn as_json(text: &str) -> Option<Value> {
-    // The first character tells apart most texts before anything is parsed.
+    // The first character excludes most texts before anything is parsed.
     if text.len() > READ_BYTES || !text.trim_start().starts_with(['{', '[']) {
         return None;
     }
     serde_json::from_str(text).ok()
 }
 
-/// Tests of the whole way.
+/// Tests of all steps together.
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Writing JSON piece by piece, as far as somebody wants it: without recursion, and without a copy of the whole.
+//! Writes JSON piece by piece until the consumer stops, without recursion and without a copy of the whole.
 
 use std::slice;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, map};
 
 use crate::policy::{SizeUnit, TextSize};
 
-/// So many bytes of a text are escaped at once.
+/// The number of bytes of a text that are escaped at once.
 // A text of megabytes is escaped piece by piece, so that a cut that stops early has not copied it all.
 const CHUNK: usize = 4096;
 
@@ -15,11 +15,11 @@ enum OpenContainer<'v> {
     Mapping(map::Iter<'v>),
 }
 
-/// Gives the JSON text of a value to `take`, without spaces, until that answers `false`. Returns whether all of it was
-/// taken. What is nested deeper than `depth` is not.
+/// Passes the compact JSON text of a value to `take` until `take` returns `false`. Returns whether all of it was
+/// taken. Values nested deeper than `depth` are not written.
 pub(super) fn walk(value: &Value, depth: u32, take: &mut dyn FnMut(&str) -> bool) -> bool {
     let most = usize::try_from(depth).unwrap_or(usize::MAX);
-    // A stack of its own instead of recursion: values of tools are nested as deep as their server likes.
+    // An explicit stack instead of recursion: a server may nest values to any depth.
     let mut open: Vec<(OpenContainer<'_>, bool)> = Vec::new();
     let mut next = Some(value);
     loop {
@@ -36,7 +36,7 @@ pub(super) fn walk(value: &Value, depth: u32, take: &mut dyn FnMut(&str) -> bool
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) => take(&value.to_string()),
             };
-            // `take` has enough, or the value is deeper than is shown.
+            // `take` has enough, or the value is nested too deep.
             if !goes_on || open.len() > most {
                 return false;
             }
@@ -75,11 +75,11 @@ pub(super) fn json_text(value: &Value) -> String {
     text
 }
 
-/// The JSON text of a value, if it is no larger.
+/// The JSON text of a value, if it fits the size.
 pub(super) fn json_within(value: &Value, max: TextSize) -> Option<String> {
     let TextSize { count: mut left, unit } = max.of_json();
     let mut text = String::new();
-    // Written until it does not fit, so that a value of megabytes costs no more than the room there is.
+    // Written until it does not fit, so that a value of megabytes costs no more than its space.
     let fits = walk(value, u32::MAX, &mut |part| {
         text.push_str(part);
         let size = unit.measure(part);
@@ -94,7 +94,7 @@ pub(super) fn json_within(value: &Value, max: TextSize) -> Option<String> {
 pub(super) fn json_size(value: &Value, unit: SizeUnit) -> u64 {
     #[cfg(test)]
     crate::counted::count(crate::counted::Walk::Size);
-    // JSON throughout, so its tokens are counted by bytes.
+    // The text is JSON, so its tokens are counted by bytes.
     let counted = if unit == SizeUnit::Chars { SizeUnit::Chars } else { SizeUnit::Bytes };
     let mut size = 0_u64;
     walk(value, u32::MAX, &mut |part| {
@@ -111,7 +111,7 @@ fn string(text: &str, take: &mut dyn FnMut(&str) -> bool) -> bool {
     }
     let mut rest = text;
     while !rest.is_empty() {
-        // At the border of a character, or a chunk would not be text.
+        // At a character boundary, so that each chunk is text.
         let end = (CHUNK..=rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
         let (chunk, others) = rest.split_at_checked(end).unwrap_or((rest, ""));
         let quoted = serde_json::to_string(chunk).unwrap_or_default();
@@ -124,7 +124,7 @@ fn string(text: &str, take: &mut dyn FnMut(&str) -> bool) -> bool {
     take("\"")
 }
 
-/// A character as it is written in a JSON text.
+/// The form of a character in a JSON text.
 pub(super) fn escaped(c: char) -> String {
     let text = c.to_string();
     if c >= ' ' && c != '"' && c != '\\' {

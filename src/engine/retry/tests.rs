@@ -60,7 +60,7 @@ fn timeout() -> FailureContext {
     }
 }
 
-/// Each line breaks one rule more than the one below it; the first rule of the order is the one reported.
+/// Each line violates one rule more than the next; the first rule of the order is reported.
 #[test]
 fn the_first_check_that_applies_is_the_reason() {
     let mut policy = policy();
@@ -251,7 +251,7 @@ fn an_attempt_may_take_what_is_left() {
 }
 
 proptest! {
-    /// Whatever the numbers: never more attempts than allowed, never a wait past a deadline or above the total.
+    /// For any values: never more attempts than allowed, never a wait past a deadline or above the total.
     #[test]
     fn a_retry_keeps_every_limit(
         attempt in 1u32..10, most in 1u32..10, slept in 0u64..100, total in 0u64..100, deadline in 0u64..100,

@@ -1,4 +1,4 @@
-//! Everything the interpreter remembers between two events: plain data that can be written down and read back.
+//! The state of the interpreter between two events: plain data that can be stored and read back.
 
 mod plain;
 
@@ -30,11 +30,11 @@ pub(crate) const STATE_FORMAT: u32 = 2;
 
 /// The state of one run.
 ///
-/// It holds counters, slices and the tool calls in flight, but no conversation: that is the host's. The same
-/// policy, tools and events always make the same state, byte for byte, in whatever order parallel tools end.
+/// It contains counters, slices and the tool calls in flight, but no conversation, which belongs to the host. The
+/// same policy, tools and events always lead to the same state, byte for byte, in whatever order parallel tools end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The format that it is saved in.
+    /// The format of the stored state.
     pub format: u32,
     /// The run's id; empty before it starts.
     pub run: String,
@@ -44,7 +44,7 @@ pub struct State {
     pub now: Instant,
     /// The current turn; 0 before the first.
     pub turn: u32,
-    /// Tokens so far.
+    /// The tokens used so far.
     pub usage: Usage,
     pub(super) slices: TrackedPart<SessionSlices>,
     /// How the run ended; `None` before that.
@@ -53,27 +53,27 @@ pub struct State {
     pub(super) work: WorkTable,
     #[serde(default, skip_serializing_if = "CallQueue::is_empty")]
     pub(super) queue: CallQueue,
-    /// How many batches there were in the session.
+    /// The number of batches in the session.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) batches: u64,
     /// The turn that the interpreter drives, and the calls of its reply.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) own: TrackedPart<OpenProposal>,
-    /// What a host with its own loop has proposed, and is not settled.
+    /// The open proposals of a host with its own loop.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) proposals: BTreeMap<ProposalId, TrackedPart<OpenProposal>>,
-    /// How the run ends as soon as every proposal is settled.
+    /// The outcome of the run once every proposal is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) closing: Option<Outcome>,
     pub(super) tools: TrackedPart<ToolHealth>,
     pub(super) models: TrackedPart<ModelHealth>,
-    /// What is remembered to see that a model repeats itself.
+    /// The memory for loop detection.
     #[serde(default, skip_serializing_if = "LoopDetector::is_empty")]
     pub(super) loops: TrackedPart<LoopDetector>,
-    /// What has been drawn on budgets.
+    /// The use of retry budgets.
     #[serde(default, skip_serializing_if = "RetryBudgets::is_empty")]
     pub(super) budgets: TrackedPart<RetryBudgets>,
-    /// What the run has spent.
+    /// The amounts spent in the run.
     #[serde(default, skip_serializing_if = "RunSpending::is_empty")]
     pub(super) spending: RunSpending,
     #[serde(default, skip_serializing_if = "ReportSeries::is_empty")]
@@ -83,7 +83,7 @@ pub struct State {
     pub(super) turns: TrackedPart<TurnLoop>,
     #[serde(default, skip_serializing_if = "LastSeen::is_empty")]
     pub(super) last: LastSeen,
-    /// The class of the failure that the last event brought.
+    /// The class of the failure in the last event.
     #[serde(skip)]
     pub(super) failed: Memo<ErrorClass>,
 }
@@ -120,33 +120,32 @@ impl State {
         }
     }
 
-    /// The state before the first event of the next run of the same session: as new, but for the slices, what is known of
-    /// models, breakers and budgets that last longer than a run, and the counters.
+    /// The state before the first event of the session's next run: a new state with the slices, the counters, and the
+    /// state of models, breakers and budgets that outlives a run.
     #[must_use]
     pub fn next_run(&self) -> Self {
         Self {
-            // Only what is about tools, models and the session outlives a run; what is about its turns begins again.
+            // Only the state of tools, models and the session outlives a run; that of its turns is reset.
             tools: TrackedPart::new(self.tools.next_run()),
             models: TrackedPart::new(self.models.next_run()),
             budgets: TrackedPart::new(self.budgets.next_run()),
             now: self.now,
-            // The log of a session is one sequence, so the number of its events continues, and with it the ids of
-            // proposals.
+            // The log of a session is one sequence, so event numbers continue, and with them the ids of proposals.
             seq: self.seq,
             work: self.work.next_run(),
-            // Keys of calls are made of the run's id and this number; it continues so that no log has two batches of
-            // one number.
+            // Keys of calls are made of the run's id and this number; it continues so that no log has two batches
+            // with the same number.
             batches: self.batches,
             slices: self.slices.clone(),
             ..Self::new()
         }
     }
 
-    /// Digest of the whole state: its format, a colon and 32 hexadecimal digits (XXH3, 128 bits, of the digests of its parts),
-    /// the same wherever the same events led. It costs what has changed since it was asked for last. Example:
-    /// `2:5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`. In format 1 the digits stood alone.
+    /// Digest of the whole state: its format, a colon and 32 hexadecimal digits (XXH3, 128 bits, of the digests of
+    /// its parts). The same events lead to the same digest. Only parts changed since the last call are hashed.
+    /// Example: `2:5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`. In format 1 there were only the digits.
     pub fn digest(&self) -> String {
-        // Taken apart without `..`, so that a new field cannot be left out of the digest without a word.
+        // Destructured without `..`, so that a new field cannot be forgotten in the digest.
         let Self {
             format,
             run,
@@ -158,8 +157,7 @@ impl State {
             outcome,
             context,
             work,
-            // Which calls wait, and for what, follows from the calls themselves; a digest of the queue would say the
-            // same twice.
+            // The queue follows from the calls themselves, so hashing it would be redundant.
             queue: _,
             batches,
             own,
@@ -189,24 +187,24 @@ impl State {
             report.digest(),
             turns.digest(),
         ];
-        // With the format in front, so that a session of an older form is recognised as such and not reported as a
+        // The format comes first, so that a session of an older format is recognised and not reported as a
         // divergence.
         format!("{STATE_FORMAT}:{:032x}", digest_of_json(&(run, work, parts)))
     }
 
-    /// The state as JSON, the same bytes wherever the same events led.
+    /// The state as JSON; the same events lead to the same bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Every map in the state is ordered by its keys, so equal states have equal bytes.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Whether this is the digest of a state in another format, which says nothing about one in this format.
+    /// Whether the digest belongs to another format, so that it cannot be compared.
     pub fn is_of_another_format(digest: &str) -> bool {
-        // Format 1 wrote the digits alone.
+        // Format 1 wrote only the digits.
         digest.split_once(':').map_or("1", |(format, _)| format).parse() != Ok(STATE_FORMAT)
     }
 
-    /// The class of the failure that the last event brought; `None`: it brought none, or the run was over.
+    /// The class of the failure in the last event; `None`: it contained none, or the run was over.
     pub const fn failure_class(&self) -> Option<ErrorClass> {
         self.failed.0
     }
@@ -226,22 +224,22 @@ impl State {
         self.context.drive
     }
 
-    /// The model that the run prefers, by which its tokens are counted.
+    /// The preferred model of the run, by which its tokens are counted.
     pub(crate) fn first_target(&self) -> &str {
         self.context.targets.first().map_or("", String::as_str)
     }
 
-    /// What the run has spent.
+    /// The amounts spent in the run.
     pub const fn spending(&self) -> &RunSpending {
         &self.spending
     }
 
-    /// How large the windows of the models are, as far as it was found out.
+    /// The known sizes of the context windows.
     pub fn windows(&self) -> &KnownWindows {
         self.models.known_windows()
     }
 
-    /// What was learned of how providers count tokens.
+    /// The token calibration.
     pub fn calibration(&self) -> &TokenCalibration {
         self.models.calibration()
     }

@@ -1,5 +1,5 @@
-//! What a host with its own loop needs of the interpreter apart from the steps: texts of the policy, repairs of a history that no turn
-//! has, and the room for a conversation.
+//! Functions for a host with its own loop apart from steps: texts of the policy, repairs of a history outside of
+//! turns, and context budgets.
 
 use serde_json::Value;
 
@@ -18,23 +18,23 @@ use crate::session::{HistoryRepair, Message};
 use crate::text::Template;
 
 impl Interpreter {
-    /// A text of the policy for the model, with these variables and what the session knows; why it cannot be rendered, if it
-    /// cannot.
+    /// Renders a text of the policy for the model with these variables and the session's data, or the error of the
+    /// template.
     pub fn say(&self, state: &State, template: &Template, vars: Value) -> String {
         let Value::Object(mut vars) = vars else { return String::new() };
         reflect(template, &mut vars, state.slices());
         told(&self.policy, template, &vars).unwrap_or_else(|error| error.to_string())
     }
 
-    /// Whether a conversation is to be reduced before it goes to that model: there is less room left in its window than
-    /// `context.compact_at_free` says. `false` for a model whose window is unknown.
+    /// Whether a conversation must be reduced before it is sent to the model: fewer tokens of its window are free
+    /// than `context.compact_at_free`. `false` for a model whose window is unknown.
     pub fn is_short_of_room(&self, state: &State, target: &str, measure: TurnMeasure) -> bool {
         let room = self.room(state, target, measure);
         room.is_some_and(|room| room.is_short(self.policy.context()))
     }
 
-    /// How a step of `context.reduce`, by its place in the list, reduces a conversation of so many tokens for that model; `None`:
-    /// there is no need. `tools`: what is measured in addition to the conversation.
+    /// The plan of a step of `context.reduce`, by its index, for a conversation of this size and this model; `None`:
+    /// no reduction is needed. `tools`: the tokens in addition to the conversation.
     pub fn reduce_plan(
         &self,
         state: &State,
@@ -52,7 +52,7 @@ impl Interpreter {
         Some(ReducePlan { aim, most, ..plan })
     }
 
-    /// The room in the window of a model.
+    /// The context budget of a model.
     fn room(&self, state: &State, target: &str, measure: TurnMeasure) -> Option<ContextBudget> {
         let model = self.policy.model(target);
         let (known, measure) =
@@ -63,8 +63,8 @@ impl Interpreter {
         Some(if fitted { room } else { room.with_half_for_the_reply() })
     }
 
-    /// What is to be done about what [`repair`](crate::context::repair) has found in a history that no turn has: the splices, what was
-    /// done, and what the model reads of it. The state stays as it is.
+    /// The directives for faults that [`repair`](crate::context::repair) found in a history outside of turns: the
+    /// splices, the record of the repair, and the text for the model. The state does not change.
     pub fn repair(&self, state: &State, mut repair: HistoryRepair) -> Directives {
         if repair.is_empty() {
             return Directives::default();

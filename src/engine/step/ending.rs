@@ -1,4 +1,4 @@
-//! The end of a run: it is asked for, or there is no report.
+//! The end of a run: on request, or without a report.
 
 use serde_json::json;
 
@@ -13,11 +13,11 @@ use crate::policy::{ErrorClass, OnStop};
 use crate::session::{FailureReason, FailureReport, FinalReason, ReportSource, RetryExhausted, StopReason};
 
 impl RunStep<'_> {
-    /// Ends the run; that of a host with its own loop as soon as its other proposals are settled, if it ends well.
+    /// Ends the run; with a host's own loop, a good end waits until its other proposals are settled.
     pub(super) fn end_of_run(&mut self, end: RunEnd) -> Option<NextMachine> {
         match end {
-            // Other proposals of a host with its own loop may still bring results that it waits for, so the run ends
-            // when they are settled.
+            // Other proposals of a host with its own loop may still have results, so the run ends when they are
+            // settled.
             RunEnd::Finished(outcome) if self.current != ProposalId::NONE => {
                 self.state.closing = Some(outcome);
                 Some(NextMachine::Settled(ProposalResult::Accepted))
@@ -40,25 +40,24 @@ impl RunStep<'_> {
         }
     }
 
-    /// The run is asked to end: nothing more is waited for, and what is in flight may end.
+    /// Handles a request to stop: no wait continues, and work in flight may end.
     pub(super) fn stop_requested(&mut self, reason: String) -> NextMachine {
         let on_stop = &self.policy.turn().on_stop;
-        // A host with its own loop has its own last word; the interpreter must not add a turn to it.
+        // A host with its own loop ends its loop itself; the interpreter must not add a turn.
         if on_stop.value == OnStop::End || self.state.context.drive == DriveMode::Calls {
             return NextMachine::stopped(reason);
         }
         let why = because(self.policy, "turn.on_stop", &on_stop.map(ShownValue), [reason.clone()]);
         let SplitState { mut run, .. } = self.split();
-        // A final turn in flight may end by itself. Only if nothing is in flight but waits is there nothing left to
-        // come.
+        // A final turn in flight may end by itself. It has nothing left to do only if all work in flight is waiting.
         if !run.force_final_turn(FinalReason::UserStop, vec![why])
             && !run.work.any(|_, pending| !pending.is_wait())
         {
-            // The final turn was waiting for another attempt. The end was asked for, so the wait ends and the run
-            // with it.
+            // The final turn waited for another attempt. A stop was requested, so the wait and the run end.
             return NextMachine::stopped(reason);
         }
-        // Waits end at once (ai-agent's `sleepWithAbort`): a user who stops a run does not want to sit out a backoff.
+        // Waits end at once (ai-agent's `sleepWithAbort`): a user who stops a run does not want to wait for a
+        // backoff.
         run.terms.delay.forget();
         run.ending.ask_to_stop(reason);
         let mut then = NextMachine::Host;
@@ -67,7 +66,7 @@ impl RunStep<'_> {
                 WorkPurpose::WaitTurn | WorkPurpose::WaitModel => {
                     let SplitState { mut run, model, .. } = self.split();
                     run.drop_work(work);
-                    // The final turn is a new request, with attempts of its own.
+                    // The final turn is a new request with its own attempts.
                     model.series.end();
                     then = NextMachine::Turn;
                 }
@@ -80,13 +79,13 @@ impl RunStep<'_> {
                     };
                 }
                 WorkPurpose::Approve(slot) => {
-                    // Nobody is asked any more; the call is refused with the others that wait.
+                    // No question is asked any more; the call is refused with the other waiting ones.
                     let SplitState { mut run, batch, .. } = self.split();
                     run.drop_work(work);
                     batch.ask_later(slot, &mut run);
                 }
                 WorkPurpose::ApproveAgain(_) => self.split().run.drop_work(work),
-                // Work that is in flight may end: a tool that is cut off leaves an unknown effect.
+                // Work in flight may end: an interrupted tool leaves an unknown effect.
                 WorkPurpose::Prepare
                 | WorkPurpose::Repair(_)
                 | WorkPurpose::Reduce(_)
@@ -103,20 +102,20 @@ impl RunStep<'_> {
         if batch.is_empty() || matches!(then, NextMachine::End(_)) {
             return then;
         }
-        // Calls that still wait are refused now, so that the batch ends without anybody being asked.
+        // Waiting calls are refused now, so that the batch ends without a question.
         if let Err(end) = batch.start_waiting(&mut run) {
             return end;
         }
         match batch.waits_for_a_person(&run) {
-            // A question that is open counts as not answered.
+            // An open question counts as not answered.
             Some(slot) => batch.on_approved_again(slot, ApprovalAnswer::None, &mut run).into(),
             None => NextMachine::Settle,
         }
     }
 
-    /// Ends the run for want of a report, unless a text was set aside that holds as one.
+    /// Ends the run without a report, unless a text that is valid as the report was set aside.
     pub(super) fn failed_for_good(&mut self, exhausted: RetryExhausted, why: Vec<DecisionReason>) {
-        // A text that holds as the report is worth more than a failure.
+        // A text that is valid as the report is better than a failure.
         if let Some(output) = self.state.report.take_pending() {
             let turn = self.policy.turn();
             let why = vec![because(self.policy, "turn.report_from_text", &turn.report_from_text, [])];
@@ -124,7 +123,7 @@ impl RunStep<'_> {
             self.split().run.out.note(Note::OutputAccepted { output: output.clone(), source }, why);
             return self.finish(Outcome::Reported { output }, Vec::new());
         }
-        // A refused report as an attempt of its turn ends as `model`, though it was the report that failed.
+        // A refused report that counts as an attempt of its turn ends as `model`, though the report failed.
         let last = exhausted.attempts.last().map(|attempt| attempt.error_type);
         let action = match last {
             Some(ErrorClass::InvalidOutput) => "output",
@@ -133,7 +132,7 @@ impl RunStep<'_> {
         let past_deadline = self.split().run.is_past_deadline();
         let reason = match (action, exhausted.reason) {
             (_, StopReason::RunBudget) => FailureReason::BudgetExhausted,
-            // The budget had announced the final turn, so what ended in it ended by the budget.
+            // The budget had announced the final turn, so its end is attributed to the budget.
             ("run" | "output", _) | (_, StopReason::Deadline)
                 if self.state.ending.reason() == Some(FinalReason::Budget) && !past_deadline =>
             {
@@ -150,13 +149,13 @@ impl RunStep<'_> {
         self.finish(Outcome::Failed { exhausted, report }, why);
     }
 
-    /// What there is instead of a report.
+    /// The failure report in place of a report.
     fn no_report(&mut self, reason: FailureReason) -> FailureReport {
         let turn = self.policy.turn();
         let (last_error_type, last_error) = self.state.last.error.clone().unzip();
         let max_turns = turn.max_turns.value.get();
         let why = match (reason, self.state.ending.reason()) {
-            // The final turn had another cause than the limit of turns, which is what people want to read.
+            // The final turn had another cause than the turn limit, which is more useful to people.
             (FailureReason::MaxTurnsExhausted, Some(forced)) => forced.name(),
             _ => reason.name(),
         };

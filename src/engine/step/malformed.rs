@@ -1,4 +1,4 @@
-//! Calls that cannot be read, where the policy wants them out of the reply.
+//! Drops calls that cannot be parsed, if the policy says so.
 
 use core::mem;
 
@@ -15,18 +15,18 @@ use crate::session::ToolCall;
 use crate::text::SchemaProblem;
 
 impl SplitState<'_> {
-    /// Takes the calls that cannot be read out of a reply, if the policy says so. What the model learns of them; `None`:
-    /// there is none.
+    /// Drops calls that cannot be parsed from a reply, if the policy says so. Returns the text for the model; `None`:
+    /// no call was dropped.
     pub(super) fn drop_malformed(&mut self, reply: &mut ModelReply) -> Option<String> {
         let rule = &self.run.policy().turn().malformed_calls;
-        // Kept by default and answered: dropping a call leaves its reply without what the model meant (ai-agent
-        // dropped them first, and answers them since).
+        // By default such calls are kept and answered: a dropped call leaves its reply incomplete (ai-agent dropped
+        // them first, and answers them now).
         if rule.value != MalformedCalls::Drop {
             return None;
         }
         let why = because(self.run.policy(), "turn.malformed_calls", &rule.map(ShownValue), []);
         let mut texts = Vec::new();
-        // The other calls of the reply run; one broken call must not cost them.
+        // The other calls of the reply run; a broken call must not affect them.
         for ProposedCall { call, policy, opaque } in mem::take(&mut reply.calls) {
             match parse(self.run.policy(), &call.arguments) {
                 Ok(_) => reply.calls.push(ProposedCall { call, policy, opaque }),
@@ -57,7 +57,7 @@ impl SplitState<'_> {
             message: text.clone(),
         };
         run.out.note(refused, vec![why]);
-        // A report that cannot be read was an attempt at the report, too.
+        // A report that cannot be parsed was an attempt at the report, too.
         if output.is_some() {
             report.on_delivered(run);
         }

@@ -54,10 +54,10 @@ impl Interpreter {
         &self.tools
     }
 
-    /// Takes one event and says what to do.
+    /// Takes one event and returns the directives that follow.
     ///
-    /// A pure function of its arguments: no clock, no I/O, no random stream. An event that cannot be used (a gap
-    /// in the numbers, an answer to work nobody asked for) changes nothing and is reported as a warning.
+    /// A pure function of its arguments: no clock, no I/O, no random stream. An invalid event (a gap in the numbers,
+    /// an answer to work that is not open) changes nothing and is reported as a warning.
     pub fn step(&self, state: &mut State, envelope: Envelope) -> Directives {
         let mut step = RunStep {
             policy: &self.policy,
@@ -71,7 +71,7 @@ impl Interpreter {
     }
 }
 
-/// So many directives are given at once, mostly; they are large.
+/// The usual number of directives per step, for the initial capacity.
 const USUAL: usize = 8;
 
 /// One step in flight.
@@ -80,13 +80,14 @@ struct RunStep<'a> {
     tools: &'a ToolCatalogue,
     state: &'a mut State,
     directives: Vec<Directive>,
-    /// The proposal that is decided about.
+    /// The current proposal.
     current: ProposalId,
 }
 
 impl RunStep<'_> {
     fn take(&mut self, Envelope { seq, now, event }: Envelope) {
-        // A gap means that the host lost an event: to decide on would make a state that its log cannot rebuild.
+        // A gap means that the host lost an event: a further decision would lead to a state that its log cannot
+        // rebuild.
         if seq != self.state.seq.saturating_add(1) {
             let last = self.state.seq;
             return self
@@ -97,14 +98,13 @@ impl RunStep<'_> {
         }
         self.state.seq = seq;
         self.state.failed = Memo::default();
-        // Hosts resume on other machines and clocks step back; an earlier time would lengthen waits and reopen
+        // Hosts resume on other machines, and clocks step back; an earlier time would lengthen waits and reopen
         // windows.
         self.state.now = self.state.now.max(now);
-        // After the end nothing is decided, but proposals get an answer, or a host would wait for it for ever.
+        // After the end nothing is decided, but proposals are answered, or a host would wait for ever.
         if self.state.is_over() {
             match event {
-                // What others know by now is kept even after the end, or the next run of the session would report it
-                // to them again.
+                // Shared state is kept even after the end, or the session's next run would report it again.
                 Event::SharedChanged(known) => self.shared_changed(known),
                 Event::ToolsProposed { .. } | Event::TurnProposed(_) | Event::OutputProposed { .. } => {
                     self.refuse_after_end();
@@ -115,7 +115,7 @@ impl RunStep<'_> {
         }
         let then = self.decide(event);
         self.route(then);
-        // Permits and approval questions that became free are handed on once, after all machines have moved.
+        // Free permits and approval questions are handed on once, after all machines have finished.
         self.admit_others();
     }
 
@@ -125,7 +125,7 @@ impl RunStep<'_> {
             Event::ToolsProposed { calls, turn } => self.tools_proposed(calls, turn),
             Event::TurnProposed(proposal) => self.turn_proposed(&proposal),
             Event::OutputProposed { output } => self.output_proposed(output),
-            // Before the start nothing is known of models, tools or time.
+            // Before the start there are no models, tools or time.
             _ if self.state.run.is_empty() => {
                 self.split().run.out.warn("the run has not started; the event is not used");
                 NextMachine::Host
@@ -173,7 +173,7 @@ impl RunStep<'_> {
         }
     }
 
-    /// Asks one machine after the other, until the host has work to do or the run is over.
+    /// Runs one machine after the other, until the host has work to do or the run is over.
     fn route(&mut self, mut then: NextMachine) {
         // A loop instead of calls: a series of repairs and attempts may be long, and the stack must not grow with it.
         loop {
@@ -251,7 +251,7 @@ impl RunStep<'_> {
     fn answered(&mut self, work: WorkId, answer: ApprovalAnswer) -> NextMachine {
         let pending = self.claim(work);
         let SplitState { mut run, batch, .. } = self.split();
-        // Free, even if the answer does not fit: the next question must not wait for one that will not come.
+        // Freed even if the answer does not fit: otherwise the next question could wait for ever.
         run.queue.free_person();
         match pending {
             Some(WorkPurpose::Approve(slot)) => batch.on_approved(slot, answer, &mut run).into(),
@@ -262,7 +262,7 @@ impl RunStep<'_> {
 
     fn turn_prepared(&mut self, measure: TurnMeasure) -> NextMachine {
         let SplitState { mut run, model, .. } = self.split();
-        // The host has measured the conversation, so what was added since then is in the measurement.
+        // The measurement includes the messages added since the last one.
         run.terms.appended = 0;
         model.window.on_prepared();
         model.history.on_prepared(measure, &mut run)
@@ -279,7 +279,7 @@ impl RunStep<'_> {
             Some(WorkPurpose::Summary(what)) => {
                 run.charge_reply(&reply);
                 let then = model.window.on_summary(what, &reply, &mut run);
-                // Usage of a summary is usage of the run; a budget that left it out would be passed unseen.
+                // The usage of a summary belongs to the run; otherwise a budget could be exceeded.
                 if let Some(usage) = reply.usage {
                     *run.usage = run.usage.plus(usage);
                 }
@@ -306,7 +306,7 @@ impl RunStep<'_> {
         }
     }
 
-    /// The class of the failure that an event brings. It is held against the policy's table here and nowhere else.
+    /// The class of the failure in an event, the only place where the policy's table is applied.
     fn classified(&mut self, failure: &Failure) -> ClassifiedFailure {
         let classified = failure.classified(self.policy);
         self.state.failed = Memo(Some(classified.class));
@@ -314,7 +314,7 @@ impl RunStep<'_> {
     }
 
     fn run_started(&mut self, started: RunStarted) -> NextMachine {
-        // Twice started would mix two runs in one state; the second is refused, not merged.
+        // A second start would mix two runs in one state, so it is refused.
         if !self.state.run.is_empty() {
             self.split().run.out.warn("the run has already started; the event is not used");
             return NextMachine::Host;
@@ -339,14 +339,14 @@ impl RunStep<'_> {
         self.state.context.drive = drive;
         self.state.context.targets = targets;
         self.state.context.deadline = deadline;
-        // The budget of time counts from here, not from the first turn.
+        // The time budget counts from here, not from the first turn.
         self.state.spending.started = self.state.now;
         self.state.spending.prices = prices;
         let SplitState { mut run, .. } = self.split();
         run.models.take_windows(windows, &mut run.out);
         run.models.take_overheads(overheads, !tools.is_empty(), run.targets);
         self.take_effects(tools);
-        // Slices of earlier runs of the session continue; only those that are new begin at their initial value.
+        // Slices of earlier runs of the session continue; only new ones get their initial value.
         self.state.slices.complete(self.policy.session());
         let SplitState { mut run, .. } = self.split();
         if !system.is_empty() {
@@ -364,16 +364,16 @@ impl RunStep<'_> {
         }
     }
 
-    /// Closes a piece of work: what follows is about its proposal.
+    /// Closes a piece of work, and makes its proposal the current one.
     fn claim(&mut self, work: WorkId) -> Option<WorkPurpose> {
         let (proposal, pending) = self.state.work.claim(work)?;
         self.current = proposal;
         Some(pending)
     }
 
-    /// An answer that does not fit: the work stays as it was.
+    /// Handles an answer that does not fit: the work stays open.
     fn unasked(&mut self, work: WorkId, claimed: Option<WorkPurpose>) -> NextMachine {
-        // The answer does not fit its work, which is still in flight: it is as if the answer had not come.
+        // The work is still in flight, as if the answer had not come.
         if let Some(pending) = claimed {
             self.state.work.put_back(work, (self.current, pending));
             self.current = ProposalId::NONE;
@@ -383,7 +383,7 @@ impl RunStep<'_> {
     }
 }
 
-/// The state of a run, split: the machines of one turn, and what all of them share.
+/// The state of a run, split into the machines of one turn and the shared parts.
 struct SplitState<'s> {
     run: RunParts<'s>,
     model: &'s mut ModelTurn,

@@ -1,5 +1,5 @@
-//! Calls that the host has begun by itself. Each rule is asked of the machine that owns it, and only one thing is decided here:
-//! that another attempt follows. All else is decided about the call as it is, by the machines.
+//! Calls that the host has started itself. Each rule is checked by the machine that owns it. Only one decision is
+//! made here: that another attempt follows. Everything else is decided by the machines, after the call is adopted.
 
 use std::borrow::Cow;
 
@@ -20,9 +20,9 @@ use crate::session::{FeedbackSource, ReducerError};
 use crate::time::{Instant, Nanos};
 
 impl Interpreter {
-    /// A run of a tool failed that the host began by itself: whether the rules leave it to the host that another one follows, and
-    /// what is to be told, if anything is. Unless the answer is [`PlainNext::Adopt`], the message of the failure is moved into the
-    /// record of the attempt. `told` says whether anybody reads the note that feedback was written.
+    /// Handles a failed run of such a call: decides whether the host may make the next attempt itself, and returns
+    /// directives to report. Unless the answer is [`PlainNext::Adopt`], the message of the failure is moved into the
+    /// record of the attempt. `told`: the note about feedback is needed.
     #[inline]
     pub fn plain_failed(
         &self,
@@ -34,8 +34,8 @@ impl Interpreter {
     ) -> (PlainNext, Option<Directives>) {
         let adopt = || (PlainNext::Adopt, None);
         let (case, now) = (self.plain_case(failure, &policy.retry), state.now.max(now));
-        // Refused arguments are for the model to correct, a tool that may have had side effects is verified or asked about, and
-        // near the end other rules decide: all of this needs the interpreter.
+        // The model corrects refused arguments, possible side effects are verified or a person decides, and near the
+        // end other rules apply: all of this needs the interpreter.
         if case.class == ErrorClass::InvalidArgs
             || !state.is_open_ended()
             || !may_run_again(effect_of(state, tool, policy), effect)
@@ -43,7 +43,7 @@ impl Interpreter {
             return adopt();
         }
         let (seed, number) = (state.context.seed, call.number());
-        // The scope and the name are those of a proposal, so the delay is the same whichever path decides.
+        // Scope and name are those of a proposal, so the delay is identical on both paths.
         let key = || Seed::new(seed, "tool", &PlainCall::idempotency_key(&state.run, number));
         let (rules, shadow) = (&policy.retry, policy.retry.shadow.value);
         let RetryVerdict::Retry { delay, .. } =
@@ -51,8 +51,8 @@ impl Interpreter {
         else {
             return adopt();
         };
-        // A breaker that opens is reported and may hide the tool, which is not done here. It is asked last, as nothing
-        // may change before: the interpreter adopts a call as it is.
+        // A breaker that opens is reported and may hide the tool, which needs a step. It is checked last, as nothing
+        // may change before: the interpreter adopts the call unchanged.
         let health = &mut *state.tools;
         if !health.failed_within_bounds(tool, &policy.breaker, now) {
             return adopt();
@@ -68,11 +68,11 @@ impl Interpreter {
         self.plain_feedback(state, (tool, policy), call, (message, &case, delay), (now, told))
     }
 
-    /// The case of such a failure.
+    /// The context of such a failure.
     #[inline]
     fn plain_case(&self, failure: &PlainFailure, retry: &RetryPolicy) -> FailureContext {
         match failure {
-            // No table says more of a class that is certain, and no server has advised anything.
+            // The table adds nothing to a certain class, and there is no server advice.
             PlainFailure::Certain(class, _) => FailureContext {
                 class: *class,
                 hint: None,
@@ -87,7 +87,7 @@ impl Interpreter {
         }
     }
 
-    /// Writes such a failure into the session. If a reducer objects, there is no further attempt.
+    /// Records such a failure in the session. If a reducer objects, no further attempt follows.
     #[inline(never)]
     fn plain_feedback(
         &self,
@@ -115,7 +115,7 @@ impl Interpreter {
         (PlainNext::Adopted(proposal), Some(Directives(step.directives)))
     }
 
-    /// A call has ended that the host began by itself, and that [has a place](State::occupy). What others wait for may happen now.
+    /// Handles the end of such a call that [holds a permit](State::occupy). Waiting work may start now.
     pub fn plain_ended(
         &self,
         state: &mut State,
@@ -129,15 +129,15 @@ impl Interpreter {
         };
         let directives = directives.unwrap_or_default().0;
         let mut step = RunStep { directives, ..self.plain_step(state, now) };
-        // The permit goes back whatever the end was, or a dropped call would hold its tool's concurrency until the
-        // run ends.
+        // The permit is returned in every case, or a dropped call would limit its tool's concurrency until the run
+        // ends.
         step.split().run.queue.leave(tool);
         step.admit_others();
         Directives(step.directives)
     }
 
-    /// The same of one that went well and has no place: what is to be reported, if anything is, and whether the run
-    /// [is quiet](State::is_quiet) about the tool then.
+    /// The same for a successful call without a permit. Returns directives to report, and whether the run [is
+    /// quiet](State::is_quiet) about the tool afterwards.
     pub fn plain_succeeded(
         &self,
         state: &mut State,
@@ -146,7 +146,7 @@ impl Interpreter {
     ) -> (Option<Directives>, bool) {
         let health = &mut *state.tools;
         health.end_corrections(tool);
-        // The breaker is at hand here: another look for it would cost most of what is left to ask.
+        // The breaker is available here: another lookup would cost most of the remaining time.
         let quiet = health.succeeded_within_bounds(tool, &policy.breaker);
         if state.loops.has_failed(tool) {
             state.loops.tool_recovered(tool);
@@ -161,8 +161,8 @@ impl Interpreter {
         (Some(directives), state.is_quiet(tool))
     }
 
-    /// The interpreter takes a call that the host has begun by itself, and that has a place: its attempt has ended so. From now on
-    /// it is a proposal like any other, of that number.
+    /// Adopts a call that the host has started itself and that holds a permit, after the end of an attempt. From then
+    /// on it is an ordinary proposal with this number.
     pub fn adopt(
         &self,
         state: &mut State,
@@ -188,16 +188,16 @@ impl Interpreter {
 }
 
 impl RunStep<'_> {
-    /// Opens a proposal for a call that the host has begun by itself.
+    /// Opens a proposal for a call that the host has started itself.
     fn open_plain(&mut self) -> ProposalId {
-        // A proposal takes a number of the log, so that its id is used once even where no event was written for it.
+        // A proposal takes an event number, so that its id is unique even if no event was written for it.
         self.state.seq = self.state.seq.saturating_add(1);
         let turn = self.state.turn;
         self.open(OpenProposal::of(ProposalKind::Tools, turn));
         self.current
     }
 
-    /// Adopts a call to whose next attempt a reducer objects.
+    /// Adopts a call whose next attempt a reducer refused.
     fn adopt_objected(
         &mut self,
         tool: &str,
@@ -217,7 +217,7 @@ impl RunStep<'_> {
     }
 }
 
-/// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
+/// The effect of a run of the tool: from the policy, or else from the tool's own declaration.
 fn effect_of(state: &State, tool: &str, policy: &ToolPolicy) -> Effect {
     match policy.effect.value {
         Effect::Unknown => state.context.effects.get(tool).copied().unwrap_or(Effect::Unknown),

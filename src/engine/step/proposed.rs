@@ -1,8 +1,8 @@
-//! What a host with its own loop proposes: calls of tools, turns and reports, whatever else is open.
+//! Proposals of a host with its own loop: tool calls, turns and reports, in any combination.
 //!
-//! Each proposal is refused by one note, or taken and settled by one note; until then its directives say whose they are.
-//! Inside a batch the order is the model's; between proposals it is that of the events. A proposal waits for another one
-//! only for a place, a probe, or a person.
+//! Each proposal is refused by one note, or accepted and settled by one note; until then its directives name it.
+//! Within a batch the order is the model's; between proposals it is that of the events. A proposal waits for another
+//! one only for a permit, a probe, or a person.
 
 use super::super::directive::{Note, Outcome, ProposalFault, ProposalResult, SettledProposal};
 use super::super::event::{DriveMode, ProposedCall, TurnProposal};
@@ -12,11 +12,11 @@ use crate::engine::ids::ProposalId;
 use crate::engine::tracked::TrackedPart;
 use crate::session::FinalReason;
 
-/// So many calls may be in one proposal, and may wait in all.
+/// The maximum number of calls in one proposal, and of waiting calls in total.
 const MOST_CALLS: usize = 10_000;
 
 impl Interpreter {
-    /// So many proposals may be open at once. A host that has more has lost count.
+    /// The maximum number of open proposals. A host with more has a fault.
     pub const MOST_OPEN: usize = 1024;
 }
 
@@ -26,10 +26,10 @@ impl RunStep<'_> {
         mut calls: Vec<ProposedCall>,
         turn: Option<ProposalId>,
     ) -> NextMachine {
-        // What waits counts, too: many proposals of a few calls would fill the queue as one of many does.
+        // Waiting calls count, too: many small proposals would fill the queue like a large one.
         let waiting = self.state.queue.waiting().saturating_add(calls.len());
         let number = turn.map(|_| self.state.turns.turn_of(turn).map(|turn| turn.number));
-        // Each fault has its own reason, so that a host can tell a mistake of its own from a limit.
+        // Each fault has its own reason, so that a host can distinguish its own mistake from a limit.
         let fault = self.fault().or(match (calls.len(), number) {
             (0, _) => Some((ProposalFault::NoCalls, "there is no call in it".into())),
             (_, Some(None)) => {
@@ -44,8 +44,8 @@ impl RunStep<'_> {
         if let Some(fault) = fault {
             return self.refuse(fault);
         }
-        // A host that proposes no turns is taken to begin one with each reply. Calls that come while none is open are
-        // the only sign of it. Calls that the host has begun by itself have places.
+        // A host that proposes no turns begins one with each reply. Its only sign are calls while no proposal is
+        // open. Calls that the host has started itself hold permits.
         let begins_turn =
             self.state.turn == 0 && self.state.proposals.is_empty() && self.state.queue.is_idle();
         let mut open = OpenProposal::of(ProposalKind::Tools, number.flatten().unwrap_or(self.state.turn));
@@ -53,14 +53,13 @@ impl RunStep<'_> {
         self.open(open);
         let SplitState { mut run, batch, .. } = self.split();
         for proposal in &mut calls {
-            // Repaired before they are examined, as the calls of a reply are.
+            // Repaired before they are examined, like the calls of a reply.
             repair_call(&mut proposal.call, &mut run.out);
         }
         if begins_turn {
             run.tools.begin_turn(&mut run.out);
         }
-        // Announced with the first calls after the budget ended, since such a host begins no turns at which it could
-        // be said.
+        // Announced with the first calls after the budget ended, since such a host begins no turns.
         if !run.ending.is_near()
             && let Some(why) = run.run_budget().out_of_budget()
         {
@@ -71,7 +70,7 @@ impl RunStep<'_> {
 
     pub(super) fn turn_proposed(&mut self, proposal: &TurnProposal) -> NextMachine {
         let known = &self.state.context.targets;
-        // A misspelt target would otherwise fall back in silence to the models of the run.
+        // A misspelt target would otherwise fall back to the models of the run without notice.
         let unknown = proposal.targets.iter().find(|target| !known.contains(target));
         let unknown = unknown.map(|target| {
             (
@@ -83,8 +82,8 @@ impl RunStep<'_> {
             return self.refuse(fault);
         }
         let again = self.state.ending.is_now();
-        // The final turn may be proposed again after a refused report; it stays the same turn, or the limit of turns
-        // would be passed.
+        // The final turn may be proposed again after a refused report; it stays the same turn, or the turn limit
+        // would be exceeded.
         if !again {
             self.state.turn = self.state.turn.saturating_add(1);
         }
@@ -100,14 +99,14 @@ impl RunStep<'_> {
         if let Some(told) = run.turns.count_rounds(run.ending.is_near(), &mut run.out) {
             model.guidance.guide(told.class, told.text, &mut run.out);
         }
-        // Zero where the host measures nothing: without a measurement nothing is reduced.
+        // Zero if the host measures nothing: without a measurement nothing is reduced.
         self.turn_prepared(proposal.measure.unwrap_or_default())
     }
 
-    /// The final turn was taken without a report: that is an attempt at it, and there may be another one.
+    /// Handles a final turn without a report: it counts as an attempt, and another one may follow.
     fn final_turn_again(&mut self) -> Result<(), NextMachine> {
         let SplitState { mut run, report, .. } = self.split();
-        // Without a report the final turn had nothing to bring, so a second one is refused.
+        // If no report is required, a second final turn is refused.
         if run.policy().output().is_none() {
             self.state.proposals.remove(&self.current);
             let message = "the final turn was taken, and no report is due".to_owned();
@@ -115,7 +114,7 @@ impl RunStep<'_> {
         }
         match report.on_other_calls(&mut run) {
             NextMachine::AfterReport => Ok(()),
-            // A planner decides, or the run ends; in both cases this proposal has its end.
+            // A planner decides, or the run ends; in both cases this proposal ends.
             then => Err(then),
         }
     }
@@ -129,13 +128,13 @@ impl RunStep<'_> {
         report.on_text(output, &mut model.guidance, &mut run)
     }
 
-    /// The host needs a proposal, or one call of it, no more.
+    /// Handles the withdrawal of a proposal, or of one of its calls.
     pub(super) fn withdrawn(&mut self, proposal: ProposalId, call: Option<u32>) -> NextMachine {
         let call = call.map(|call| usize::try_from(call).unwrap_or(usize::MAX));
         let found = match (call, self.state.proposals.get_mut(&proposal)) {
             (Some(call), Some(open)) => open.batch.is_open(call),
             (None, Some(open)) => {
-                // Marked before anything else: whatever its calls answer now, the proposal ends as withdrawn.
+                // Marked first: whatever its calls answer now, the proposal ends as withdrawn.
                 open.terms.withdrawn = true;
                 true
             }
@@ -154,19 +153,19 @@ impl RunStep<'_> {
         match run.terms.kind() {
             ProposalKind::Tools => batch.withdraw(call, &mut run).into(),
             ProposalKind::Own | ProposalKind::Turn { .. } | ProposalKind::Report => {
-                // The call in flight is not answered any more, so what it may have cost is charged now.
+                // The call in flight will not be answered, so its possible cost is charged now.
                 run.charge_unanswered();
                 NextMachine::Settled(ProposalResult::Withdrawn)
             }
         }
     }
 
-    /// Nothing more comes of the current proposal.
+    /// Settles the current proposal.
     pub(super) fn settled(&mut self, result: ProposalResult) -> NextMachine {
         let proposal = self.current;
         let SplitState { mut run, model, report, .. } = self.split();
         run.out.about_all();
-        // Timers and questions of a settled proposal would be answered into nothing.
+        // Timers and questions of a settled proposal would have no receiver.
         let open: Vec<_> = run.work.open(proposal).collect();
         for (work, _) in open {
             run.drop_work(work);
@@ -174,7 +173,7 @@ impl RunStep<'_> {
         if let ProposalKind::Turn { .. } = run.terms.kind() {
             run.ending.turn_ended();
         }
-        // The host keeps its own loop, so it gets the length of the wait instead of a timer.
+        // The host has its own loop, so it gets the length of the delay instead of a timer.
         let (delay, why) = match run.terms.delay.take(&run.out) {
             Some((delay, _, why)) => (Some(delay), why),
             None => (None, Vec::new()),
@@ -197,14 +196,14 @@ impl RunStep<'_> {
         NextMachine::Host
     }
 
-    /// Calls that waited for a place or a person of another proposal than that of the event may have it now.
+    /// Gives free permits and questions to waiting calls of other proposals.
     pub(super) fn admit_others(&mut self) {
         let mut but = Some(self.current);
-        // Once more as long as something became free: a permit that is handed on may be refused and free again.
+        // Repeated while something becomes free: a permit that is handed on may be refused and free again.
         while self.state.queue.take_freed() {
             let due = self.state.queue.due();
             for proposal in due.into_iter().filter(|due| but != Some(*due)) {
-                // A call that begins may end the run (a planner, a failure).
+                // A call that starts may end the run (a planner, a failure).
                 if self.state.is_over() {
                     return;
                 }
@@ -213,12 +212,12 @@ impl RunStep<'_> {
                 let then = batch.start_waiting(&mut run).into();
                 self.route(then);
             }
-            // The proposal of the event itself has been looked at by its own machine; in later rounds it takes part.
+            // The proposal of the event was processed by its own machine; it takes part in later rounds.
             but = None;
         }
     }
 
-    /// Why no proposal at all is taken now.
+    /// Why no proposal is accepted now.
     fn fault(&self) -> Option<(ProposalFault, String)> {
         let state = &*self.state;
         let (fault, message) = if state.run.is_empty() {
@@ -244,7 +243,7 @@ impl RunStep<'_> {
         Some((fault, message.to_owned()))
     }
 
-    /// The proposal of this event is not taken.
+    /// Refuses the proposal of this event.
     pub(super) fn refuse(&mut self, (reason, message): (ProposalFault, String)) -> NextMachine {
         let proposal = ProposalId(self.state.seq);
         self.current = ProposalId::NONE;
@@ -252,7 +251,7 @@ impl RunStep<'_> {
         NextMachine::Host
     }
 
-    /// Every proposal gets an answer, also after the end.
+    /// Refuses a proposal after the end of the run.
     pub(super) fn refuse_after_end(&mut self) {
         if let Some(fault) = self.fault() {
             let _ = self.refuse(fault);

@@ -1,4 +1,4 @@
-//! A model replied: the reply is repaired, taken or refused, and its calls, text or report are what comes next.
+//! Handles the reply of a model: it is repaired, accepted or refused, and its calls, text or report follow.
 
 use serde_json::json;
 
@@ -16,11 +16,11 @@ use crate::session::Message;
 impl SplitState<'_> {
     pub(super) fn on_reply(&mut self, mut reply: ModelReply) -> NextMachine {
         if let Some(usage) = reply.usage {
-            // Counted even for a reply that is refused: it was paid for.
+            // Counted even for a refused reply: it was paid for.
             *self.run.usage = self.run.usage.plus(usage);
         }
         let truncated = self.reply_measured(&mut reply);
-        // The host keeps text and calls to itself, so there is nothing to check or repair.
+        // The host withholds text and calls, so there is nothing to validate or repair.
         if reply.opaque {
             let Self { run, model, .. } = self;
             let target = model.series.target(run.targets).cloned().unwrap_or_default();
@@ -31,7 +31,7 @@ impl SplitState<'_> {
             return NextMachine::failed(failure, self.run.policy());
         }
         let dropped = self.reply_repaired(&mut reply);
-        // With none of its calls readable the reply was nothing but an error, so it is an attempt of the turn.
+        // If no call can be parsed, the reply is an error, so it counts as a failed attempt of the turn.
         if reply.calls.is_empty()
             && let Some(text) = dropped
         {
@@ -44,7 +44,7 @@ impl SplitState<'_> {
         let policy = self.run.policy().model(&target);
         if output && reply.calls.is_empty() && refuses_text(self.run.policy(), truncated) {
             let class = if truncated { ErrorClass::TruncatedOutput } else { ErrorClass::TextOnly };
-            // Only if the policy retries such replies at this model; else the rules of the report decide.
+            // Only if the policy retries such replies at this model; otherwise the rules of the report decide.
             if policy.retry.retries(class) {
                 return self.text_failed(class, reply);
             }
@@ -55,10 +55,10 @@ impl SplitState<'_> {
         self.reply_taken(reply, &target, truncated, dropped)
     }
 
-    /// What the reply says of tokens and of its end. Returns whether it was cut.
+    /// Takes usage and finish reason of the reply. Returns whether it was cut.
     fn reply_measured(&mut self, reply: &mut ModelReply) -> bool {
         let Self { run, model, .. } = self;
-        // Before anything is decided: the real count is learned from refused replies, too.
+        // Done first: the real count is learned from refused replies, too.
         if let Some(usage) = reply.usage
             && let Some(target) = model.series.target(run.targets)
         {
@@ -68,10 +68,10 @@ impl SplitState<'_> {
             run.out.warn(note);
         }
         run.last.finish = Some(reply.finish.clone());
-        // A cut reply with calls is no answer yet: complete calls run, and the others are refused as they stand.
+        // A cut reply with calls is not rejected: complete calls run, and the others are refused.
         let truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
         let answers = run.policy().output().is_none() && !reply.is_empty();
-        // The budget shortened the reply, and no other one follows in the final turn: half an answer is better than
+        // The budget shortened the reply, and no other one follows in the final turn: a partial answer is better than
         // none.
         if truncated && answers && run.ending.is_now() && run.terms.lowered {
             run.out.warn("the answer is cut where the budget of the run ends; it is taken as it is");
@@ -80,22 +80,22 @@ impl SplitState<'_> {
         truncated
     }
 
-    /// Repairs the calls of a reply. Returns what the model learns of those that were dropped.
+    /// Repairs the calls of a reply. Returns the text for the model about dropped calls.
     fn reply_repaired(&mut self, reply: &mut ModelReply) -> Option<String> {
         let Self { run, .. } = self;
-        // The words of providers grow; an unknown one must be seen, never taken for `stop` without a word.
+        // Providers add finish reasons; an unknown one is reported, and never treated as `stop` without a warning.
         if let FinishReason::Other(reason) = &reply.finish {
             run.out.warn(format!(
                 "the model stopped for a reason that is not known, `{reason}`; its reply is taken"
             ));
         }
-        // Calls in the text first, since they have to be repaired like any others.
+        // Calls in the text come first, since they may need repairs like any others.
         take_leaked_calls(reply, run.event, &mut run.out);
         repair_reply(reply, &mut run.out);
         self.drop_malformed(reply)
     }
 
-    /// The attempt succeeded: the reply goes into the conversation, and its calls or its text come next.
+    /// Accepts the reply: it is appended to the conversation, and its calls or its text follow.
     fn reply_taken(
         &mut self,
         reply: ModelReply,
@@ -107,9 +107,9 @@ impl SplitState<'_> {
         let (policy, output) = (run.policy(), run.policy().output().is_some());
         let rules = policy.model(target);
         let attempts = model.series.attempt();
-        // The series ends with the reply, so that a failure of the next turn starts with a first attempt.
+        // The series ends with the reply, so that a failure in the next turn starts with a first attempt.
         let after = model.series.end();
-        // One answer shows that the provider works again.
+        // One reply shows that the provider works again.
         run.models.answered(target, &rules);
         run.earn(&format!("model {target}"), &rules.retry.budget.value, after);
         run.out.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
@@ -125,12 +125,11 @@ impl SplitState<'_> {
         let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
         let refused = output && reply.calls.is_empty() && refuses_text(policy, truncated);
         let mut room = None;
-        // A reply that was cut before its first word would be an empty assistant message, which some providers
-        // refuse.
+        // A reply cut before its first word would be an empty assistant message, which some providers refuse.
         if !reply.is_empty() && (!refused || policy.turn().guidance.keep.value) {
             let message = Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra };
             if !reply.calls.is_empty() {
-                // The results share what the window has left after this very message.
+                // The results share the rest of the window after this very message.
                 room = model.window.room_for_results(target, &message, reply.calls.len(), run);
             }
             run.append(message);
@@ -138,7 +137,7 @@ impl SplitState<'_> {
         if run.context.drive == DriveMode::Calls {
             let objection = objection.map(|text| (ErrorClass::ReducerError, text));
             let dropped = dropped.map(|text| (ErrorClass::MalformedToolCall, text));
-            // There is no batch of the interpreter's own to carry these, so the proposal's settlement does.
+            // Without a batch to carry these texts, the proposal's settlement does.
             for (class, text) in objection.into_iter().chain(dropped) {
                 model.guidance.reject_turn(class, text, Vec::new(), &mut run.out);
             }
@@ -149,12 +148,12 @@ impl SplitState<'_> {
             let objection = objection.map(|text| ReplyGuidance { class: ErrorClass::ReducerError, text });
             let dropped = dropped.map(|text| ReplyGuidance { class: ErrorClass::MalformedToolCall, text });
             batch.prepare(room, objection.into_iter().chain(dropped).collect());
-            // A reply was taken: advice about the ones before it must not follow the conversation further.
+            // A reply was accepted: guidance about earlier ones is removed.
             model.guidance.clear();
             return batch.begin(reply.calls, run).into();
         }
         if let Some(text) = objection
-            // In the final turn no correction can follow, so the text is taken as the end.
+            // In the final turn no correction can follow, so the text is accepted as the end.
             && !run.ending.is_now()
         {
             model.guidance.reject_turn(ErrorClass::ReducerError, text, Vec::new(), &mut run.out);
@@ -163,12 +162,12 @@ impl SplitState<'_> {
         self.text_taken(reply.text, truncated)
     }
 
-    /// A reply without calls was taken: it is the answer, the report, or a text where a report was due.
+    /// Handles an accepted reply without calls: an answer, a report, or a text instead of a report.
     fn text_taken(&mut self, text: String, truncated: bool) -> NextMachine {
         let Self { run, model, report, .. } = self;
         let (guidance, policy) = (&mut model.guidance, run.policy());
         match policy.turn().text_only.value {
-            // Half a text is no report, even where text is accepted as one.
+            // Partial text is never a report, even if text is accepted as one.
             _ if truncated => report.on_text_instead(ErrorClass::TruncatedOutput, &text, guidance, run),
             _ if policy.output().is_none() => NextMachine::finished(Outcome::Answered { text }),
             TextOnly::Accept => report.on_text(text, guidance, run),
@@ -176,8 +175,8 @@ impl SplitState<'_> {
         }
     }
 
-    /// A text came where a report was due, and the model's own rules say that such a reply is tried again: that is an
-    /// attempt of the turn, and none of the report.
+    /// Handles text instead of a report if the model's rules retry such a reply: it is an attempt of the turn, not of
+    /// the report.
     fn text_failed(&mut self, class: ErrorClass, reply: ModelReply) -> NextMachine {
         let Self { run, report, .. } = self;
         let message = match class {
@@ -188,7 +187,7 @@ impl SplitState<'_> {
             run.out.count(MetricName::ValidationRetryTotal, "output".into(), 1);
             report.keep_text(&reply.text, run.policy());
         }
-        // ai-agent's later rule: what the model wrote stays, so that it sees what was wrong with it.
+        // ai-agent's later rule: the model's text stays, so that it can see its mistake.
         if run.policy().turn().guidance.keep.value && !reply.text.trim().is_empty() {
             run.append(Message::Assistant { text: reply.text, calls: Vec::new(), extra: reply.extra });
         }
@@ -196,7 +195,7 @@ impl SplitState<'_> {
     }
 }
 
-/// Whether a text is certainly no report: what is not kept of it is not kept in the conversation either.
+/// Whether a text is certainly no report, so that it is not kept in the conversation.
 fn refuses_text(policy: &Policy, truncated: bool) -> bool {
     truncated || policy.turn().text_only.value == TextOnly::Reject
 }

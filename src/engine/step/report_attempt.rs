@@ -1,4 +1,4 @@
-//! A report that does not hold, where the policy counts it as an attempt of its turn.
+//! Invalid reports that count as attempts of their turn.
 
 use super::super::because::because;
 use super::super::directive::Note;
@@ -13,12 +13,12 @@ use crate::session::Message;
 use crate::text::SchemaProblem;
 
 impl SplitState<'_> {
-    /// A reply is a report that does not hold, and the rules of its model retry `invalid_output`: that is an attempt of the
-    /// turn, and none of the report. The next attempt, at the model that is due, may call tools again. `None`: the reply
-    /// is another one, or the report's own rules decide.
+    /// Handles an invalid report if the model's rules retry `invalid_output`: it is an attempt of the turn, not of
+    /// the report. The next attempt may call tools again. `None`: the reply is not such a report, or the report's own
+    /// rules decide.
     pub(super) fn report_failed(&mut self, policy: &ModelPolicy, reply: &ModelReply) -> Option<NextMachine> {
         let class = ErrorClass::InvalidOutput;
-        // The rules of the report decide, unless the model's own say that such a reply is one more attempt.
+        // The rules of the report decide, unless the model's rules retry such a reply.
         if !policy.retry.retries(class) {
             return None;
         }
@@ -33,13 +33,13 @@ impl SplitState<'_> {
         let retried = [class.name().to_owned()];
         let why = because(run.policy(), "retry.retry_on", &policy.retry.retry_on, retried);
         run.out.note(Note::OutputRefused { attempt, max_attempts, message: message.clone() }, vec![why]);
-        // A refused report may take the remaining turns away, whichever rule counts the attempt.
+        // A refused report may lead to the final turn, whichever rule counts the attempt.
         report.on_delivered(run);
         let keep = run.policy().turn().guidance.keep.value;
         if keep {
             keep_report(reply, &text, run);
         }
-        // With a call kept, its result carries the text; otherwise it goes as guidance.
+        // If the call is kept, its result contains the text; otherwise it is sent as guidance.
         if reply.calls.is_empty() || !keep {
             model.guidance.guide(class, text, &mut run.out);
         }
@@ -47,7 +47,7 @@ impl SplitState<'_> {
     }
 }
 
-/// What is wrong with a reply that is a report and nothing else; `None`: nothing, or it is another reply.
+/// The problems of a reply that consists of a report only; `None`: it is valid, or another kind of reply.
 fn problems_of_report(
     output: &OutputPolicy,
     reply: &ModelReply,
@@ -62,18 +62,18 @@ fn problems_of_report(
     }
     let mut first = None;
     for proposal in &reply.calls {
-        // Other calls run first; what comes with them is then checked as a call.
+        // Other calls run first; a report among them is checked as a call.
         if proposal.call.name != *tool {
             return None;
         }
-        // One report that holds is enough, and is accepted in the usual way.
+        // One valid report is enough, and is accepted in the usual way.
         let problems = parsed_report(output, &proposal.call.arguments, policy).err()?;
         first.get_or_insert(problems);
     }
     first
 }
 
-/// The report that was refused stays in the conversation, with what is wrong as the result of its call.
+/// Keeps the refused report in the conversation, with the problems as the result of its call.
 fn keep_report(reply: &ModelReply, text: &str, run: &mut RunParts<'_>) {
     let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
     run.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra.clone() });

@@ -1,4 +1,4 @@
-//! What other hosts report about shared breakers and budgets.
+//! Shared breakers and budgets reported by other hosts.
 
 use super::super::because::because;
 use super::super::breaker::CircuitBreaker;
@@ -7,7 +7,7 @@ use super::{RunStep, SplitState};
 use crate::engine::shared_known::SharedKnown;
 
 impl RunStep<'_> {
-    /// From now on this is known. What the policy does not share, or not by these rules, is of no use.
+    /// Takes the shared state. Entries that the policy does not share under these rules are ignored.
     pub(super) fn shared_changed(&mut self, known: SharedKnown) {
         for (account, ledger) in known.budgets {
             self.state.budgets.set_shared(account, ledger);
@@ -18,12 +18,12 @@ impl RunStep<'_> {
     }
 
     fn take_breaker(&mut self, tool: String, breaker: CircuitBreaker) {
-        // Asked before the state is split: notes after the end would be in no log.
+        // Read before the state is split: notes after the end would be in no log.
         let is_over = self.state.is_over();
         let SplitState { run, .. } = self.split();
         let (tools, mut out) = (run.tools, run.out);
         let moved = tools.take_shared(&tool, breaker, out.rules);
-        // Notes after the end are read by nobody.
+        // Notes after the end have no reader.
         if moved && !is_over {
             let breaker = tools.breaker(&tool).cloned().unwrap_or_default();
             let (state, until) = (breaker.phase(), breaker.open_until());

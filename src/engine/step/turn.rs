@@ -16,11 +16,11 @@ impl RunStep<'_> {
         if let Some(output) = report.take_accepted() {
             return NextMachine::finished(Outcome::Reported { output });
         }
-        // Before a turn is prepared: preparing it costs the host a measurement, and it could not be called.
+        // Checked before a turn is prepared: the preparation costs a measurement, and the turn could not be called.
         if run.is_past_deadline() {
             return NextMachine::run_failed(StopReason::Deadline, Vec::new());
         }
-        // A final turn that is made again is the same turn: it has been announced and counted.
+        // A repeated final turn is the same turn: it has been announced and counted.
         let why = if run.ending.is_now() {
             Vec::new()
         } else {
@@ -35,13 +35,13 @@ impl RunStep<'_> {
         NextMachine::Host
     }
 
-    /// Another turn begins. Returns why it is the last, if it is.
+    /// Begins another turn. Returns why it is the final one, if it is.
     pub(super) fn begin_turn(&mut self) -> Vec<DecisionReason> {
         let SplitState { mut run, .. } = self.split();
         run.tools.begin_turn(&mut run.out);
         let mut why: Vec<DecisionReason> = out_of_turns(run.policy(), run.turn).into_iter().collect();
         let mut reason = FinalReason::MaxTurns;
-        // A final turn that is announced already has its reason; the budget adds none.
+        // An announced final turn already has its reason; the budget adds none.
         if why.is_empty() && !run.ending.is_near() {
             reason = FinalReason::Budget;
             why.extend(run.run_budget().out_of_budget());
@@ -52,11 +52,11 @@ impl RunStep<'_> {
         why
     }
 
-    /// Waits until what was scheduled may start; then comes the next turn.
+    /// Waits for the scheduled delay; then the next turn follows.
     pub(super) fn next_turn_when_due(&mut self) -> NextMachine {
         let SplitState { mut run, report, .. } = self.split();
         match run.terms.delay.take(&run.out) {
-            // With a report accepted, or the end asked for, nothing is left to wait for.
+            // With an accepted report, or after a request to stop, there is nothing to wait for.
             Some((delay, subject, why)) if !report.is_accepted() && run.ending.stop().is_none() => {
                 run.wait(WorkPurpose::WaitTurn, delay, subject, why);
                 NextMachine::Host
@@ -69,7 +69,7 @@ impl RunStep<'_> {
     pub(super) fn after_report(&mut self) -> NextMachine {
         match self.state.context.drive {
             DriveMode::Turns => NextMachine::TurnWhenDue,
-            // Of this proposal: another one may have brought the report meanwhile.
+            // Of this proposal: another one may have delivered the report meanwhile.
             DriveMode::Calls if self.state.report.is_accepted_of(self.current) => {
                 NextMachine::Settled(ProposalResult::Accepted)
             }
@@ -77,12 +77,12 @@ impl RunStep<'_> {
         }
     }
 
-    /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
-    /// stays it: the model has been informed.
+    /// Makes the turn about to begin the final one if the new rules say so. An announced final turn stays final: the
+    /// model has been informed.
     pub(super) fn final_turn_by_new_rules(&mut self) {
         let SplitState { mut run, .. } = self.split();
         let prepared = run.work.any(|_, pending| matches!(pending, WorkPurpose::Prepare));
-        // Only before the call: a turn in flight was sent with other tools, and cannot become the last.
+        // Only before the call: a turn in flight was sent with other tools, and cannot become the final one.
         if prepared
             && !run.ending.is_now()
             && let Some(why) = out_of_turns(run.policy(), run.turn)
@@ -93,7 +93,7 @@ impl RunStep<'_> {
 
     /// Ends the run. Calls without a result get one, so that the history stays valid.
     pub(super) fn finish(&mut self, outcome: Outcome, because: Vec<DecisionReason>) {
-        // First the own calls, then those of proposals in the order of their ids, so that logs are the same for any
+        // Own calls come first, then those of proposals in the order of their ids, so that logs do not depend on
         // timing.
         self.close(ProposalId::NONE);
         let open: Vec<ProposalId> = self.state.proposals.keys().copied().collect();
@@ -103,7 +103,7 @@ impl RunStep<'_> {
             run.out.about_all();
             let (result, guidance) = (ProposalResult::Closed, Vec::new());
             let settled = SettledProposal { proposal, result, delay: None, guidance, final_turn: None };
-            // The host waits for each proposal; none may be left without an answer.
+            // The host waits for each proposal; each must be answered.
             run.out.note(Note::Settled(settled), Vec::new());
         }
         self.current = ProposalId::NONE;
@@ -114,15 +114,15 @@ impl RunStep<'_> {
         self.split().run.out.note(Note::Finish { outcome }, because);
     }
 
-    /// The run ends: the calls of a proposal get their results, and its attempts are over.
+    /// Ends a proposal with the run: its calls get their results, and its attempts end.
     fn close(&mut self, proposal: ProposalId) {
         self.current = proposal;
         let SplitState { mut run, model, batch, .. } = self.split();
         batch.close(&mut run);
-        // Which calls had ended when the run did depends on timing, so their results must not change the measured
-        // size.
+        // Which calls had ended at the end of the run depends on timing, so their results must not change the
+        // measured size.
         run.terms.appended = 0;
-        // A call in flight at the end is charged for what it was sent, as nobody will report it.
+        // A call in flight is charged for its request, as its usage will not be reported.
         run.charge_unanswered();
         model.series.end();
     }

@@ -1,16 +1,16 @@
-//! What the fields of a body say about waiting.
+//! Server delays in the fields of a body.
 
 use super::super::failure::json::{JsonNode, NodeShape};
 use super::length::{MILLISECOND, SECOND, decimal, duration};
 use super::{ReplyHeaders, StatedHints};
 use crate::time::Nanos;
 
-/// The most values that are looked at, and how deep.
-// The body comes from outside: without a bound, a reply of many megabytes is walked to its end for a hint.
+/// The maximum number of values visited, and the maximum depth.
+// The body is untrusted: without a limit, a reply of many megabytes would be searched to its end.
 const MOST_VALUES: usize = 1024;
 const DEEPEST: usize = 10;
 
-/// Takes what the fields say. Some routers put the headers of the provider into the body; they are handed back.
+/// Reads the server delays of the fields. Returns provider headers that some routers put into the body.
 pub(super) fn waits(body: &impl JsonNode, said: &mut StatedHints) -> ReplyHeaders {
     let mut walk = BodyWalk { said, headers: Vec::new(), seen: 0 };
     walk.value(body, 0);
@@ -26,7 +26,7 @@ struct BodyWalk<'s> {
 impl BodyWalk<'_> {
     fn value(&mut self, value: &impl JsonNode, depth: usize) {
         self.seen = self.seen.saturating_add(1);
-        // Beyond the bounds the hint is lost, never the failure: the backoff decides without it.
+        // Beyond the limits the delay is lost, never the failure: the backoff decides without it.
         if depth > DEEPEST || self.seen > MOST_VALUES {
             return;
         }
@@ -49,7 +49,7 @@ impl BodyWalk<'_> {
                 let written = value.written();
                 self.said.take(name, &written, delay(value), "a duration, or `seconds` and `nanos`");
             }
-            // Names that ai-agent found in bodies of providers; both spellings are in use.
+            // Names found in bodies of providers by ai-agent; both spellings are in use.
             ("retry_after" | "retryAfter" | "retry_after_seconds", NodeShape::Text(text)) => {
                 self.seconds(name, text);
             }
@@ -61,7 +61,7 @@ impl BodyWalk<'_> {
                 let read = decimal(&written, MILLISECOND);
                 self.said.take(name, &written, read, "a number of milliseconds");
             }
-            // Hugging Face says how many seconds a model still takes to load.
+            // Hugging Face sends the seconds until a model is loaded.
             ("estimated_time", NodeShape::Number(number)) => self.seconds(name, &number.to_string()),
             // OpenRouter passes the headers of the provider on in `error.metadata.headers`.
             ("headers", NodeShape::Object) => {
@@ -82,11 +82,11 @@ impl BodyWalk<'_> {
     }
 }
 
-/// Google's form of a duration: `58s`, or `{seconds, nanos}`, where numbers may be texts.
+/// Google's form of a duration: `58s`, or `{seconds, nanos}`, where numbers may be strings.
 fn delay(value: &impl JsonNode) -> Option<Nanos> {
     match value.shape() {
         NodeShape::Text(text) => duration(text),
-        // ProtoJSON writes 64-bit integers as texts, so `seconds` may be one. A part that is zero may be missing.
+        // ProtoJSON writes 64-bit integers as strings, so `seconds` may be one. A part that is zero may be missing.
         NodeShape::Object if value.get("seconds").is_some() || value.get("nanos").is_some() => {
             let part = |key: &str, unit: u64| match value.get(key).map(JsonNode::shape) {
                 None | Some(NodeShape::Null) => Some(Nanos::ZERO),

@@ -1,4 +1,4 @@
-//! Times as they are written: the three forms of HTTP dates, and RFC 3339.
+//! Parses times: the three forms of HTTP dates, and RFC 3339.
 
 use super::length::{SECOND, decimal};
 use crate::time::Instant;
@@ -8,8 +8,7 @@ const MONTHS: [&str; 12] =
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`.
 pub(super) fn http(text: &str) -> Option<Instant> {
-    // A recipient must accept all three forms (RFC 9110 5.6.7). They differ in the order of the words and in
-    // separators.
+    // A recipient must accept all three forms (RFC 9110 5.6.7). They differ in word order and separators.
     let words: Vec<&str> = text.split([' ', ',', '-']).filter(|word| !word.is_empty()).take(7).collect();
     let ([_, day, month, year, time, "GMT"] | [_, month, day, time, year]) = words.as_slice() else {
         return None;
@@ -17,7 +16,7 @@ pub(super) fn http(text: &str) -> Option<Instant> {
     let month = MONTHS.iter().position(|name| month.eq_ignore_ascii_case(name))?;
     let year = match (year.len(), digits(year)?) {
         (4, year) => year,
-        // RFC 850 has two digits. No time before 1970 can be represented here, so the century changes there.
+        // RFC 850 has two digits. Times before 1970 cannot be represented here, so 70 is the first year of the 1900s.
         (2, year @ 70..) => year.checked_add(1900)?,
         (2, year) => year.checked_add(2000)?,
         _ => return None,
@@ -28,7 +27,7 @@ pub(super) fn http(text: &str) -> Option<Instant> {
 
 /// `2026-11-21T23:40:19Z`, with decimals or not, and with another offset or not.
 pub(super) fn rfc3339(text: &str) -> Option<Instant> {
-    // RFC 3339 5.6 allows a small `t`, and a space for the reader's sake.
+    // RFC 3339 5.6 allows a lower-case `t`, and a space for readability.
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
@@ -61,7 +60,7 @@ fn clock(text: &str) -> Option<u64> {
     let (hours, rest) = text.split_once(':')?;
     let (minutes, seconds) = rest.split_once(':')?;
     let of = |text: &str, most: u64| digits(text).filter(|value| text.len() == 2 && *value <= most);
-    // A leap second (`60` in RFC 3339 5.6) does not exist in a count of seconds: it is taken as the one before it.
+    // A leap second (`60` in RFC 3339 5.6) does not exist in Unix time: it becomes the second before.
     let (hours, minutes, seconds) = (of(hours, 23)?, of(minutes, 59)?, of(seconds, 60)?.min(59));
     hours.checked_mul(3600)?.checked_add(minutes.checked_mul(60)?)?.checked_add(seconds)
 }
@@ -73,7 +72,7 @@ fn minutes(text: &str) -> Option<u64> {
     of(hours, 23)?.checked_mul(60)?.checked_add(of(minutes, 59)?)
 }
 
-/// The days since 1970; `None`: there is no such day, or it is before that year.
+/// The days since 1970; `None`: the day does not exist, or is before 1970.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -82,7 +81,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
         return None;
     }
     let last = year.checked_sub(1)?;
-    // 477 leap years lie before 1970 and are no part of the count.
+    // 477 leap years before 1970 are subtracted.
     let leaps = (last / 4).checked_sub(last / 100)?.checked_add(last / 400)?.checked_sub(477)?;
     let years = year.checked_sub(1970)?.checked_mul(365)?.checked_add(leaps)?;
     let months = lengths.iter().take(before).sum::<u64>();
@@ -90,7 +89,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
 }
 
 fn digits(text: &str) -> Option<u64> {
-    // Four digits cannot overflow what follows, and no field of a date has more.
+    // Four digits cannot overflow the computation, and no field of a date has more.
     let plain = !text.is_empty() && text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }

@@ -1,5 +1,5 @@
-//! Lengths of time as they are written: decimal numbers of some unit, and durations such as `6m0s`. Exact, without
-//! floats; what is finer than a nanosecond is rounded up, so that nobody comes too early.
+//! Parses durations: decimal numbers with a unit, and forms such as `6m0s`. Exact, without floats; fractions of a
+//! nanosecond are rounded up, so that no attempt is too early.
 
 use crate::time::Nanos;
 
@@ -10,8 +10,8 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// A plain decimal number, not negative, of that unit. Too large a number is the longest wait there is: the policy
-/// has its own bound.
+/// A decimal number without a sign, in this unit. Too large a number becomes the longest duration; the policy has its
+/// own limit.
 pub(super) fn decimal(text: &str, unit: u64) -> Option<Nanos> {
     let (whole, fraction) = match text.split_once('.') {
         Some((_, "")) => return None,
@@ -19,35 +19,35 @@ pub(super) fn decimal(text: &str, unit: u64) -> Option<Nanos> {
         None => (text, ""),
     };
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    // RFC 9110 10.2.3 has ASCII digits only. A sign makes the value invalid, not negative: `-3` was read as a year
-    // elsewhere (mastra#23779).
+    // RFC 9110 10.2.3 allows ASCII digits only. A sign makes the value invalid, not negative: elsewhere `-3` was read
+    // as a year (mastra#23779).
     if whole.is_empty() || !digits(whole) || !digits(fraction) {
         return None;
     }
     let unit = u128::from(unit);
     let whole = number(whole).saturating_mul(unit);
-    // Twenty digits are finer than a nanosecond of every unit; more could only change how it is rounded, and might
+    // Twenty digits are finer than a nanosecond in every unit; more could only change the rounding, and might
     // overflow.
     let kept = fraction.get(..fraction.len().min(20)).unwrap_or_default();
     let scale = 10_u128.saturating_pow(u32::try_from(kept.len()).unwrap_or(u32::MAX));
-    // Rounded up, as every wait: a nanosecond too early is refused again.
+    // Rounded up, like every delay: an attempt a nanosecond too early is refused again.
     let part = number(kept).saturating_mul(unit).div_ceil(scale);
     Some(Nanos(u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX)))
 }
 
-/// The number that digits write; saturates.
+/// The number written in digits; saturates.
 fn number(digits: &str) -> u128 {
     digits.bytes().fold(0, |value: u128, byte| {
         value.saturating_mul(10).saturating_add(byte.saturating_sub(b'0').into())
     })
 }
 
-/// A duration as Go writes it: `6m0s`, `28ms`, `114h18m0s`, `1.5s`.
+/// A duration in Go's notation: `6m0s`, `28ms`, `114h18m0s`, `1.5s`.
 pub(super) fn duration(text: &str) -> Option<Nanos> {
     let mut rest = text;
     let mut sum = None;
     while !rest.is_empty() {
-        // OpenAI and Groq write the resets of their limits as Go does: `6m0s`, `28ms`, `2m59.56s`.
+        // OpenAI and Groq use Go's notation for resets: `6m0s`, `28ms`, `2m59.56s`.
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, after) = rest.split_at_checked(end)?;
         let end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
@@ -72,7 +72,7 @@ fn short_unit(unit: &str) -> Option<u64> {
     })
 }
 
-/// A unit written out, in lower case.
+/// A unit as a word, in lower case.
 pub(super) fn long_unit(unit: &str) -> Option<u64> {
     Some(match unit.strip_suffix('s').unwrap_or(unit) {
         "day" => DAY,

@@ -1,4 +1,4 @@
-//! What an answer says about waiting: in its headers, in the fields of its body, and in the text of its message.
+//! Reads server delays from a response: its headers, the fields of its body, and its message.
 //!
 //! | source | where | form |
 //! |---|---|---|
@@ -11,11 +11,11 @@
 //! | reset | `anthropic-*-reset` | RFC 3339 |
 //! | reset | `RateLimit` | `"name";r=0;t=30`, or `limit=100, remaining=0, reset=30` of earlier drafts |
 //!
-//! A reset is when a limit is whole again, not when the next request is taken (`OpenAI`, Anthropic): it counts only where
-//! nothing remains, and, if the policy does not say otherwise, only where no wait is asked for in so many words. Headers
-//! that a router put into the body count as well. Times are held against the `Date` of the answer, so that a wrong
-//! clock here does not matter. Of all that one source says the longest wait counts; `retry-after` is left out where a
-//! header says the same in milliseconds.
+//! A reset is the time when a limit is whole again, not when the next request is accepted (`OpenAI`, Anthropic): it
+//! counts only if nothing remains, and, unless the policy says otherwise, only if the response has no explicit delay.
+//! Headers that a router put into the body count as well. Times are compared with the `Date` of the response, so that
+//! a wrong local clock does not matter. The longest delay of one source counts; `retry-after` is ignored if a header
+//! has the same delay in milliseconds.
 
 mod body;
 mod date;
@@ -34,16 +34,16 @@ use crate::policy::WaitSource;
 use crate::time::{Instant, Nanos};
 pub use headers::ReplyHeaders;
 
-/// Headers that give milliseconds. They are finer than `retry-after`, and say the same.
-// openai-python reads `retry-after-ms` first; `x-ms-retry-after-ms` is what Azure sends.
+/// Headers in milliseconds. They are finer than `retry-after`, with the same meaning.
+// openai-python reads `retry-after-ms` first; Azure sends `x-ms-retry-after-ms`.
 const MILLISECONDS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
-/// The status that says that a limit is reached, so that a limit that does not say what remains may be meant.
+/// The status for a reached limit: with it, a limit without a remaining amount may be the cause.
 // RFC 6585, section 4.
 const LIMITED: u16 = 429;
 
 impl Failure {
-    /// The failure an answer with an error status stands for. `now` is asked for only where a time is given and the
-    /// answer does not say when it was made.
+    /// The failure of a response with an error status. `now` is called only if the response contains a time but no
+    /// `Date`.
     pub fn from_answer(
         status: u16,
         headers: &ReplyHeaders,
@@ -53,12 +53,12 @@ impl Failure {
         let json = LazyJson::read(body);
         let mut failure = Self::from_read(body, json.as_ref());
         failure.status = Some(status);
-        // Bedrock names the class of an error in a header, and only there.
+        // Bedrock names the error class in a header only.
         failure.kind = failure.kind.or_else(|| headers.error_type());
         failure.hinted(headers, json.as_ref(), now)
     }
 
-    /// The failure with what the answer says about waiting. `body` is the answer as JSON, if it is some.
+    /// Adds the server delays of a response to the failure. `body` is the response as JSON, if it is JSON.
     #[must_use]
     pub fn with_hint(
         self,
@@ -76,7 +76,7 @@ impl Failure {
         now: impl FnOnce() -> Instant,
     ) -> Self {
         // The server's clock may be minutes off. Its times agree with its own `Date` (RFC 9110 6.6.1), so they are
-        // held against that one.
+        // compared with that.
         let sent = LazyCell::new(|| headers.get("date").and_then(date::http).unwrap_or_else(now));
         let limited = self.status == Some(LIMITED);
         let mut said = StatedHints::default();
@@ -86,13 +86,13 @@ impl Failure {
         said.source = WaitSource::Body;
         if let Some(body) = body {
             let inside = body::waits(body, &mut said);
-            // A router speaks for itself in its own headers; what the provider told the router comes second.
+            // The headers of the router itself come first; those of the provider inside the body come second.
             advice = advice.or_else(|| inside.get(SHOULD_RETRY).and_then(advised));
             retry_after(&inside, &sent, &mut said);
             resets(&inside, limited, &sent, &mut said);
         }
-        // OpenAI, Groq, Azure and Gemini say the wait in the message, some of them nowhere else ("Please try again in
-        // 4.77s").
+        // OpenAI, Groq, Azure and Gemini put the delay into the message, some of them only there ("Please try again
+        // in 4.77s").
         text::wait(&self.message, &mut said);
         self.should_retry = advice;
         self.waits = (said.waits.body.or(said.waits.reset).is_some()).then(|| Box::new(said.waits));
@@ -101,11 +101,11 @@ impl Failure {
     }
 }
 
-/// Whether a retry can help; the SDKs of `OpenAI` and Anthropic obey it before they look at the status.
+/// Whether a retry can help; the SDKs of `OpenAI` and Anthropic obey this header before the status.
 const SHOULD_RETRY: &str = "x-should-retry";
 
 fn advised(value: &str) -> Option<bool> {
-    // openai-python compares with these two words; anything else leaves the decision to the status.
+    // openai-python compares with these two words; for other values the status decides.
     match value {
         "true" => Some(true),
         "false" => Some(false),
@@ -113,9 +113,9 @@ fn advised(value: &str) -> Option<bool> {
     }
 }
 
-/// What an answer says about waiting, as it is found.
+/// The server delays found in a response.
 struct StatedHints {
-    /// What is being read.
+    /// The source being read.
     source: WaitSource,
     waits: WaitHints,
     unusable: Option<String>,
@@ -134,17 +134,17 @@ impl StatedHints {
             WaitSource::Body => &mut self.waits.body,
             WaitSource::Header | WaitSource::ShouldRetry | WaitSource::Row => &mut self.waits.header,
         };
-        // Waiting too long costs some time, asking too early costs an attempt: of several lengths the longest counts.
+        // Waiting too long costs time, a too early attempt costs an attempt: of several delays the longest counts.
         *longest = (*longest).max(Some(wait));
     }
 
     fn unusable(&mut self, name: &str, value: &str, expected: &str) {
-        // The value comes from outside and is shown to people, so it is cut.
+        // The value is untrusted and shown to people, so it is cut.
         let value: String = value.chars().take(60).collect();
         self.unusable.get_or_insert_with(|| format!("{name}: `{value}` is not {expected}"));
     }
 
-    /// Takes what was read, or says that it could not be.
+    /// Records a parsed delay, or that it cannot be used.
     fn take(&mut self, name: &str, value: &str, read: Option<Nanos>, expected: &str) {
         match read {
             Some(wait) => self.wait(wait),
@@ -152,11 +152,11 @@ impl StatedHints {
         }
     }
 
-    /// The hint by the default order of the sources.
+    /// The delay by the default order of the sources.
     fn hint(self) -> WaitHint {
         let WaitHints { header, body, reset } = self.waits;
-        // `Retry-After` is about this request. A reset says when the limit is whole again (Anthropic), long after a
-        // call may pass.
+        // `Retry-After` is about this request. A reset is the time when the limit is whole again (Anthropic), long
+        // after a call is accepted.
         match (header.or(body).or(reset), self.unusable) {
             (Some(wait), None) => WaitHint::Wait(wait),
             (Some(wait), Some(ignored)) => WaitHint::Partly(Box::new(PartialHint { wait, ignored })),
@@ -166,7 +166,7 @@ impl StatedHints {
     }
 }
 
-/// The time until `then`, since the answer was sent.
+/// The time at which the response was sent, computed when needed.
 type SentDelay<'a> = dyn core::ops::Deref<Target = Instant> + 'a;
 
 fn retry_after(headers: &ReplyHeaders, sent: &SentDelay<'_>, said: &mut StatedHints) {
@@ -177,13 +177,13 @@ fn retry_after(headers: &ReplyHeaders, sent: &SentDelay<'_>, said: &mut StatedHi
         finer |= read.is_some();
         said.take(name, value, read, "a number of milliseconds");
     }
-    // The seconds repeat the same wait, rounded.
+    // The seconds repeat the same delay, rounded.
     if finer {
         return;
     }
     for value in headers.all("retry-after") {
-        // RFC 9110 10.2.3 knows whole seconds and an HTTP date. Servers also send fractions and durations, and the
-        // intent is clear.
+        // RFC 9110 10.2.3 allows whole seconds and an HTTP date. Servers also send fractions and durations, and the
+        // meaning is clear.
         let in_words =
             |value: &str| length::decimal(value, length::SECOND).or_else(|| length::duration(value));
         let read = longest(value, in_words).or_else(|| Some(date::http(value)?.since(**sent)));
@@ -191,7 +191,7 @@ fn retry_after(headers: &ReplyHeaders, sent: &SentDelay<'_>, said: &mut StatedHi
     }
 }
 
-/// The longest wait of a value that may be a list: a proxy joins the headers of the same name.
+/// The longest delay of a value that may be a list: proxies join headers with the same name.
 fn longest(value: &str, read: impl Fn(&str) -> Option<Nanos>) -> Option<Nanos> {
     value
         .split(',')
@@ -199,14 +199,13 @@ fn longest(value: &str, read: impl Fn(&str) -> Option<Nanos>) -> Option<Nanos> {
         .try_fold(Nanos::ZERO, |longest, wait| Some(longest.max(wait?)))
 }
 
-/// The ends of limits that are reached.
+/// Reads the resets of reached limits.
 fn resets(headers: &ReplyHeaders, limited: bool, sent: &SentDelay<'_>, said: &mut StatedHints) {
     let source = core::mem::replace(&mut said.source, WaitSource::Reset);
     for (name, value) in headers.iter() {
         let (remaining, known) = if let Some((family, rest)) = family(name) {
             (headers.get(&format!("{family}-remaining{rest}")), limited)
-        // Anthropic says what remains of each of its limits; a reset that says nothing of it is not known to be the
-        // cause.
+        // Anthropic sends the remaining amount of each limit; a reset without it is not known to be the cause.
         } else if let Some(limit) = name.strip_suffix("-reset").filter(|name| name.starts_with("anthropic-"))
         {
             (headers.get(&format!("{limit}-remaining")), false)
@@ -218,8 +217,8 @@ fn resets(headers: &ReplyHeaders, limited: bool, sent: &SentDelay<'_>, said: &mu
             }
             continue;
         };
-        // Answers list all limits, those that are not reached, too: Groq's requests are counted by the day, and its
-        // reset is hours away.
+        // Responses list all limits, including those not reached: Groq counts requests per day, and that reset is
+        // hours away.
         if remaining.map_or(known, nothing_left) {
             said.take(name, value, reset(value, **sent), "a duration, a number or a time");
         }
@@ -227,14 +226,14 @@ fn resets(headers: &ReplyHeaders, limited: bool, sent: &SentDelay<'_>, said: &mu
     said.source = source;
 }
 
-/// The family of a header that says when a limit ends, and what it is a limit of: `x-ratelimit`, `-tokens`.
+/// The family of a reset header, and the name of its limit: `x-ratelimit`, `-tokens`.
 fn family(name: &str) -> Option<(&'static str, &str)> {
     ["x-ratelimit", "ratelimit", "x-rate-limit"]
         .into_iter()
         .find_map(|family| Some((family, name.strip_prefix(family)?.strip_prefix("-reset")?)))
 }
 
-/// Whether a limit is used up, or overdrawn.
+/// Whether a limit is used up, or exceeded.
 fn nothing_left(remaining: &str) -> bool {
     match remaining.strip_prefix('-') {
         Some(owed) => length::decimal(owed, length::SECOND).is_some(),
@@ -242,10 +241,9 @@ fn nothing_left(remaining: &str) -> bool {
     }
 }
 
-/// When a limit ends: a number below a thousand million is seconds from now, one above it a time.
+/// The time until a reset: a number below 1,000,000,000 is in seconds from now, a larger one is a Unix time.
 fn reset(value: &str, sent: Instant) -> Option<Nanos> {
-    // So many seconds are 31 years, which no limit lasts. Some servers send the time as seconds since 1970 under the
-    // same name.
+    // This number of seconds is 31 years, longer than any limit. Some servers send Unix time under the same name.
     const A_TIME: Nanos = Nanos::from_secs(1_000_000_000);
     if let Some(seconds) = length::decimal(value, length::SECOND) {
         let digits = value.bytes().take_while(u8::is_ascii_digit).count();

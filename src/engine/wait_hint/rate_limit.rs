@@ -1,12 +1,12 @@
-//! The header `RateLimit` of the IETF (draft-ietf-httpapi-ratelimit-headers): what remains of each quota, and in how many
-//! seconds it resets.
+//! The IETF header `RateLimit` (draft-ietf-httpapi-ratelimit-headers): the remaining amount of each quota, and the
+//! seconds until its reset.
 
 use super::length::{SECOND, decimal};
 use super::nothing_left;
 use crate::time::Nanos;
 
-/// The resets of the quotas of which nothing remains. `limited`: the answer says that one is used up, so a quota that
-/// does not say what remains may be meant.
+/// The resets of the used-up quotas. `limited`: the response reports a reached limit, so a quota without a remaining
+/// amount may be the cause.
 pub(super) fn resets(value: &str, limited: bool) -> impl Iterator<Item = (&str, Option<Nanos>)> {
     // Earlier drafts of the field (draft-ietf-httpapi-ratelimit-headers) describe one quota: `limit=100, remaining=0,
     // reset=5`. There, commas separate parameters; later they separate quotas, and semicolons the parameters.
@@ -20,7 +20,7 @@ pub(super) fn resets(value: &str, limited: bool) -> impl Iterator<Item = (&str, 
             })
         };
         let reset = part(["t", "reset"])?;
-        // A quota that is not used up did not cause the refusal, so its reset is no hint.
+        // A quota that is not used up did not cause the refusal, so its reset is ignored.
         let used_up = part(["r", "remaining"]).map_or(limited, nothing_left);
         used_up.then(|| (reset, decimal(reset, SECOND)))
     })

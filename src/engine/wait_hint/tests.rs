@@ -1,11 +1,11 @@
-//! What answers say about when to come back, in every form that is seen.
+//! Server delays in every observed form.
 
 use super::*;
 use proptest::prelude::*;
 
 const SENT: &str = "Fri, 20 Nov 2026 10:00:00 GMT";
 
-/// One hour after `SENT`: a clock that goes wrong.
+/// One hour after `SENT`: a wrong clock.
 fn now() -> Instant {
     date::rfc3339("2026-11-20T11:00:00Z").unwrap()
 }
@@ -130,7 +130,7 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
                 ("x-ratelimit-remaining-tokens", "0"),
                 ("retry-after", "1"),
             ],
-            // The end of a limit is when it is whole again; the server itself asks for less.
+            // The reset is when the limit is whole again; the server itself asks for less.
             wait(1000),
         ),
         (&[("x-ratelimit-reset", "12")], wait(12_000)),
@@ -166,7 +166,7 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "-40")], wait(2000)),
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "few")], WaitHint::None),
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "0.5")], WaitHint::None),
-        // Each limit has a rest of its own.
+        // Each limit has its own remaining amount.
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-requests", "0")], wait(2000)),
         (&[("x-ratelimit-reset", "5"), ("x-ratelimit-remaining", "3")], WaitHint::None),
         (&[("ratelimit-reset", "5"), ("ratelimit-remaining", "0")], wait(5000)),

@@ -1,15 +1,15 @@
-//! What the sentences of a message say about waiting.
+//! Server delays in the sentences of a message.
 
 use super::super::failure::sentence::with_number;
 use super::StatedHints;
 use super::length::{decimal, duration, long_unit};
 use crate::time::Nanos;
 
-/// How many bytes are looked at for a number at a time.
+/// The number of bytes searched for a number at once.
 const STRIDE: usize = 512;
-/// The words before the length, in lower case. A colon may follow them.
-// How providers put it: "Please try again in 4.77s" (OpenAI, Groq), "Please retry after 86400 seconds" (Azure),
-// "Please retry in 58.2s" (Gemini). A number without such words may be a count of tokens.
+/// The words before the duration, in lower case. A colon may follow them.
+// Wordings of providers: "Please try again in 4.77s" (OpenAI, Groq), "Please retry after 86400 seconds" (Azure),
+// "Please retry in 58.2s" (Gemini). A number without such words may be a token count.
 const MARKERS: [&str; 15] = [
     "try again in",
     "retry in",
@@ -36,8 +36,8 @@ pub(super) fn wait(message: &str, said: &mut StatedHints) {
     said.take("message", shown.trim(), length(rest), "a length of time");
 }
 
-/// The numbers behind what may be a marker: the text before each, and the rest from it on. `try again in a few minutes`
-/// is for people.
+/// The numbers after a possible marker: the text before each, and the text from it on. `try again in a few minutes`
+/// has none.
 fn numbers(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let bytes = text.as_bytes();
     let parts = (0..bytes.len()).step_by(STRIDE).filter_map(|from| {
@@ -45,8 +45,7 @@ fn numbers(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let end = from.saturating_add(STRIDE).saturating_add(3).min(bytes.len());
         Some((from, bytes.get(from..end)?))
     });
-    // Leaving early would keep the compiler from comparing many bytes at once; most messages have no number, and all
-    // of them have to be looked at.
+    // An early exit would prevent vectorization; most messages have no number, and every one is searched.
     let parts = parts.filter(|(_, part)| fours(part).fold(false, |found, four| found | may_begin(four)));
     let ends = parts.flat_map(|(from, part)| {
         let ends = fours(part).enumerate().filter(|(_, four)| may_begin(*four));
@@ -65,7 +64,7 @@ fn fours(part: &[u8]) -> impl Iterator<Item = [u8; 4]> {
     first.zip(second).zip(third).zip(fourth).map(|(((a, b), c), d)| [*a, *b, *c, *d])
 }
 
-/// Whether a number begins with the last of the bytes, behind a space and the last letters of a marker.
+/// Whether the last byte begins a number, after a space and the last letters of a marker.
 #[expect(clippy::needless_bitwise_bool, reason = "many bytes at a time have no branches")]
 fn may_begin([a, b, space, digit]: [u8; 4]) -> bool {
     let after_or_for = ((a == b'e') | (a == b'o')) & (b == b'r');
@@ -74,7 +73,7 @@ fn may_begin([a, b, space, digit]: [u8; 4]) -> bool {
     (after_or_for | in_wait_or_least | colon | (b == b' ')) & (space == b' ') & digit.is_ascii_digit()
 }
 
-/// The length at the beginning of a text: `2s.`, `1 minute and 30 seconds`, `1h 30m`.
+/// The duration at the start of a text: `2s.`, `1 minute and 30 seconds`, `1h 30m`.
 fn length(text: &str) -> Option<Nanos> {
     let mut words = text.split_whitespace();
     let mut sum = None;
@@ -88,16 +87,16 @@ fn length(text: &str) -> Option<Nanos> {
             last = words.next()?;
             decimal(bare(word), long_unit(bare(last))?)
         });
-        // A wrong length is worse than none: what cannot be read ends the length.
+        // A wrong duration is worse than none: an unreadable word ends it.
         let Some(part) = part else { break };
         sum = Some(sum.unwrap_or(Nanos::ZERO).saturating_add(part));
-        // The sentence is over, so the next number is about something else: a limit, or a count.
+        // The sentence is over, so the next number is something else: a limit, or a count.
         ended = last.ends_with(['.', ';', ')', '!']);
     }
     sum
 }
 
-/// A word without what ends a sentence, or a part of it.
+/// A word without trailing punctuation.
 fn bare(word: &str) -> &str {
     word.trim_end_matches(|c: char| c.is_ascii_punctuation())
 }
