@@ -1,10 +1,10 @@
-//! How much of a conversation was found to be in order, so that a turn costs what is new in it.
+//! Remembers the valid start of a conversation, so that each turn only checks new messages.
 
 use super::history::{findings, malformed};
 use crate::session::{HistorySplice, Message};
 
-/// The beginning of a conversation in which nothing was wrong. It follows the conversation, as a
-/// [`TokenLedger`](super::TokenLedger) does.
+/// The start of a conversation that was found valid. It follows the conversation, like a
+/// [`TokenLedger`](super::TokenLedger).
 ///
 /// ```
 /// use unfazed::context::CheckedHistory;
@@ -15,22 +15,23 @@ use crate::session::{HistorySplice, Message};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckedHistory {
     sound: usize,
-    /// Whether calls that cannot be read counted.
+    /// Whether malformed calls counted as faults.
     drops: bool,
 }
 
 impl CheckedHistory {
-    /// How many [`findings`] a conversation has that is the one before with messages added at its end. Where everything
-    /// was in order before, only those are looked at: every call before them has its result, so a result among them that
-    /// answers none of their own calls is one finding, whatever came before.
+    /// The number of [`findings`] in a conversation to which messages were appended since the last check. After a
+    /// valid start only the new messages are checked: every call before them has its result, so a result among them
+    /// that answers none of their own calls is one finding in any case.
     ///
-    /// Calls whose arguments are no JSON object are sent as if they had some. Where the policy `drops` them, each counts.
+    /// Calls whose arguments are no JSON object are sent with replaced arguments. If the policy `drops` them, each
+    /// counts.
     pub fn faults(&mut self, messages: &[Message], drops: bool) -> u64 {
-        // Under other rules calls count that did not count before, so all of them are looked at again.
+        // Under other rules other calls count, so all messages are checked again.
         if self.drops != drops {
             *self = Self { drops, ..Self::default() };
         }
-        // If it is shorter than before, it is another conversation.
+        // A conversation shorter than before is another one.
         let new = messages.get(self.sound..).unwrap_or(messages);
         let found = u64::try_from(findings(new).len()).unwrap_or(u64::MAX);
         let found = found.saturating_add(if drops { malformed(new) } else { 0 });
@@ -40,8 +41,8 @@ impl CheckedHistory {
         found
     }
 
-    /// Pieces of the conversation were replaced. What comes after the first of them is looked at again, and all that
-    /// stands before it, for a call and its results may stand on both sides.
+    /// Handles replaced messages. If one of them is in the valid start, everything is checked again, because a call
+    /// and its results may be on both sides of the replacement.
     pub fn spliced(&mut self, splices: &[HistorySplice]) {
         if splices.iter().any(|splice| splice.at < self.sound) {
             self.sound = 0;

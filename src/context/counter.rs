@@ -1,14 +1,14 @@
-//! What counts the tokens of a text: a vocabulary, or an estimate from its bytes.
+//! Token counters: a vocabulary, or an estimate from the bytes.
 
 use crate::policy::estimated_tokens;
 
-/// Something that counts the tokens of a text.
+/// A counter of the tokens of a text.
 pub trait TokenCounter: Send + Sync {
     /// The tokens of `text`.
     fn count(&self, text: &str) -> u64;
 }
 
-/// Estimates from the bytes: four for a token of prose, 2.8 for a token of JSON.
+/// An estimate from the bytes: four per token of prose, 2.8 per token of JSON.
 ///
 /// ```
 /// use unfazed::context::{ByteEstimate, TokenCounter};

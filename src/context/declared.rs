@@ -1,5 +1,4 @@
-//! The forms of requests, as far as counting needs them: how tools are declared to a model, and whose rule images are
-//! counted by.
+//! The forms of requests as far as counting needs them: the declaration of tools, and the rule for images.
 
 use serde_json::{Map, Value, json};
 
@@ -8,21 +7,21 @@ use super::fixed::signature_rules;
 use super::images::ImageRule;
 use crate::engine::ToolSpec;
 
-/// In which form tools are declared.
+/// The form in which tools are declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolForm {
-    /// As chat completions want them.
+    /// The form of chat completions.
     #[default]
     Chat,
-    /// As Anthropic's messages want them.
+    /// The form of Anthropic's messages.
     Messages,
-    /// As `OpenAI`'s Responses want them.
+    /// The form of `OpenAI`'s Responses.
     Responses,
 }
 
 impl ToolForm {
-    /// The form of a request body with these messages. Anthropic's has a system of its own, schemas under another name,
-    /// and blocks for calls and results.
+    /// The form of a request body with these messages. Anthropic's has a separate system prompt, another name for
+    /// schemas, and blocks for calls and results.
     pub(super) fn of(body: &Value, messages: &[Value]) -> Self {
         let tools = body.get("tools").and_then(Value::as_array);
         let declared = tools.into_iter().flatten().any(|tool| tool.get("input_schema").is_some());
@@ -35,7 +34,7 @@ impl ToolForm {
         if body.get("system").is_some() || declared || blocks { Self::Messages } else { Self::Chat }
     }
 
-    /// How its provider counts the tokens of an image.
+    /// The provider's rule for counting image tokens.
     pub(super) const fn image_rule(self) -> ImageRule {
         match self {
             Self::Chat | Self::Responses => ImageRule::Tiles,
@@ -43,7 +42,7 @@ impl ToolForm {
         }
     }
 
-    /// A tool as it is sent.
+    /// The declaration of a tool as it is sent.
     pub fn declare(self, spec: &ToolSpec) -> Value {
         let mut tool = Map::new();
         tool.insert("name".to_owned(), json!(spec.name));
@@ -57,8 +56,8 @@ impl ToolForm {
             }
             Self::Responses => {
                 tool.insert("parameters".to_owned(), spec.parameters.clone());
-                // As in chat completions: left out, arguments follow the schema strictly, which not every schema allows
-                // (`function_tool_param.py` of OpenAI's SDK requires the field).
+                // `false`, as in chat completions. Without the field, arguments follow the schema strictly, which not
+                // every schema allows (`function_tool_param.py` of OpenAI's SDK requires the field).
                 tool.insert("strict".to_owned(), json!(false));
                 with_type("function", tool)
             }
@@ -72,8 +71,8 @@ impl ToolForm {
         }
     }
 
-    /// The tokens of a tool, by `counter`: in the form that is sent, or in the one that a model of that name is known to be
-    /// shown.
+    /// The tokens of a tool by `counter`: in the form that is sent, or in the form that a model of this name is known
+    /// to see.
     pub fn tokens(self, counter: &dyn TokenCounter, model: &str, spec: &ToolSpec) -> u64 {
         let declared = self.declare(spec);
         let function = if self == Self::Responses { Some(&declared) } else { declared.get("function") };

@@ -1,26 +1,26 @@
-//! Tokens estimated from the bytes of a text, by what the text is.
+//! Estimates tokens from the bytes of a text, depending on the kind of text.
 
 use super::counter::TokenCounter;
 use crate::policy::TokensPolicy;
 use crate::text::GrowthFactor;
 
-/// So much of a text is looked at to see whether it is a program.
+/// The number of bytes of a text that are examined for program code.
 const LOOKED_AT: usize = 8192;
-/// A text of which more than a tenth are these bytes is a program.
+/// A text with more than a tenth of these bytes is program code.
 const OF_CODE: &[u8] = b"{}()[];";
 
-/// What a text is, to the estimate.
+/// The kind of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentKind {
-    /// Neither of the others.
+    /// Any other text.
     Prose,
     /// JSON.
     Json,
-    /// A program.
+    /// Program code.
     Code,
 }
 
-/// Estimates tokens as a policy says: so many bytes for each, by what the text is, and times `safety`.
+/// An estimate by the policy: bytes per token by kind of text, times `safety`.
 ///
 /// ```
 /// use unfazed::context::{TokenEstimator, TokenCounter};
@@ -31,23 +31,23 @@ pub(super) enum ContentKind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenEstimator {
-    /// How many bytes of prose make a token.
+    /// Bytes of prose per token.
     pub(crate) prose: GrowthFactor,
-    /// The same for JSON.
+    /// Bytes of JSON per token.
     pub(crate) json: GrowthFactor,
-    /// The same for programs.
+    /// Bytes of program code per token.
     pub(crate) code: GrowthFactor,
-    /// What the estimate is multiplied by.
+    /// The factor for the estimate.
     pub(crate) safety: GrowthFactor,
 }
 
 impl ContentKind {
-    /// What a text is. Only its ends and its beginning are looked at, however long it is.
+    /// The kind of a text. Only its ends and its start are examined, so the cost does not depend on its length.
     pub(super) fn of(text: &str) -> Self {
         let text = text.trim();
         let between = |open, close| text.starts_with(open) && text.ends_with(close);
-        // A text that begins and ends like JSON is taken for it: parsing a result of megabytes would cost more than
-        // it gains.
+        // A text that begins and ends like JSON counts as JSON: parsing a result of megabytes would cost more than it
+        // gains.
         if between('{', '}') || between('[', ']') {
             return Self::Json;
         }

@@ -1,38 +1,38 @@
-//! What documents, recordings and films in a request take of a window. Their base64 is nothing a model reads.
+//! The tokens of documents, recordings and films in a request. Their base64 itself is not read by models.
 
 use serde_json::Value;
 
 use super::images::{decoded, little};
 
-/// What comes before base64 in an address.
+/// The text before base64 in an address.
 pub(super) const DATA: &str = "base64,";
 /// A page of a document: Anthropic counts 1500 to 3000 tokens for its text, and servers may also show it as an image.
 const PAGE: u64 = 3000;
-/// So many bytes of a file whose pages cannot be counted are taken for one.
+/// The number of bytes per page, for files whose pages cannot be counted.
 const BYTES_OF_PAGE: usize = 64 << 10;
-/// A second of speech, as `OpenAI` counts.
+/// The tokens of a second of speech, as `OpenAI` counts.
 const SECOND: u64 = 10;
-/// The bytes of a second of sound that is compressed, at 128 kbit/s.
+/// The bytes of a second of compressed sound, at 128 kbit/s.
 const BYTES_OF_SECOND: usize = 16_000;
-/// A second of a film with its sound, as Gemini counts.
+/// The tokens of a second of film with sound, as Gemini counts.
 const SECOND_OF_FILM: u64 = 263;
 /// The bytes of a second of film, at 1 Mbit/s.
 const BYTES_OF_SECOND_OF_FILM: usize = 125_000;
-/// So many characters of a recording are looked at: its rate is at the beginning.
+/// The number of characters of a recording that are examined: its rate is at the start.
 const LOOKED_AT: usize = 64;
 
-/// What there is to count of a file.
+/// The countable content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CountedFile<'v> {
     /// So many tokens.
     Tokens(u64),
     /// The tokens of this text.
     Text(String),
-    /// What these parts have.
+    /// The tokens of these parts.
     Parts(&'v Value),
 }
 
-/// What there is to count of a part of a content that holds a file, or names one; `None`: it is no such part.
+/// The countable content of a part that holds or names a file; `None`: it is another kind of part.
 pub(super) fn counted(part: &Value) -> Option<CountedFile<'_>> {
     let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     let data = |value: &Value| file(value.get("file_data").and_then(Value::as_str), None);
@@ -58,7 +58,7 @@ pub(super) fn counted(part: &Value) -> Option<CountedFile<'_>> {
     }
 }
 
-/// The base64 of a recording or a film: in the field that is called like the part, in its source, or in an address.
+/// The base64 of a recording or a film: in the field named like the part, in its source, or in an address.
 fn data_of<'v>(part: &'v Value, kind: &str) -> Option<&'v str> {
     let inner = part.get(kind).or_else(|| part.get("source")).unwrap_or(part);
     let address = inner.as_str().or_else(|| inner.get("url")?.as_str());
@@ -66,9 +66,9 @@ fn data_of<'v>(part: &'v Value, kind: &str) -> Option<&'v str> {
     inner.get("data").and_then(Value::as_str).or_else(inside)
 }
 
-/// A file in base64, with or without what says so before it; `None`: it is somewhere else, and taken for one page.
+/// A file in base64, with or without an address prefix; `None`: the file is not included, and counts as one page.
 fn file<'v>(data: Option<&str>, kind: Option<&str>) -> CountedFile<'v> {
-    // A file that is only named may have any size. One page keeps the count from being zero.
+    // A file that is only named may have any size. One page keeps the count above zero.
     let Some(data) = data else { return CountedFile::Tokens(PAGE) };
     let (before, base64) = data.split_once(DATA).unwrap_or_default();
     let base64 = if base64.is_empty() { data } else { base64 };
@@ -80,13 +80,13 @@ fn file<'v>(data: Option<&str>, kind: Option<&str>) -> CountedFile<'v> {
     CountedFile::Tokens(pages(&bytes).saturating_mul(PAGE))
 }
 
-/// The pages of a document: those a PDF names, or as many as its size would have.
+/// The pages of a document: the pages listed in a PDF, or an estimate from its size.
 fn pages(bytes: &[u8]) -> u64 {
     let named = if bytes.starts_with(b"%PDF") { named_pages(bytes) } else { 0 };
     if named > 0 { named } else { number(bytes.len().div_ceil(BYTES_OF_PAGE).max(1)) }
 }
 
-/// The pages that a PDF has as objects which are not compressed.
+/// The pages of a PDF that are uncompressed objects.
 fn named_pages(bytes: &[u8]) -> u64 {
     const NAME: &[u8] = b"/Type";
     let names = bytes.windows(NAME.len()).enumerate().filter(|(_, name)| *name == NAME);
@@ -103,7 +103,7 @@ fn named_pages(bytes: &[u8]) -> u64 {
 /// The tokens of a recording in base64.
 fn sound_tokens(base64: &str) -> u64 {
     let head = decoded(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
-    // In a WAVE file the bytes of a second stand at offset 28.
+    // In a WAVE file the bytes per second are at offset 28.
     let rate = if head.starts_with(b"RIFF") { little(&head, 28, 4) } else { None };
     let rate = rate.and_then(|rate| usize::try_from(rate).ok()).filter(|rate| *rate > 0);
     // Four characters of base64 are three bytes (RFC 4648).
@@ -204,10 +204,10 @@ mod tests {
             assert_eq!(counted(&part), Some(CountedFile::Tokens(sound_tokens(data))));
             sound_tokens(data)
         };
-        // 12 kB of what may be anything, at 16 kB a second.
+        // 12 kB of unknown format, at 16 kB per second.
         assert_eq!(sound(&"A".repeat(16_000)), 10);
         assert_eq!(sound(&"A".repeat(160_000)), 80);
-        // A WAV of 8000 bytes a second: `RIFF`, 24 bytes that do not matter, and the rate.
+        // A WAV of 8000 bytes per second: `RIFF`, 24 irrelevant bytes, and the rate.
         let wav = format!("UklGRgAA{}AEAfAAAA", "A".repeat(28));
         let rate = little(&decoded(wav.as_bytes()), 28, 4);
         assert_eq!(rate, Some(8000));

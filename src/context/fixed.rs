@@ -1,23 +1,23 @@
-//! What providers add to each request in addition to what is sent: as far as it is documented.
+//! The documented overhead that providers add to each request.
 
 use serde_json::Value;
 
 use super::counter::TokenCounter;
 use crate::engine::RequestOverhead;
 
-/// What of a request decides what is added to it.
+/// The properties of a request that determine its overhead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that go together in any way")]
 pub(super) struct RequestShape {
-    /// It asks the model to think.
+    /// The request enables thinking.
     thinking: bool,
-    /// It asks for a reply that follows a schema.
+    /// The request requires a reply that follows a schema.
     schema: bool,
-    /// It declares tools.
+    /// The request declares tools.
     tools: bool,
-    /// The model has to call one.
+    /// The model must call a tool.
     forced: bool,
-    /// It has instructions of its own.
+    /// The request has its own instructions.
     system: bool,
 }
 
@@ -37,7 +37,7 @@ impl RequestShape {
     }
 }
 
-/// The schema that the reply has to hold. Models are shown it. Sources: "Structured model outputs", platform.openai.com
+/// The schema for the reply, which models see. Sources: "Structured model outputs", platform.openai.com
 /// (`response_format`); "Structured outputs", platform.claude.com (`output_config`, before it `output_format`).
 pub(super) fn reply_schema(body: &Value) -> Option<&Value> {
     let chat = body.get("response_format").and_then(|format| format.get("json_schema"));
@@ -45,9 +45,10 @@ pub(super) fn reply_schema(body: &Value) -> Option<&Value> {
     chat.or(messages).or_else(|| body.get("output_format"))?.get("schema")
 }
 
-/// Anthropic's system prompt for the use of tools: the beginning of a model's name, its tokens with the tool choices
-/// `auto` and `none`, and with `any` and `tool`. The first that fits counts. Source: the table "Tool use system prompt token
-/// count" of "Tool use with Claude", platform.claude.com; for the models of 2024 the same table at docs.anthropic.com.
+/// Anthropic's system prompt for the use of tools: the start of a model's name, its tokens with the tool choices
+/// `auto` and `none`, and with `any` and `tool`. The first match counts. Source: the table "Tool use system prompt
+/// token count" of "Tool use with Claude", platform.claude.com; for the models of 2024 the same table at
+/// docs.anthropic.com.
 const CLAUDE: [(&str, u64, u64); 19] = [
     ("claude-opus-5", 286, 406),
     ("claude-opus-4-8", 290, 410),
@@ -70,12 +71,12 @@ const CLAUDE: [(&str, u64, u64); 19] = [
     ("claude", 346, 313),
 ];
 
-/// What Claude learns where `thinking` is on: measured, as no page says it.
+/// The system prompt for `thinking`: measured, as it is not documented.
 const CLAUDE_THINKING: u64 = 28;
-/// The system prompt that explains the format of a reply with a schema, in addition to the schema: measured. That there is one says
-/// "Structured outputs", platform.claude.com.
+/// The system prompt that explains the format of a reply with a schema, without the schema: measured. "Structured
+/// outputs", platform.claude.com, documents that it exists.
 const CLAUDE_SCHEMA: u64 = 110;
-/// The models of Claude that are shown what was thought in the final turn alone; later ones see all of it. Source: "Extended
+/// The Claude models that only see the thinking of the current turn; later models see all of it. Source: "Extended
 /// thinking", platform.claude.com.
 const FORGETS_THINKING: [&str; 8] = [
     "claude-3",
@@ -91,23 +92,23 @@ const FORGETS_THINKING: [&str; 8] = [
 /// Every reply is primed with `<|start|>assistant<|message|>`. Source: "How to count tokens with tiktoken", `OpenAI` cookbook.
 /// The other formats begin a reply with about as much.
 const PRIMING: u64 = 3;
-/// `<|im_start|>system`, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", `<|im_end|>`: where there are
-/// no instructions. Source: the chat template of Qwen2.5-Instruct.
+/// `<|im_start|>system`, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", `<|im_end|>`: for
+/// requests without instructions. Source: the chat template of Qwen2.5-Instruct.
 const QWEN: u64 = 21;
 /// The system message with the dates, before the instructions. Source: the chat template of Llama-3.1-Instruct.
 const LLAMA: u64 = 26;
-/// The line about the environment, and how a call is to be written. Source: as above.
+/// The line about the environment, and the format of a call. Source: as above.
 const LLAMA_TOOLS: u64 = 60;
 /// The system message with the dates, the effort and the channels. Source: "`OpenAI` harmony response format", `OpenAI` cookbook.
 const HARMONY: u64 = 61;
 /// Its line about the channel of calls. Source: as above.
 const HARMONY_TOOLS: u64 = 14;
 
-/// The tokens that the provider of a model adds to a request; 0: nobody has said.
+/// The tokens that the provider of a model adds to a request; 0 if undocumented.
 pub(super) fn fixed_tokens(model: &str, shape: RequestShape) -> u64 {
     let name = plain(model);
     let tools = |tokens: u64| if shape.tools { tokens } else { 0 };
-    // Bedrock and Vertex put words before the name: `us.anthropic.claude-sonnet-4-5`.
+    // Bedrock and Vertex add words before the name: `us.anthropic.claude-sonnet-4-5`.
     if let Some(claude) = name.find("claude").and_then(|at| name.get(at..)) {
         let row = CLAUDE.iter().find(|(begins, ..)| claude.starts_with(begins));
         let prompt = row.map_or(0, |(_, free, forced)| if shape.forced { *forced } else { *free });
@@ -133,15 +134,15 @@ pub(super) fn fixed_tokens(model: &str, shape: RequestShape) -> u64 {
     0
 }
 
-/// Whether a model is shown what it thought in earlier turns.
+/// Whether a model sees its thinking of earlier turns.
 pub(super) fn sees_earlier_thinking(model: &str) -> bool {
     let name = plain(model);
     let claude = name.find("claude").and_then(|at| name.get(at..)).unwrap_or_default();
     !FORGETS_THINKING.iter().any(|begins| claude.starts_with(begins))
 }
 
-/// What the provider of a model is documented to add to each request; `None`: nothing is known of it. `system`: whether the
-/// requests have instructions of their own.
+/// The documented overhead per request of a model's provider; `None`: unknown. `system`: whether the requests have
+/// instructions.
 ///
 /// ```
 /// use unfazed::context::overhead;
@@ -156,7 +157,7 @@ pub fn overhead(model: &str, system: bool) -> Option<RequestOverhead> {
     (overhead != RequestOverhead::default()).then_some(overhead)
 }
 
-/// Who documents what is added to the requests of a model, and when it was read; `None`: nobody does.
+/// The source of the overhead of a model, and the date it was read; `None`: undocumented.
 pub(crate) fn overhead_source(model: &str) -> Option<&'static str> {
     let name = plain(model);
     if name.contains("claude") {
@@ -170,14 +171,14 @@ pub(crate) fn overhead_source(model: &str) -> Option<&'static str> {
     }
 }
 
-/// The name without who serves the model, in lower case, and with hyphens where other servers have dots.
+/// The model name without its server, in lower case, with hyphens instead of dots.
 fn plain(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();
     if name.contains("claude") { name.replace('.', "-") } else { name }
 }
 
-/// How a model is shown tools as signatures of functions. Source: `num_tokens_for_tools` of "How to count tokens with
-/// tiktoken", `OpenAI` cookbook, whose names these are.
+/// The rules for models that see tools as function signatures. Source: `num_tokens_for_tools` of "How to count tokens
+/// with tiktoken", `OpenAI` cookbook, which uses these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SignatureRules {
     /// `func_init`.
@@ -186,21 +187,21 @@ pub(super) struct SignatureRules {
     end: u64,
 }
 
-/// How a reply that has to call one function begins, without its name: measured.
+/// The start of a reply that must call one function, without its name: measured.
 pub(super) const FORCED: u64 = 7;
 
-/// `prop_init`, `prop_key` and `enum_item`; `enum_init` is as much less.
+/// `prop_init`, `prop_key` and `enum_item`; `enum_init` is minus this value.
 const PROPERTY: u64 = 3;
 
-/// What the models of GPT-5 are shown besides, if there are tools: all of 25 usages that they have reported, of one to three
-/// tools, are higher by 81 to 88. No page says so.
+/// The further tokens for GPT-5 models if there are tools: all of 25 reported usages, with one to three tools, are
+/// higher by 81 to 88. Undocumented.
 const GPT_5_TOOLS: u64 = 83;
 
-/// The rules of a model, if it is one of `OpenAI`'s.
+/// The rules of a model, if it is an `OpenAI` model.
 pub(super) fn signature_rules(model: &str) -> Option<SignatureRules> {
     let name = plain(model);
     let name = name.strip_prefix("ft:").unwrap_or(&name);
-    // The first models with tools are shown more around each function: 10 tokens, later 7.
+    // The first models with tools have more tokens around each function: 10, later 7.
     let first = ["gpt-3.5", "gpt-35"].iter().any(|begins| name.starts_with(begins))
         || name == "gpt-4"
         || ["gpt-4-", "gpt-4:"].iter().any(|begins| name.starts_with(begins));
@@ -211,7 +212,7 @@ pub(super) fn signature_rules(model: &str) -> Option<SignatureRules> {
 }
 
 impl SignatureRules {
-    /// The tokens of a function as it is declared.
+    /// The tokens of a function declaration.
     pub(super) fn tokens(self, counter: &dyn TokenCounter, function: &Value) -> u64 {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -220,8 +221,8 @@ impl SignatureRules {
         let described = |value: &Value| text(value, "description").trim_end_matches('.').to_owned();
         let head = format!("{}:{}", text(function, "name"), described(function));
         let mut tokens = self.function.saturating_add(counter.count(&head));
-        // Nested objects are shown like the outermost one. A list instead of recursion, because a schema may be of
-        // any depth.
+        // Nested objects are shown like the outermost one. A list instead of recursion, because a schema may have any
+        // depth.
         let mut open: Vec<&Value> = function.get("parameters").into_iter().collect();
         while let Some(schema) = open.pop() {
             open.extend(schema.get("items"));

@@ -1,4 +1,4 @@
-//! Whether a provider would take a conversation: every call answered, every answer called for, in its place.
+//! Validates a conversation as providers do: every call answered, every result requested, and in order.
 
 mod repair;
 #[cfg(test)]
@@ -13,12 +13,12 @@ use crate::session::{Message, ToolCall, is_object};
 
 pub use repair::repair;
 
-/// One thing that is wrong with a conversation.
+/// A fault of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryFinding {
-    /// What it is.
+    /// The kind of the fault.
     pub kind: FindingKind,
-    /// The message it is found in, from 0.
+    /// The index of the message, from 0.
     pub at: usize,
     /// The id of the call.
     pub call: String,
@@ -26,43 +26,43 @@ pub struct HistoryFinding {
     pub tool: String,
 }
 
-/// What is wrong with a conversation.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// A call that no result answers.
+    /// A call without a result.
     Unanswered,
     /// A call with the id of another call of its message.
     DuplicateCall,
-    /// A result that no call before it asked for.
+    /// A result without a call before it.
     OrphanResult,
     /// A second result of the same call.
     DuplicateResult,
-    /// A result that answers a call but does not stand right after the message that made it.
+    /// A result that does not directly follow the message with its call.
     MisplacedResult,
 }
 
-/// A call, and what it is to the results.
+/// A call, and its state.
 pub(super) struct HistoryCall<'a> {
-    /// The message that makes it.
+    /// The index of its message.
     pub(super) at: usize,
     pub(super) id: &'a str,
     pub(super) tool: &'a str,
     pub(super) state: CallState,
 }
 
-/// What a call is to the results.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallState {
     Unanswered,
     Answered,
-    /// Its message makes a call of that id before it.
+    /// An earlier call of its message has the same id.
     Duplicate,
-    /// It is to be taken out, with its results: its arguments are no JSON object.
+    /// The call is removed with its results: its arguments are no JSON object.
     Malformed,
 }
 
-/// A result, and what it is to the calls.
+/// A result, and its state.
 pub(super) struct HistoryResult<'a> {
     pub(super) at: usize,
     pub(super) id: &'a str,
@@ -70,11 +70,11 @@ pub(super) struct HistoryResult<'a> {
     pub(super) fate: ResultFate,
 }
 
-/// What a result is to the calls.
+/// The state of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResultFate {
     InPlace,
-    /// It answers a call of that message, but stands elsewhere.
+    /// The result answers a call of this message, but is elsewhere.
     Misplaced(usize),
     Orphan,
     Duplicate,
@@ -87,30 +87,30 @@ pub(super) struct HistoryScan<'a> {
     pub(super) results: Vec<HistoryResult<'a>>,
 }
 
-/// Finds the last call of an id. A result nearly always answers the last message that makes calls; only for others
-/// all calls are put into an index.
+/// Finds the last call with an id. A result nearly always answers the last message with calls; an index of all calls
+/// is built only for other results.
 #[derive(Default)]
 struct CallFinder<'a> {
     index: BTreeMap<&'a str, usize>,
-    /// How many calls are in the index.
+    /// The number of indexed calls.
     indexed: usize,
 }
 
-/// So many calls of one message are compared one by one.
+/// The maximum number of calls of a message that are searched linearly.
 const FEW: usize = 16;
 
 impl<'a> CallFinder<'a> {
-    /// The number of the last call of that id. `from`: where those of the last message begin.
+    /// The index of the last call with this id. `from`: the first call of the last message.
     fn find(&mut self, calls: &[HistoryCall<'a>], from: usize, id: &str) -> Option<usize> {
         let near = calls.get(from..).unwrap_or_default();
-        // Most messages have few calls, and comparing those costs less than an index.
+        // Most messages have few calls, and a linear search costs less than an index.
         if near.len() <= FEW
             && let Some(place) = near.iter().position(|call| call.id == id)
         {
             return from.checked_add(place);
         }
         for (number, call) in calls.iter().enumerate().skip(self.indexed) {
-            // The second call of an id is taken out, so its results belong to the first.
+            // The second call with an id is removed, so its results belong to the first.
             if !matches!(call.state, CallState::Duplicate) {
                 self.index.insert(call.id, number);
             }
@@ -119,7 +119,7 @@ impl<'a> CallFinder<'a> {
         self.index.get(id).copied()
     }
 
-    /// Whether the message whose calls begin at `from` has made a call of that id already.
+    /// Whether the message whose calls begin at `from` already has a call with this id.
     fn is_twice(&mut self, calls: &[HistoryCall<'a>], from: usize, id: &str) -> bool {
         let near = calls.get(from..).unwrap_or_default();
         if near.len() <= FEW {
@@ -129,20 +129,20 @@ impl<'a> CallFinder<'a> {
     }
 }
 
-/// Looks at every call and every result once.
+/// Determines the state of every call and result.
 pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> HistoryScan<'a> {
     scan_without(messages, |_| false)
 }
 
-/// The same, where some calls are to be taken out: what answers them answers nothing.
+/// The same, with some calls removed: results of these calls have no call.
 pub(super) fn scan_without<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     taken_out: impl Fn(&ToolCall) -> bool,
 ) -> HistoryScan<'a> {
     let mut scan = HistoryScan::default();
     let mut finder = CallFinder::default();
-    // `from`: where the calls of the last message with calls begin. `open`: that message, as long as its results may
-    // still follow.
+    // `from`: the first call of the last message with calls. `open`: that message, while its results may still
+    // follow.
     let (mut from, mut open) = (0, None);
     for (at, message) in messages.into_iter().enumerate() {
         match message {
@@ -175,8 +175,7 @@ pub(super) fn scan_without<'a>(
                     Some(call) if call.state != CallState::Unanswered => ResultFate::Duplicate,
                     Some(call) => {
                         call.state = CallState::Answered;
-                        // Both OpenAI and Anthropic want all results right after the message that made the calls,
-                        // with nothing in between.
+                        // OpenAI and Anthropic require all results directly after the message with the calls.
                         if open == Some(call.at) {
                             ResultFate::InPlace
                         } else {
@@ -192,11 +191,11 @@ pub(super) fn scan_without<'a>(
     scan
 }
 
-/// Everything that is wrong with the calls and results of `messages`, in their order. Takes time in proportion
-/// to their number.
+/// The faults of the calls and results of `messages`, in order. Takes time in proportion to their number.
 ///
-/// A result is in its place if only results stand between it and the message that made its call. Providers that count
-/// calls from the start in every reply use ids again: a result answers the last message before it that made a call of its id.
+/// A result is in its place if only results are between it and the message with its call. Some providers number calls
+/// from the start in every reply and so reuse ids: a result answers the last message before it that has a call with
+/// its id.
 pub fn findings(messages: &[Message]) -> Vec<HistoryFinding> {
     let scan = scan(messages);
     let calls = scan.calls.iter().filter_map(|call| {
@@ -221,7 +220,7 @@ pub fn findings(messages: &[Message]) -> Vec<HistoryFinding> {
     found
 }
 
-/// How many calls of `messages` have arguments that are no JSON object, and so cannot be sent as they stand.
+/// The number of calls in `messages` whose arguments are no JSON object, so that they cannot be sent unchanged.
 pub(super) fn malformed(messages: &[Message]) -> u64 {
     let calls = messages.iter().flat_map(|message| match message {
         Message::Assistant { calls, .. } => calls.as_slice(),
@@ -230,18 +229,18 @@ pub(super) fn malformed(messages: &[Message]) -> u64 {
     u64::try_from(calls.filter(|call| is_malformed(call)).count()).unwrap_or(u64::MAX)
 }
 
-/// Whether the arguments of a call are no JSON object. None at all are an empty one.
+/// Whether the arguments of a call are no JSON object. Empty arguments count as an empty object.
 fn is_malformed(call: &ToolCall) -> bool {
     !call.arguments.trim().is_empty() && !is_object(&call.arguments)
 }
 
-/// How many calls and results of `messages` are not as they should be.
+/// The number of faulty calls and results in `messages`.
 pub(super) fn faults<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64 {
     scan(messages).faults()
 }
 
 impl HistoryScan<'_> {
-    /// How many calls and results are not as they should be.
+    /// The number of faulty calls and results.
     pub(super) fn faults(&self) -> u64 {
         let calls = self.calls.iter().filter(|call| call.state != CallState::Answered).count();
         let results = self.results.iter().filter(|result| result.fate != ResultFate::InPlace).count();
@@ -344,7 +343,7 @@ mod tests {
         assert_eq!(found("a:x a:x r:x r:x").len(), 2);
     }
 
-    // Of a history that was cut at its head, an old result may come before a new call of the same id.
+    // In a history cut at its head, an old result may come before a new call with the same id.
     #[test]
     fn a_result_never_answers_a_call_after_it() {
         let expected = [at(FindingKind::OrphanResult, 0, "x"), at(FindingKind::Unanswered, 1, "x")];
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(count(FindingKind::DuplicateResult), 59_999);
     }
 
-    /// The place of the call that a result answers, the slow way.
+    /// The index of the call that a result answers, found by a simple search.
     fn asked_by(messages: &[Message], result: usize) -> Option<usize> {
         let Message::Tool { call: id, .. } = &messages[result] else { return None };
         let makes = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == *id));

@@ -1,20 +1,20 @@
-//! What an image takes of a window: by its size, as each provider counts.
+//! The tokens of an image from its size, by the provider's rule.
 
-/// Who counts.
+/// The rule for counting an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImageRule {
-    /// As `OpenAI` does: 85 tokens, and 170 for each tile of 512 pixels squared.
+    /// `OpenAI`'s rule: 85 tokens, and 170 for each tile of 512 × 512 pixels.
     Tiles,
-    /// As Anthropic does: a token for 750 pixels.
+    /// Anthropic's rule: one token for 750 pixels.
     Pixels,
 }
 
-/// So many characters of an image in base64 are looked at: its size is at the beginning.
+/// The number of characters of a base64 image that are examined: its size is at the start.
 const LOOKED_AT: usize = 64 << 10;
 
 impl ImageRule {
-    /// The tokens of an image of that size; of one whose size is unknown, as many as one of a usual size has.
-    /// `low`: the model is to see it with few details, where there is such a choice.
+    /// The tokens of an image of this size; for an unknown size, those of a usual image. `low`: the model sees the
+    /// image with low detail, if there is such an option.
     pub(super) fn tokens(self, size: Option<(u32, u32)>, low: bool) -> u64 {
         let size = size.map(|(width, height)| (u64::from(width.max(1)), u64::from(height.max(1))));
         match self {
@@ -26,7 +26,7 @@ impl ImageRule {
     }
 }
 
-/// The tiles of an image that is made to fit into 2048 pixels squared, its shorter side into 768.
+/// The tiles of an image scaled to fit 2048 × 2048 pixels, with its shorter side at most 768.
 fn tiles(size: (u64, u64)) -> u64 {
     // OpenAI, "Images and vision": first into a square of 2048 pixels, then the shorter side to 768.
     let (width, height) = shrunk(size, size.0.max(size.1), 2048);
@@ -34,14 +34,14 @@ fn tiles(size: (u64, u64)) -> u64 {
     width.div_ceil(512).saturating_mul(height.div_ceil(512))
 }
 
-/// Anthropic makes larger images fit into 1568 pixels and 1600 tokens.
+/// The tokens of an image; Anthropic scales larger images to fit 1568 pixels and 1600 tokens.
 fn pixels(size: (u64, u64)) -> u64 {
     // Anthropic, "Vision": width · height / 750, after scaling down to 1568 pixels at the longer side.
     let (width, height) = shrunk(size, size.0.max(size.1), 1568);
     width.saturating_mul(height).div_ceil(750).min(1600)
 }
 
-/// The size with its `side` made as long as `most`, if it is longer.
+/// The size scaled so that `side` is at most `most`.
 fn shrunk((width, height): (u64, u64), side: u64, most: u64) -> (u64, u64) {
     if side <= most {
         return (width, height);
@@ -50,7 +50,7 @@ fn shrunk((width, height): (u64, u64), side: u64, most: u64) -> (u64, u64) {
     (scaled(width), scaled(height))
 }
 
-/// The size of an image in base64: a PNG, a GIF, a JPEG or a `WebP`.
+/// The size of a base64 image: PNG, GIF, JPEG or `WebP`.
 pub(super) fn image_size(base64: &str) -> Option<(u32, u32)> {
     let bytes = decoded(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
     size_of(&bytes)
@@ -68,7 +68,7 @@ fn size_of(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// The segments of a JPEG up to the one that begins a frame.
+/// The size in a JPEG: reads its segments up to the start of a frame.
 fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2_usize;
     loop {
@@ -76,7 +76,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
         if marker != 0xff {
             return None;
         }
-        // Any number of fill bytes may stand before a marker (ITU-T T.81, B.1.1.2).
+        // Any number of fill bytes may precede a marker (ITU-T T.81, B.1.1.2).
         if kind == 0xff {
             at = at.checked_add(1)?;
             continue;
@@ -86,14 +86,14 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
             return Some((number(bytes, at.checked_add(7)?, 2)?, number(bytes, at.checked_add(5)?, 2)?));
         }
         let length = usize::try_from(number(bytes, at.checked_add(2)?, 2)?).ok()?;
-        // The length counts its own two bytes. A smaller one would keep the loop in its place.
+        // The length includes its own two bytes. A smaller one would stop the progress of the loop.
         at = at.checked_add(2)?.checked_add(length.max(2))?;
     }
 }
 
 fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
     match bytes.get(12..16)? {
-        // RFC 9649: sizes are stored less one in VP8X and VP8L, and as they are in VP8.
+        // RFC 9649: sizes are stored minus one in VP8X and VP8L, and unchanged in VP8.
         b"VP8X" => Some((little(bytes, 24, 3)?.checked_add(1)?, little(bytes, 27, 3)?.checked_add(1)?)),
         b"VP8L" => {
             let both = little(bytes, 21, 4)?;
@@ -104,19 +104,19 @@ fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// The number in those bytes, the largest first.
+/// The big-endian number in these bytes.
 fn number(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(bytes.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// The number in those bytes, the smallest first.
+/// The little-endian number in these bytes.
 pub(super) fn little(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(bytes.iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// The bytes of a text in base64, as far as it is one.
+/// The bytes of a base64 text, up to the first invalid character.
 pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let (mut held, mut bits) = (0_u32, 0_u32);

@@ -1,4 +1,4 @@
-//! How many tokens a conversation has: each message is counted once.
+//! The token count of a conversation, with each message counted once.
 
 use core::ops::Range;
 
@@ -35,22 +35,23 @@ impl TokenLedger {
         ledger
     }
 
-    /// The ledger of a conversation of which it is known how many tokens each message has.
+    /// The ledger of a conversation whose messages have known token counts.
     pub fn of_weights(weights: Vec<u64>) -> Self {
         let messages = weights.iter().copied().fold(0, u64::saturating_add);
         Self { weights, messages, tools: 0 }
     }
 
-    /// A message was added at the end.
+    /// Counts an appended message.
     pub fn append(&mut self, counter: &dyn TokenCounter, message: &Message) {
         let tokens = message_tokens(counter, message);
         self.messages = self.messages.saturating_add(tokens);
         self.weights.push(tokens);
     }
 
-    /// Pieces of the conversation were replaced, as by [`splice`](crate::session::splice). Only what is put in is counted.
+    /// Applies replacements of messages, as by [`splice`](crate::session::splice). Only inserted messages are
+    /// counted.
     pub fn splice(&mut self, counter: &dyn TokenCounter, splices: &[HistorySplice]) {
-        // From the last to the first, so that the places hold.
+        // From the last to the first, so that indices stay valid.
         for HistorySplice { at, remove, insert } in splices.iter().rev() {
             let from = (*at).min(self.weights.len());
             let to = from.saturating_add(*remove).min(self.weights.len());
@@ -61,12 +62,12 @@ impl TokenLedger {
         }
     }
 
-    /// The tools take so many tokens from now on.
+    /// Sets the tokens of the tools.
     pub const fn set_tools(&mut self, tokens: u64) {
         self.tools = tokens;
     }
 
-    /// The tokens of every message, in their order.
+    /// The tokens of every message, in order.
     pub fn weights(&self) -> &[u64] {
         &self.weights
     }
@@ -86,7 +87,7 @@ impl TokenLedger {
         self.tools
     }
 
-    /// What a host tells the interpreter before a turn of a conversation in which providers find that many faults.
+    /// The measure of the conversation for the interpreter, with the number of faults that providers would find.
     pub fn measure(&self, history_faults: u64) -> TurnMeasure {
         TurnMeasure {
             messages: u64::try_from(self.weights.len()).unwrap_or(u64::MAX),
@@ -107,7 +108,7 @@ mod tests {
     use crate::context::ByteEstimate;
     use crate::session::splice;
 
-    /// Counts how often it is asked.
+    /// Counts its calls.
     #[derive(Default)]
     struct CountedCalls(AtomicU64);
 

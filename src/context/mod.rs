@@ -1,5 +1,4 @@
-//! What goes into a model's context window: how much it is, whether a provider would take it, and
-//! what it takes that one does. Pure.
+//! The content of a model's context window: its size, its validity for providers, repairs and reductions. Pure.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! The catalogue of models: how large their windows are, and what their tokens cost, by their names.
+//! The catalogue of models: context windows and token prices, by model name.
 
 mod file;
 mod litellm;
@@ -13,23 +13,23 @@ use crate::policy::Price;
 
 /// The catalogue that ships with the product.
 const BUILTIN: &str = include_str!("../../policies/models.yaml");
-/// Its name in places.
+/// Its name in error locations.
 const BUILTIN_NAME: &str = "builtin:models";
-/// What may stand behind a name that is not the whole name of a model.
+/// The characters that may follow a prefix of a model's name.
 const BOUNDARIES: &[char] = &['-', ':', '@', '_', '+'];
-/// The longest name that is looked for.
+/// The maximum length of a name that is looked up.
 const LONGEST: usize = 256;
 
-/// What is known of a model's window.
+/// The known limits of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
-    /// The tokens of a request and its reply together.
+    /// The maximum tokens of a request and its reply together.
     pub window: NonZeroU64,
-    /// The most tokens of a reply.
+    /// The maximum tokens of a reply.
     pub output: Option<u64>,
 }
 
-/// Models by the beginnings of their names.
+/// Models by name prefix.
 ///
 /// ```
 /// use unfazed::context::ModelCatalogue;
@@ -41,47 +41,47 @@ pub struct ModelLimits {
 #[derive(Clone, Debug, Default)]
 pub struct ModelCatalogue {
     limits: BTreeMap<String, ListedValue<ModelLimits>>,
-    /// What tokens cost, by whole names: a price is not that of a model which is called alike.
+    /// Token prices, by whole names: a model with a similar name has another price.
     prices: BTreeMap<String, ListedValue<Price>>,
 }
 
-/// What a row of a catalogue says.
+/// The value of a catalogue row.
 #[derive(Clone, Debug)]
 struct ListedValue<T> {
     value: T,
     source: Option<Arc<str>>,
 }
 
-/// What a catalogue says of a model.
+/// A catalogue entry for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CatalogueEntry<'c, T> {
-    /// The name in the catalogue that the model's falls under.
+    /// The name in the catalogue that matched.
     pub(crate) name: &'c str,
     pub(crate) value: T,
-    /// Where it is from, and of which day, as far as the catalogue says.
+    /// The source of the value and its date, if the catalogue contains them.
     pub(crate) source: Option<&'c str>,
 }
 
 impl ModelCatalogue {
     /// The catalogue that ships with the product.
     pub fn builtin() -> &'static Self {
-        // That it can be read is tested.
+        // A test proves that it can be read.
         static READ: LazyLock<ModelCatalogue> =
             LazyLock::new(|| ModelCatalogue::read(BUILTIN_NAME, BUILTIN.as_bytes()).unwrap_or_default());
         &READ
     }
 
-    /// What the tokens of a model cost, if its name is there: as it is, or without who serves it.
+    /// The token price of a model, if the catalogue contains its name, with or without the server.
     pub fn price(&self, model: &str) -> Option<Price> {
         self.price_entry(model).map(|entry| entry.value)
     }
 
-    /// What is known of a model: what is said of the longest beginning of its name.
+    /// The limits of a model: those of the longest matching prefix.
     pub fn find(&self, model: &str) -> Option<ModelLimits> {
         self.limits_entry(model).map(|entry| entry.value)
     }
 
-    /// The names of its models, sorted.
+    /// The names of all models, sorted.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.limits.keys().chain(self.prices.keys()).map(String::as_str).collect()
     }
@@ -94,7 +94,8 @@ impl ModelCatalogue {
     /// The entry with the limits of a model.
     pub(crate) fn limits_entry(&self, model: &str) -> Option<CatalogueEntry<'_, ModelLimits>> {
         first_of(model, |name| {
-            // Names end at a separator only: `gpt-4o-mini` is no `gpt-4`. What stands before a slash is no part of them.
+            // Names end at a separator only: `gpt-4o-mini` does not match `gpt-4`. The part before a slash does not
+            // belong to the name.
             let ends = name
                 .rmatch_indices(BOUNDARIES)
                 .take_while(|(at, _)| name.rfind('/').is_none_or(|slash| slash < *at));
@@ -119,7 +120,7 @@ impl ModelCatalogue {
     }
 }
 
-/// The first entry for a name, as it is, or without who serves the model.
+/// The first entry for a name, with or without the server.
 fn first_of<'c, T>(
     model: &str,
     find: impl Fn(&str) -> Option<CatalogueEntry<'c, T>>,
@@ -143,7 +144,7 @@ fn entry<'c, T: Copy>(
     Some(CatalogueEntry { name, value: *value, source: source.as_deref() })
 }
 
-/// The name without who serves the model, or that it was tuned: what stands before a slash, or a word before a dot.
+/// The name without its server or tuning prefix: the part before a slash, or a word before a dot.
 fn without_server(name: &str) -> Option<&str> {
     if let Some(tuned) = name.strip_prefix("ft:") {
         return Some(tuned);

@@ -1,4 +1,4 @@
-//! Where the tokens of a request body go, in either wire format.
+//! The distribution of tokens in a request body, in each wire format.
 
 use serde_json::Value;
 
@@ -11,22 +11,22 @@ use super::fixed::{
 use super::images::image_size;
 use crate::session::{PER_CALL, PER_MESSAGE, readable};
 
-/// The tokens of a request body, part by part.
+/// The tokens of a request body by part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestTokens {
-    /// In which format it is.
+    /// The wire format.
     pub form: ToolForm,
-    /// The model it is for.
+    /// The model of the request.
     pub model: Option<String>,
-    /// The most tokens of the reply it asks for.
+    /// The requested maximum tokens of the reply.
     pub output: Option<u64>,
-    /// The instructions above the conversation, where they are no message, and the schema that the reply has to follow.
+    /// The instructions outside of messages, and the schema for the reply.
     pub system: u64,
-    /// The tools, in their order.
+    /// The tools, in order.
     pub(crate) tools: Vec<ToolTokens>,
-    /// The messages, in their order.
+    /// The messages, in order.
     pub(crate) messages: Vec<MessageTokens>,
-    /// What the provider adds to each request, as far as it is known of the model.
+    /// The known overhead that the provider adds to each request.
     pub fixed: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct RequestTokens {
 pub(crate) struct ToolTokens {
     /// Its name.
     pub name: String,
-    /// How many.
+    /// The number of tokens.
     pub tokens: u64,
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct ToolTokens {
 pub(crate) struct MessageTokens {
     /// Its role.
     pub role: String,
-    /// How many, those of its results and its images among them.
+    /// The number of tokens, results and images included.
     pub tokens: u64,
-    /// Those of the results of tools in it.
+    /// The tokens of tool results in the message.
     pub results: u64,
-    /// Those of its images.
+    /// The tokens of its images.
     pub images: u64,
 }
 
-/// What is counted of a content.
+/// The counted tokens of a content.
 #[derive(Clone, Copy, Default)]
 struct CountedContent {
     text: u64,
@@ -61,7 +61,7 @@ struct CountedContent {
 }
 
 impl RequestTokens {
-    /// The tokens of a request body; `None`: it has no list of messages. Parts that is unknown count as their JSON.
+    /// The tokens of a request body; `None`: it has no list of messages. Unknown parts count as their JSON.
     pub fn of(counter: &dyn TokenCounter, body: &Value) -> Option<Self> {
         let messages = body.get("messages")?.as_array()?;
         let form = ToolForm::of(body, messages);
@@ -69,7 +69,7 @@ impl RequestTokens {
         let (as_signatures, sees_earlier_thinking) = (signature_rules(model), sees_earlier_thinking(model));
         let counting = BodyCounting { counter, form, as_signatures, sees_earlier_thinking };
         let tools = body.get("tools").and_then(Value::as_array);
-        // OpenAI's `max_tokens` is deprecated, so where both are written the newer one counts.
+        // OpenAI's `max_tokens` is deprecated, so the newer field takes precedence.
         let outputs = ["max_completion_tokens", "max_tokens"];
         Some(Self {
             form,
@@ -83,12 +83,12 @@ impl RequestTokens {
         })
     }
 
-    /// What is sent: all but what the provider adds.
+    /// The tokens sent, without the provider's overhead.
     pub fn sent(&self) -> u64 {
         self.total().saturating_sub(self.fixed)
     }
 
-    /// All of them.
+    /// The total tokens.
     pub fn total(&self) -> u64 {
         let tools = self.tools.iter().map(|tool| tool.tokens);
         let messages = self.messages.iter().map(|message| message.tokens);
@@ -110,7 +110,7 @@ impl CountedContent {
     }
 }
 
-/// How the parts of a body are counted.
+/// The rules for counting the parts of a body.
 struct BodyCounting<'c> {
     counter: &'c dyn TokenCounter,
     form: ToolForm,
@@ -125,7 +125,7 @@ impl BodyCounting<'_> {
         system.saturating_add(schema)
     }
 
-    /// The beginning of a reply that has to call one function.
+    /// The start of a reply that must call one function.
     fn forced(&self, body: &Value) -> u64 {
         let function = body.get("tool_choice").and_then(|choice| text(choice.get("function")?, "name"));
         match function.filter(|_| self.as_signatures.is_some()) {
@@ -144,20 +144,19 @@ impl BodyCounting<'_> {
     }
 
     fn messages(&self, messages: &[Value]) -> Vec<MessageTokens> {
-        // Anthropic, "Extended thinking": some models are not shown the thinking before the last message of the
-        // user.
+        // Anthropic, "Extended thinking": some models do not see the thinking before the last message of the user.
         let current = messages.iter().rposition(is_of_user).filter(|_| !self.sees_earlier_thinking);
         let count = |(at, message)| self.message(message, current.is_some_and(|current| at < current));
         messages.iter().enumerate().map(count).collect()
     }
 
-    /// `before`: the user has said something after it, and the model forgets what it thought before.
+    /// Counts a message. `before`: a later message of the user exists, and the model does not see earlier thinking.
     fn message(&self, message: &Value, before: bool) -> MessageTokens {
         let role = text(message, "role").unwrap_or("?").to_owned();
         let content = message.get("content").map(|content| self.content(content, before)).unwrap_or_default();
         let fields = message.as_object().into_iter().flatten();
         let besides = fields.map(|(name, value)| match (name.as_str(), value) {
-            // Ids serve the API only; no model is shown them.
+            // Ids are only for the API; models do not see them.
             ("role" | "content" | "tool_call_id", _) => 0,
             ("tool_calls", Value::Array(calls)) => {
                 calls.iter().map(|call| self.call(call)).fold(0, u64::saturating_add)
@@ -184,7 +183,7 @@ impl BodyCounting<'_> {
 
     fn content(&self, content: &Value, before: bool) -> CountedContent {
         let mut counted = CountedContent::default();
-        // A list of open parts instead of recursion, because a body may be of any depth.
+        // A list of open parts instead of recursion, because a body may have any depth.
         let mut open: Vec<(&Value, bool)> = vec![(content, false)];
         while let Some((part, of_result)) = open.pop() {
             let tokens = match part {
@@ -203,7 +202,7 @@ impl BodyCounting<'_> {
                         counted = counted.plus(CountedContent { images, ..CountedContent::default() });
                         0
                     }
-                    // Sent back, and left out before the model sees it.
+                    // Sent back, but removed before the model sees it.
                     Some("thinking" | "redacted_thinking") if before => 0,
                     Some("thinking") => self.count(text(part, "thinking").unwrap_or_default()),
                     Some("redacted_thinking") => 0,
@@ -238,7 +237,7 @@ impl BodyCounting<'_> {
         self.form.image_rule().tokens(data.and_then(image_size), low)
     }
 
-    /// What a model learns about a document in addition to what is in it.
+    /// The tokens of a document's title and context.
     fn besides(&self, document: &Value) -> u64 {
         let told = ["title", "context"].into_iter().filter_map(|field| text(document, field));
         told.map(|text| self.count(text)).fold(0, u64::saturating_add)
@@ -253,9 +252,9 @@ impl BodyCounting<'_> {
     }
 }
 
-/// Whether the user says something in it, be it beside results of tools.
+/// Whether the message contains text of the user, alone or with tool results.
 fn is_of_user(message: &Value) -> bool {
-    // Anthropic's results of tools come in messages of the user.
+    // Anthropic puts tool results into messages of the user.
     let is_result = |part: &Value| text(part, "type") == Some("tool_result");
     text(message, "role") == Some("user")
         && !message.get("content").and_then(Value::as_array).is_some_and(|parts| parts.iter().all(is_result))

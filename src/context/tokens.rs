@@ -1,4 +1,4 @@
-//! How many tokens a conversation takes, and what a host tells the interpreter of it.
+//! The tokens of a conversation, and its measure for the interpreter.
 
 use super::counter::{ByteEstimate, TokenCounter};
 use super::declared::ToolForm;
@@ -11,23 +11,22 @@ pub fn message_tokens(counter: &dyn TokenCounter, message: &Message) -> u64 {
     message.tokens(&|text| counter.count(text))
 }
 
-/// The tokens of tool definitions, by `counter`, in the form in which chat completions send them. A
-/// [`ToolForm`] counts them in others.
+/// The tokens of tool definitions by `counter`, in the form of chat completions. For other forms use a [`ToolForm`].
 pub fn tool_tokens(counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
     tool_tokens_of("", counter, tools)
 }
 
-/// [`tool_tokens`] for a model by its name at its server: some are shown tools in a form of their own.
+/// Like [`tool_tokens`], for a model by its name at its server: some models see tools in a special form.
 pub(super) fn tool_tokens_of(model: &str, counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
     tools.iter().map(|tool| ToolForm::Chat.tokens(counter, model, tool)).fold(0, u64::saturating_add)
 }
 
-/// [`message_tokens`] by the estimate.
+/// Like [`message_tokens`], by estimate.
 pub fn estimate_message(message: &Message) -> u64 {
     message_tokens(&ByteEstimate, message)
 }
 
-/// What a host tells the interpreter about the conversation before a turn.
+/// The measure of the conversation for the interpreter before a turn.
 pub fn measure(counter: &dyn TokenCounter, messages: &[Message], tools: &[&ToolSpec]) -> TurnMeasure {
     TurnMeasure {
         messages: u64::try_from(messages.len()).unwrap_or(u64::MAX),

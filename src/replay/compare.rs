@@ -1,4 +1,4 @@
-//! Two lists of decisions, side by side.
+//! Compares two lists of decisions.
 
 use core::mem::Discriminant as Kind;
 use serde_json::Value;
@@ -6,18 +6,18 @@ use serde_json::Value;
 use super::part::{DecisionPart, DecisionParts};
 use crate::engine::{Directive, DirectiveKind, Directives, Note, Work};
 
-/// What differs first between what was decided and what is decided now.
+/// The first difference between recorded and replayed decisions.
 #[derive(Debug, PartialEq)]
 pub enum ReplayDifference {
-    /// A decision: another one, one that is missing, or one too many.
+    /// A decision: a different, a missing, or an additional one.
     Decision(DecisionSides),
-    /// The decision is the same, for other reasons.
+    /// The decision is identical, but its reasons differ.
     Because(DecisionSides),
-    /// The decisions are the same, and the state they lead to is another.
+    /// The decisions are identical, but the resulting states differ.
     State {
-        /// The digest of the state that was written down.
+        /// The recorded digest of the state.
         then: String,
-        /// The digest of the state now.
+        /// The replayed digest of the state.
         now: String,
     },
 }
@@ -25,18 +25,18 @@ pub enum ReplayDifference {
 /// A decision on both sides.
 #[derive(Debug, PartialEq)]
 pub struct DecisionSides {
-    /// Its number in the list of decisions about that event, from 0.
+    /// The index in the list of decisions about the event, from 0.
     pub index: usize,
-    /// What was decided; `None`: nothing.
+    /// The recorded decision; `None`: none.
     pub then: Option<Directive>,
-    /// What is decided now; `None`: nothing.
+    /// The replayed decision; `None`: none.
     pub now: Option<Directive>,
-    /// What of it does not count as a difference.
+    /// The parts that are ignored.
     pub passed_over: DecisionParts,
 }
 
 impl DecisionSides {
-    /// The first field that differs and counts, as a JSON pointer, and its value on both sides.
+    /// The first field with a relevant difference, as a JSON pointer, and its value on both sides.
     pub fn field(&self) -> Option<(String, Value, Value)> {
         let what_counts = |side: &Option<Directive>| {
             let mut value = serde_json::to_value(side.as_ref()?).ok()?;
@@ -47,16 +47,16 @@ impl DecisionSides {
     }
 }
 
-/// What is passed over of what differs.
+/// The ignored parts in which the lists differ.
 ///
 /// # Errors
-/// The first difference that is not.
+/// The first difference in another part.
 pub(super) fn lists(
     then: Directives,
     now: Directives,
     parts: DecisionParts,
 ) -> Result<DecisionParts, Box<ReplayDifference>> {
-    // The same bytes are what counts; nearly always they are.
+    // Nearly always the bytes are equal, and then the lists are.
     let bytes = |list: &Directives| serde_json::to_vec(list).ok();
     if bytes(&then) == bytes(&now) {
         return Ok(DecisionParts::default());
@@ -70,7 +70,7 @@ pub(super) fn lists(
 /// Directives with their numbers in the list.
 type NumberedDirectives = Vec<(usize, Directive)>;
 
-/// What decides, and what only counts it.
+/// Separates decisions from metrics.
 fn apart(list: Directives) -> (NumberedDirectives, NumberedDirectives) {
     let counts = |(_, directive): &(usize, Directive)| {
         !matches!(directive.order, DirectiveKind::Note(Note::Metric(_)))
@@ -101,7 +101,7 @@ fn pairs(
                         let is_work = matches!(one.order, DirectiveKind::Work(_));
                         let side =
                             DecisionSides { index, then: Some(one), now: Some(two), passed_over: parts };
-                        // What is done tells more than what was noted before it.
+                        // A difference in work is more informative than one in the notes before it.
                         if is_work {
                             return Err(Box::new(ReplayDifference::Decision(side)));
                         }
@@ -136,13 +136,13 @@ fn kind(directive: &Directive) -> (Option<Kind<Work>>, Option<Kind<Note>>) {
     }
 }
 
-/// What of a decision differs and may not be passed over.
+/// A difference that cannot be ignored.
 enum DecisionDifference {
     Order,
     Reasons,
 }
 
-/// The parts in which they differ, all of which may be passed over.
+/// The parts in which decisions differ, if all of them may be ignored.
 fn differ(
     then: &Directive,
     now: &Directive,
@@ -169,7 +169,7 @@ fn differ(
     if one == other { Ok(passed) } else { Err(DecisionDifference::Order) }
 }
 
-/// In how many fields two values differ.
+/// The number of fields in which two values differ.
 fn count(one: &Value, other: &Value) -> usize {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

@@ -1,18 +1,18 @@
-//! The names of the files of a policy: the same files may have been named otherwise then.
+//! File names of a policy: the same files may have had other names when the session was recorded.
 
 use std::collections::BTreeMap;
 
 use crate::engine::{DirectiveKind, Directives, Note};
 
-/// The names the files of a policy had. A session that was resumed from another folder has several for each.
+/// The earlier names of a policy's files. A session that was resumed from another folder has several for each.
 #[derive(Debug, Default)]
 pub(super) struct PolicyNames {
-    /// The names they had last, by those they have now.
+    /// The latest recorded name, by the present name.
     then: BTreeMap<String, String>,
 }
 
 impl PolicyNames {
-    /// Names the files of `now` as those of `then` were, where nothing else of a place differs.
+    /// Replaces the file names in `now` by those in `then`, if the rest of a place is equal.
     pub(super) fn name_as(&mut self, then: &Directives, now: &mut Directives) {
         for (then, now) in then.0.iter().zip(&mut now.0) {
             if let (
@@ -31,7 +31,7 @@ impl PolicyNames {
         }
     }
 
-    /// Names the file of a warning that begins with a place.
+    /// Replaces the file name of a warning that begins with a place.
     fn name_in(&mut self, then: &str, now: &mut String) {
         let (Some((file, rest)), Some((named, same))) = (placed(then), placed(now)) else { return };
         if rest == same {
@@ -41,9 +41,9 @@ impl PolicyNames {
         }
     }
 
-    /// Names one file as it was named then. Two files never get one name.
+    /// Replaces one file name by the recorded one. Two files never get the same name.
     fn name(&mut self, then: &str, now: &mut String) {
-        // Nearly every reason is in a file that was met before.
+        // Nearly every reason is in a known file.
         if self.then.get(now.as_str()).is_some_and(|name| name == then) {
             then.clone_into(now);
             return;
@@ -59,7 +59,7 @@ impl PolicyNames {
     }
 }
 
-/// The file of a text that begins with a place, and what follows it: `:3:12: ` and the rest.
+/// The file of a text that begins with a place, and the rest: `:3:12: ` and what follows.
 fn placed(text: &str) -> Option<(&str, &str)> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.match_indices(':').find_map(|(at, _)| {

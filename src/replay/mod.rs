@@ -1,7 +1,7 @@
-//! Sessions decided again: by the policy that decided, or by another one, from the records of their logs alone.
+//! Replay: decides sessions again from the records of their logs, by the same policy or by another one.
 //!
-//! The same policy decides the same, byte for byte. Another policy decides the same up to a place: there the first difference
-//! is reported, and replaying ends, since the events that follow answer what was decided then.
+//! The same policy makes identical decisions, byte for byte. With another policy, the first difference is reported
+//! and the replay ends there, since later events answer the recorded decisions.
 #![cfg_attr(
     not(test),
     deny(
@@ -34,7 +34,7 @@ use crate::engine::{
 use crate::policy::Policy;
 use files::PolicyNames;
 
-/// A session that is decided again, record by record.
+/// A session replayed record by record.
 ///
 /// ```
 /// use unfazed::engine::{ToolCatalogue, Directives, Envelope, Event, Interpreter, Record, RunStarted, State};
@@ -62,47 +62,47 @@ use files::PolicyNames;
 #[derive(Debug)]
 pub struct Replay {
     policy: Policy,
-    /// Policies that decide again what they decided then.
+    /// Policies that replay their own decisions.
     earlier: Vec<Policy>,
     pass_over: DecisionParts,
-    /// The policy that decides about the event that was read last, with the tools there are.
+    /// The policy for the last event read, with the present tools.
     interpreter: Interpreter,
     state: State,
-    /// The event that was read last, until the state it led to is read.
+    /// The last event read, until its state is read.
     event: Option<Envelope>,
-    /// What was decided about it then.
+    /// The recorded decisions about it.
     then: Option<(String, Directives)>,
-    /// The files of each policy that decides again, by its digest: two of them may have had one name.
+    /// The files of each policy, by its digest: two policies may have used the same file name.
     files: BTreeMap<String, PolicyNames>,
-    /// All that was compared so far was decided by this policy, and no part of it was passed over.
+    /// Whether everything compared so far was decided by this policy, with no part ignored.
     exact: bool,
     found: ReplayReport,
 }
 
-/// Why a session cannot be decided again.
+/// Why a session cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The tools it had cannot be used.
+    /// The recorded tools cannot be used.
     #[error("the tools of event {seq} cannot be used: {source}")]
     Tools {
         /// The event.
         seq: u64,
-        /// What is wrong with them.
+        /// The error in the tools.
         source: CatalogueError,
     },
-    /// The policy cannot be used with the tools it had.
+    /// The policy cannot be used with the recorded tools.
     #[error("the policy does not go with the tools of event {seq}: {source}")]
     Clash {
         /// The event.
         seq: u64,
-        /// What is wrong.
+        /// The conflict.
         source: NameClash,
     },
 }
 
 impl Replay {
-    /// Nothing is read yet; `policy` will decide about all of it.
+    /// A replay before its first record, by `policy`.
     pub fn new(policy: Policy) -> Self {
         let found = ReplayReport::new(policy.digest());
         let interpreter = Interpreter::new(policy.clone(), ToolCatalogue::default());
@@ -120,7 +120,7 @@ impl Replay {
         }
     }
 
-    /// Continues where decisions differ in nothing but these parts. What another policy has decided is always compared without
+    /// Continues if decisions only differ in these parts. Decisions of another policy are always compared without
     /// [`DecisionPart::Because`] and [`DecisionPart::Bounds`].
     #[must_use]
     pub fn pass_over(mut self, parts: DecisionParts) -> Self {
@@ -128,30 +128,30 @@ impl Replay {
         self
     }
 
-    /// What one of these policies decided then, it decides again: those that were in effect before the session's policy was
-    /// changed.
+    /// Adds policies that replay their own decisions: those used before the session's policy was changed.
     #[must_use]
     pub fn earlier(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
         self.earlier.extend(policies);
         self
     }
 
-    /// The state before the first record, where it is not that of a session before its first event.
+    /// Sets the state before the first record, if the log does not begin with the session's first event.
     #[must_use]
     pub fn at(mut self, state: State) -> Self {
         self.state = state;
         self
     }
 
-    /// Takes the next record. After the first difference they are only counted.
+    /// Takes the next record. After the first difference records are only counted.
     ///
     /// # Errors
-    /// The tools that were written down cannot be used, or not by this policy.
+    /// The recorded tools cannot be used, or not with this policy.
     pub fn take(&mut self, record: Record) -> Result<(), ReplayError> {
         match record {
             Record::Session(header) => self.found.header = Some(header),
             Record::Event(envelope) => {
-                // Without a state it was decided about in no session that was resumed; what follows counts on it.
+                // The event before has no recorded state, so its decision cannot be compared. It is still replayed, as
+                // later events depend on it.
                 if let Some(undecided) = self.event.take().filter(|_| self.goes_on()) {
                     drop(self.decide(undecided)?);
                 }
@@ -174,10 +174,10 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes all these records. Returns what was found.
+    /// Takes all these records. Returns the report.
     ///
     /// # Errors
-    /// A record that cannot be read, or one that cannot be decided about again.
+    /// A record cannot be read or replayed.
     pub fn all<E>(
         mut self,
         records: impl IntoIterator<Item = Result<Record, E>>,
@@ -188,9 +188,9 @@ impl Replay {
         Ok(self.end())
     }
 
-    /// What was found, all records being read.
+    /// The report after the last record.
     pub fn end(mut self) -> ReplayReport {
-        // What was decided without the state it led to was never begun.
+        // An event without a recorded state was never acted upon.
         self.found.undecided = self.event.map(|envelope| envelope.seq);
         self.found
     }
@@ -221,7 +221,7 @@ impl Replay {
         Ok(())
     }
 
-    /// From now on the policy decides that decided then, if it is at hand.
+    /// Selects the policy that made the recorded decision, if it is available.
     fn decides(&mut self, then: &str, envelope: &Envelope) -> Result<(), ReplayError> {
         let at_hand =
             self.earlier.iter().find(|policy| policy.digest() == then && then != self.policy.digest());
@@ -230,7 +230,8 @@ impl Replay {
             return Ok(());
         }
         let (policy, tools) = (policy.clone(), self.interpreter.tools().clone());
-        // What decided then went with its tools, though the log may tell of them later. Those that come now are looked at then.
+        // The recorded policy fitted its tools, even if the log records them later. Tools in this event are checked
+        // below.
         if policy.digest() != then && tools_of(&envelope.event).is_none() {
             tools.fits(&policy).map_err(|source| ReplayError::Clash { seq: envelope.seq, source })?;
         }
@@ -283,7 +284,7 @@ impl Replay {
         self.found.unchecked.extend(unchecked.map(|tool| tool.name.clone()));
         let specs = tools.iter().map(|tool| ToolSpec {
             name: tool.name.clone(),
-            // Nothing is decided by it.
+            // Decisions do not depend on it.
             description: String::new(),
             parameters: tool.parameters.clone().unwrap_or_else(|| true.into()),
             effect: tool.effect,
@@ -295,7 +296,7 @@ impl Replay {
     }
 }
 
-/// The tools that there are from that event on, if it brings any.
+/// The tools from this event on, if it changes them.
 const fn tools_of(event: &Event) -> Option<&Vec<ToolFacts>> {
     match event {
         Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } => Some(tools),
@@ -303,10 +304,10 @@ const fn tools_of(event: &Event) -> Option<&Vec<ToolFacts>> {
     }
 }
 
-/// Decides a session again whose records are all there.
+/// Replays a complete session.
 ///
 /// # Errors
-/// A record that cannot be read, or one that cannot be decided about again.
+/// A record cannot be read or replayed.
 pub fn replay<E>(
     policy: &Policy,
     parts: DecisionParts,
@@ -315,12 +316,12 @@ pub fn replay<E>(
     Replay::new(policy.clone()).pass_over(parts).all(records)
 }
 
-/// Why a session was not decided again.
+/// Why a session was not replayed.
 #[derive(Debug)]
 pub enum NotReplayable<E> {
-    /// It cannot be read.
+    /// A record cannot be read.
     Read(E),
-    /// It cannot be decided again.
+    /// A record cannot be replayed.
     Decide(ReplayError),
 }
 
@@ -335,7 +336,7 @@ impl<E: fmt::Display> fmt::Display for NotReplayable<E> {
 
 impl<E: core::error::Error + 'static> core::error::Error for NotReplayable<E> {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        // The message is that of the error itself, so the chain continues below it.
+        // The message is that of the inner error, so the chain continues below it.
         match self {
             Self::Read(error) => error.source(),
             Self::Decide(error) => error.source(),

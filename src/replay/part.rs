@@ -1,4 +1,4 @@
-//! The parts of decisions that may differ without the events that follow being about something else.
+//! The parts of decisions that may differ while the later events still apply.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,28 +10,28 @@ use serde_json::{Map, Value};
 pub enum DecisionPart {
     /// The reasons.
     Because,
-    /// How many attempts and turns there are said to be.
+    /// The numbers of allowed attempts and turns.
     Bounds,
-    /// What models and people are informed.
+    /// Texts for models and people.
     Texts,
-    /// How long is waited, and the limits of time. What happened later keeps the time it happened at.
+    /// Delays and time limits. Later events keep their recorded times.
     Times,
 }
 
-/// Some parts of decisions.
+/// A set of parts of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionParts(u8);
 
-/// A name that no part has.
+/// The name of an unknown part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write one of `because`, `bounds`, `texts`, `times`")]
 pub struct UnknownPart;
 
-/// What others made is kept as they made it.
+/// Fields with foreign data, which are never changed.
 const FOREIGN: [&str; 6] = ["arguments", "output", "data", "payload", "extra", "calls"];
 
 impl DecisionPart {
-    /// All there are.
+    /// All parts.
     pub const ALL: [Self; 4] = [Self::Because, Self::Bounds, Self::Texts, Self::Times];
 
     const fn bit(self) -> u8 {
@@ -43,7 +43,7 @@ impl DecisionPart {
         }
     }
 
-    /// The fields that are such a part, wherever they stand.
+    /// The fields that belong to the part, at any depth.
     const fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Because => &["because"],
@@ -62,7 +62,7 @@ impl DecisionPart {
         }
     }
 
-    /// Takes the part out of a decision.
+    /// Removes the part from a decision.
     pub(super) fn take_out(self, decision: &mut Value) {
         match decision {
             Value::Object(fields) => self.take_out_of(fields),
@@ -72,7 +72,7 @@ impl DecisionPart {
     }
 
     fn take_out_of(self, fields: &mut Map<String, Value>) {
-        // The metric of waits has no field of its own for them.
+        // The metric of delays has its value in a general field.
         let counts_waits = fields.get("name").and_then(Value::as_str) == Some("retry_delay_seconds");
         if self == Self::Times && counts_waits {
             fields.remove("value");
@@ -81,36 +81,36 @@ impl DecisionPart {
             if FOREIGN.contains(&name.as_str()) {
                 continue;
             }
-            // A message of the conversation is no text: who says it is not passed over.
+            // A message of the conversation is not a text: its role must be compared.
             if self.fields().contains(&name.as_str()) && !(self == Self::Texts && value.is_object()) {
                 *value = Value::Null;
             } else {
                 self.take_out(value);
             }
         }
-        // A field that is left out is one that is empty.
+        // A missing field equals an empty one.
         fields.retain(|name, value| !(value.is_null() && self.fields().contains(&name.as_str())));
     }
 }
 
 impl DecisionParts {
-    /// With this one too.
+    /// The set with this part added.
     #[must_use]
     pub const fn with(self, part: DecisionPart) -> Self {
         Self(self.0 | part.bit())
     }
 
-    /// Whether it is one of them.
+    /// Whether the set contains the part.
     pub const fn has(self, part: DecisionPart) -> bool {
         self.0 & part.bit() != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Each of them.
+    /// The parts of the set.
     pub fn iter(self) -> impl Iterator<Item = DecisionPart> {
         DecisionPart::ALL.into_iter().filter(move |part| self.has(*part))
     }

@@ -1,4 +1,4 @@
-//! What comes of deciding a session again.
+//! The report of a replay.
 
 use std::collections::BTreeSet;
 
@@ -10,72 +10,72 @@ use super::tally::WorkTally;
 use crate::engine::{Envelope, Event, LogHeader};
 use crate::time::Instant;
 
-/// What comes of deciding a session again.
+/// The report of a replay.
 #[derive(Debug)]
 pub struct ReplayReport {
-    /// How the session began.
+    /// The header of the session.
     pub header: Option<LogHeader>,
-    /// Digest of the policy that decided now.
+    /// Digest of the replaying policy.
     pub policy: String,
-    /// Digests of the policies that decided then, each with the first event it decided about.
+    /// Digests of the recorded policies, each with the first event it decided about.
     pub by: Vec<(String, u64)>,
-    /// Digests of those among them, besides `policy`, that are at hand: what they decided then they decide again, up to the first
-    /// difference.
+    /// Digests of the recorded policies other than `policy` that are available: they replay their own decisions, up
+    /// to the first difference.
     pub again: BTreeSet<String>,
     /// Events in the log.
     pub events: u64,
-    /// Events about which the same was decided.
+    /// Events with identical decisions.
     pub same: u64,
-    /// What differed and was passed over, of what the same policy had decided.
+    /// The ignored differences in decisions of the same policy.
     pub passed_over: PassedOver,
-    /// How it ended.
+    /// How the replay ended.
     pub ending: ReplayEnding,
     /// Decisions after the first difference.
     pub left_out: u64,
-    /// The last event, if nothing was decided about it: the run was broken off there.
+    /// The last event, if the log contains no decision about it: the run was interrupted there.
     pub undecided: Option<u64>,
-    /// What the decisions that were compared had asked for; of the first that differs, what it had.
+    /// The work in the compared recorded decisions, including the first that differs.
     pub recorded: WorkTally,
-    /// What they ask for now.
+    /// The work in the replayed decisions.
     pub replayed: WorkTally,
-    /// The tools whose parameters were not written down: arguments of their calls are taken as they are.
+    /// The tools whose parameters were not recorded: the arguments of their calls are not validated.
     pub unchecked: BTreeSet<String>,
 }
 
-/// How it ended.
+/// How the replay ended.
 #[derive(Debug, PartialEq)]
 pub enum ReplayEnding {
-    /// The same is decided about every event.
+    /// All decisions are identical.
     Same,
-    /// Something else is decided.
+    /// A decision differs.
     Diverges(Box<ReplayDivergence>),
 }
 
-/// The first event about which something else is decided.
+/// The first event with a different decision.
 #[derive(Debug, PartialEq)]
 pub struct ReplayDivergence {
-    /// Its number.
+    /// The number of the event.
     pub seq: u64,
-    /// When it was.
+    /// The time of the event.
     pub at: Instant,
     /// The event.
     pub event: Event,
-    /// Digest of the policy that decided about it then.
+    /// Digest of the recorded policy.
     pub policy: String,
-    /// What differs.
+    /// The difference.
     pub difference: ReplayDifference,
 }
 
-/// How many decisions differed in something that was passed over.
+/// The numbers of decisions with ignored differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PassedOver {
     /// In their reasons.
     pub because: u64,
-    /// In how many attempts and turns there are said to be.
+    /// In the numbers of allowed attempts and turns.
     pub bounds: u64,
     /// In texts for models and people.
     pub texts: u64,
-    /// In waits and time limits.
+    /// In delays and time limits.
     pub times: u64,
 }
 
@@ -112,7 +112,7 @@ impl ReplayReport {
         }
     }
 
-    /// Whether the policies that decided then are all at hand: each decision is made again by the one that made it, up to the
+    /// Whether all recorded policies are available, so that each decision is replayed by its own policy, up to the
     /// first difference.
     pub fn by_same(&self) -> bool {
         self.by.iter().all(|(policy, _)| *policy == self.policy || self.again.contains(policy))

@@ -1,29 +1,29 @@
-//! What decisions cost: calls, runs, attempts, seconds waiting.
+//! The cost of decisions: calls, runs, attempts, seconds waiting.
 
 use serde::Serialize;
 
 use crate::engine::{DirectiveKind, Directives, Work};
 use crate::time::Nanos;
 
-/// What was asked for by decisions.
+/// The amount of work in decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkTally {
-    /// Calls of models.
+    /// Model calls.
     pub model_calls: u64,
-    /// Runs of tools.
+    /// Tool runs.
     pub tool_runs: u64,
-    /// Those of both that were not the first attempt.
+    /// Model calls and tool runs after the first attempt.
     pub retries: u64,
     /// Waits.
     pub waits: u64,
-    /// How long they were, together.
+    /// The total time waiting.
     pub waiting: Nanos,
     /// Questions to a person or the planner.
     pub questions: u64,
 }
 
 impl WorkTally {
-    /// Counts what is asked for there.
+    /// Counts the work in a list of directives.
     pub fn add(&mut self, list: &Directives) {
         for directive in &list.0 {
             if let DirectiveKind::Work(work) = &directive.order {
@@ -32,7 +32,7 @@ impl WorkTally {
         }
     }
 
-    /// Adds what another one counted.
+    /// Adds another tally.
     pub const fn join(&mut self, other: &Self) {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.tool_runs = self.tool_runs.saturating_add(other.tool_runs);

@@ -1,15 +1,15 @@
-//! Arguments of tool calls as providers take them back: always a JSON object.
+//! Arguments of tool calls in the form that providers accept: always a JSON object.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-/// The key under which arguments stand that are no object. Anthropic's documentation advises it.
+/// The key for arguments that are not an object, as Anthropic's documentation recommends.
 const INVALID: &str = "INVALID_JSON";
 
-/// The arguments of a call as a JSON object, which is all that every server takes: llama.cpp and vLLM refuse a
-/// conversation with broken JSON in it, `SGLang` one with a number or a list. Anything else is kept as text under the key
-/// `INVALID_JSON`, so that the model sees what it wrote; an object stays as it was written.
+/// The arguments of a call as a JSON object, which every server accepts: llama.cpp and vLLM refuse a conversation
+/// with broken JSON, `SGLang` one with a number or a list. Other arguments are kept as text under the key
+/// `INVALID_JSON`, so that the model sees its own text; an object stays as it was written.
 ///
 /// ```
 /// use unfazed::session::object_arguments;
@@ -19,7 +19,7 @@ const INVALID: &str = "INVALID_JSON";
 /// assert_eq!(object_arguments("[4, "), r#"{"INVALID_JSON":"[4, "}"#);
 /// ```
 pub fn object_arguments(arguments: &str) -> Cow<'_, str> {
-    // Models call a tool without parameters with an empty text.
+    // Models call a tool without parameters with an empty string.
     if arguments.trim().is_empty() {
         return Cow::Borrowed("{}");
     }
@@ -29,8 +29,8 @@ pub fn object_arguments(arguments: &str) -> Cow<'_, str> {
     Cow::Owned(json!({ INVALID: arguments }).to_string())
 }
 
-/// Whether arguments are a JSON object. Read as values: what only looks like JSON, such as half a surrogate or a number
-/// that fits into no float, other readers refuse too.
+/// Whether arguments are a JSON object. The values are parsed, too: other readers refuse half a surrogate, or a
+/// number that fits into no float.
 pub(crate) fn is_object(arguments: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(arguments).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What the session remembers about failures: records for prompts, planners and operators.
+//! Records of failures in the session, for prompts, planners and operators.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct RetryFeedback {
     pub next_delay: Nanos,
 }
 
-/// The same with its fields in the order of their names, as expressions give a map back.
+/// The same with its fields sorted by name, as expressions return a map.
 #[derive(Serialize)]
 struct FeedbackInOrder<'f> {
     attempt: u32,
@@ -57,7 +57,7 @@ struct FeedbackInOrder<'f> {
 }
 
 impl RetryFeedback {
-    /// As an expression that names it gives it back.
+    /// The value that an expression returns for it.
     pub(super) fn in_order(&self) -> impl Serialize {
         let Self { source, tool_name, attempt, max_attempts, error_type, message, .. } = self;
         FeedbackInOrder {
@@ -84,7 +84,7 @@ pub enum FeedbackSource {
 }
 
 impl FeedbackSource {
-    /// As it stands in records.
+    /// The name in records.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -182,7 +182,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Whether attempts were made and used up, as opposed to a failure that is not retried.
+    /// Whether attempts were made and used up, in contrast to a failure that is not retried.
     pub const fn used_up(self) -> bool {
         match self {
             Self::Attempts | Self::Deadline | Self::Budget | Self::ServerDelay | Self::TotalDelay => true,
@@ -200,7 +200,7 @@ impl StopReason {
         }
     }
 
-    /// As it stands in reports.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
@@ -243,7 +243,7 @@ mod rfc3339 {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
         let text = String::deserialize(from)?;
         let at = humantime::parse_rfc3339(&text).map_err(de::Error::custom)?;
-        // Times count from 1970, so one before it is refused and does not wrap.
+        // Times count from 1970, so an earlier one is refused and does not wrap.
         let since = at.duration_since(std::time::UNIX_EPOCH).map_err(de::Error::custom)?;
         Ok(Instant(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -256,8 +256,7 @@ mod seconds {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     pub(super) fn serialize<S: Serializer>(delay: &Nanos, to: S) -> Result<S::Ok, S::Error> {
-        // weakincentives names this field in seconds. It is read by people and prompts, and nothing is computed with
-        // it.
+        // weakincentives has this field in seconds. People and prompts read it, and nothing is computed from it.
         to.serialize_f64(delay.as_secs_f64())
     }
 

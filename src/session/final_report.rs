@@ -1,4 +1,4 @@
-//! How a run comes to its final report, and the report there is when the model delivers none.
+//! The reasons for the final turn, and the failure report if the model delivers no report.
 
 use core::fmt;
 
@@ -32,7 +32,7 @@ pub enum FinalReason {
 }
 
 impl FinalReason {
-    /// As people read it.
+    /// The name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MaxTurns => "all turns are used up",
@@ -116,7 +116,7 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
-    /// As people read it.
+    /// The name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MaxTurnsExhausted => "all turns are used up",

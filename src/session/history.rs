@@ -1,4 +1,4 @@
-//! A repair of the conversation: what is taken out of it, and what is put in.
+//! A repair of the conversation: removed and inserted messages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,12 +63,12 @@ pub struct InjectedResult {
 }
 
 impl HistoryRepair {
-    /// Whether there is nothing to repair.
+    /// Whether no repair is needed.
     pub const fn is_empty(&self) -> bool {
         self.splices.is_empty()
     }
 
-    /// Writes the texts of the results that are put in.
+    /// Writes the texts of the inserted results.
     pub fn write(&mut self, text: &mut dyn FnMut(&InjectedResult) -> String) {
         for result in &self.injected {
             let splice = self.splices.get_mut(result.splice);
@@ -80,16 +80,16 @@ impl HistoryRepair {
     }
 }
 
-/// Makes these replacements in a conversation. Places that it does not have are passed over.
+/// Applies replacements to a conversation. Places beyond its end are skipped.
 pub fn splice(messages: &mut Vec<Message>, splices: &[HistorySplice]) {
     let mut rest = std::mem::take(messages).into_iter();
     let mut at = 0_usize;
-    // All places are those of the conversation before, so one pass makes every replacement.
+    // All places refer to the conversation before the change, so one pass makes every replacement.
     for HistorySplice { at: place, remove, insert } in splices {
         messages.extend(rest.by_ref().take(place.saturating_sub(at)));
         rest.by_ref().take(*remove).for_each(drop);
         messages.extend(insert.iter().cloned());
-        // Places from a foreign log may overlap; then what is gone already is passed over.
+        // Places from a foreign log may overlap; removed messages are skipped.
         at = at.max(*place).saturating_add(*remove);
     }
     messages.extend(rest);

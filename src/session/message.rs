@@ -1,4 +1,4 @@
-//! The messages of a conversation, in a form every provider's wire format can be written from.
+//! The messages of a conversation, in a form from which every wire format can be written.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::policy::{Cost, Price};
 
-/// What a message costs besides its text.
+/// The tokens of a message in addition to its text.
 // OpenAI's cookbook, "How to count tokens with tiktoken", has 3 for a message and 1 more for a name.
 pub(crate) const PER_MESSAGE: u64 = 4;
-/// What a tool call costs besides its name and arguments.
+/// The tokens of a tool call in addition to its name and arguments.
 pub(crate) const PER_CALL: u64 = 10;
-/// Where providers put what only they can read: signatures and ciphers of what a model thought. Sources: Anthropic "Extended
-/// thinking" (`signature`, the `data` of `redacted_thinking`), Gemini "Thought signatures", `OpenAI` "Reasoning models".
+/// The fields for data that only providers can read: signatures and encrypted thinking. Sources: Anthropic "Extended
+/// thinking" (`signature`, the `data` of `redacted_thinking`), Gemini "Thought signatures", `OpenAI` "Reasoning
+/// models".
 const SEALED: [&str; 4] = ["signature", "thought_signature", "encrypted_content", "data"];
-/// What is nested deeper is counted as it is.
+/// The nesting beyond which values are counted whole.
 const NESTED: u8 = 4;
 
 /// One message of the conversation.
@@ -110,18 +111,18 @@ pub struct Usage {
 }
 
 impl Message {
-    /// A user message that nobody but the user wrote.
+    /// A user message without guidance.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into(), guidance: None }
     }
 
-    /// What the model learns at the end of one request: all of it in one message, or none.
+    /// The guidance at the end of one request, joined to one message; `None` if there is none.
     pub fn of_guidance(texts: &[String]) -> Option<Self> {
         let text = texts.join("\n\n");
         (!text.is_empty()).then(|| Self::User { text, guidance: Some("attempt".to_owned()) })
     }
 
-    /// Its tokens, if `count` tells those of a text: what a message costs besides its text is among them.
+    /// The tokens of the message; `count` returns the tokens of a text. The overhead per message is included.
     pub(crate) fn tokens(&self, count: &dyn Fn(&str) -> u64) -> u64 {
         let mut tokens = PER_MESSAGE.saturating_add(count(self.text()));
         if let Self::Assistant { calls, extra, .. } = self {
@@ -150,7 +151,7 @@ impl Message {
     }
 }
 
-/// What a model reads of a value that its provider sent: all but what is sealed.
+/// The part of a provider's value that the model reads: everything but encrypted data.
 pub(crate) fn readable(value: &Value) -> Value {
     readable_within(value, NESTED)
 }
@@ -170,7 +171,7 @@ fn readable_within(value: &Value, depth: u8) -> Value {
 }
 
 impl Usage {
-    /// All sums; saturating.
+    /// The sum of all fields; saturating.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -182,7 +183,7 @@ impl Usage {
         }
     }
 
-    /// What they cost. Kinds of tokens are parts of those of the request and the reply, whatever is reported of them.
+    /// The cost. Cached tokens are limited to those of the request, and reasoning tokens to those of the reply.
     pub fn cost(self, price: Price) -> Cost {
         let read = self.cache_read.min(self.input);
         // A provider may report more cached tokens than tokens. No part may fall below zero.

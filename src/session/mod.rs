@@ -1,4 +1,4 @@
-//! What an agent remembers: messages, feedback, slices, and the reducers that change them.
+//! The memory of an agent: messages, feedback, slices, and the reducers that change them.
 #![cfg_attr(
     not(test),
     deny(
@@ -30,7 +30,7 @@ pub(crate) use reduction::LEFT_OUT;
 pub use reduction::{ContextReduction, SummaryRequest};
 pub use slices::SessionSlices;
 
-/// Whether a field has the value that it has if it is left out: then it is not written.
+/// Whether a field has its default value, so that it is not written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

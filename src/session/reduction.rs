@@ -1,11 +1,11 @@
-//! A reduction of the conversation: what is replaced, and how large it is then.
+//! A reduction of the conversation: its replacements and the resulting size.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::history::HistorySplice;
 
-/// How the message is marked that tells of others that were left out (`guidance`).
+/// The mark (`guidance`) of the note about dropped messages.
 pub(crate) const LEFT_OUT: &str = "left_out";
 
 /// What a model is asked for a summary.

@@ -1,4 +1,5 @@
-//! One slice. A list of feedback is kept as records, and becomes JSON when somebody reads it: most of it nobody ever reads.
+//! One slice. A list of feedback is kept as records, and converted to JSON only when it is read, as most of it never
+//! is.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,25 +10,25 @@ use serde_json::Value;
 
 use super::RetryFeedback;
 
-/// The largest value of a slice: 8 bytes for each value in it, and its texts and keys.
+/// The maximum size of a slice in bytes: 8 for each value in it, plus its texts and keys.
 const MOST_BYTES: usize = 16 << 20;
-/// What each value takes in addition to its text.
+/// The bytes of each value in addition to its text.
 const VALUE_BYTES: usize = 8;
-/// What feedback takes in addition to its texts: a map of eight values, their names, and a time.
+/// The bytes of feedback in addition to its texts: a map of eight values, their names, and a time.
 const FEEDBACK_BYTES: usize = 9 * VALUE_BYTES + 87 + 24;
 
 /// A slice.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     value: SliceValue,
-    /// The bytes of a list that has grown, so that an append costs what it adds and not what is there.
+    /// The size of a list in bytes, so that an append does not measure the whole list.
     pub(super) bytes: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 enum SliceValue {
     Json(Value),
-    /// A list that feedback was added to, and the same as JSON if somebody has asked for it.
+    /// A list with feedback, and its JSON once it was read.
     List {
         elements: VecDeque<Element>,
         json: OnceLock<Value>,
@@ -55,7 +56,7 @@ impl Slice {
         }
     }
 
-    /// The elements, if it is a list.
+    /// The elements, if the slice is a list.
     pub(super) fn elements(&self) -> impl DoubleEndedIterator<Item = Cow<'_, Value>> {
         let (json, list) = match &self.value {
             SliceValue::Json(value) => (value.as_array(), None),
@@ -69,7 +70,7 @@ impl Slice {
         matches!(self.value, SliceValue::Json(Value::Array(_)) | SliceValue::List { .. })
     }
 
-    /// Adds an element at the end. `false`: it is no list, and nothing has changed.
+    /// Appends an element. `false`: the slice is no list, and nothing has changed.
     pub(super) fn append(&mut self, name: &str, element: Element) -> Result<bool, String> {
         if !self.is_list() {
             return Ok(false);
@@ -99,7 +100,7 @@ impl Slice {
         }
     }
 
-    /// Drops all but the last so many elements. `false`: it is no list.
+    /// Keeps the last `count` elements. `false`: the slice is no list.
     pub(super) fn keep_last(&mut self, count: u32) -> bool {
         let length = match &self.value {
             SliceValue::Json(Value::Array(list)) => list.len(),
@@ -126,7 +127,7 @@ impl Slice {
         true
     }
 
-    /// The bytes of its elements: counted once and then kept up.
+    /// The size of its elements in bytes: measured once and then updated.
     fn held(&self) -> usize {
         self.bytes.unwrap_or_else(|| match &self.value {
             SliceValue::Json(Value::Array(list)) => list.iter().map(bytes).fold(0, usize::saturating_add),
@@ -161,7 +162,7 @@ impl Element {
     }
 }
 
-/// What is known of the size makes no difference, nor does whether anybody has asked for it as JSON.
+/// Equality ignores the cached size and the cached JSON.
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
         self.json() == other.json()
@@ -186,7 +187,7 @@ impl Serialize for Element {
     }
 }
 
-/// What a value takes; does not recurse.
+/// The size of a value in bytes; without recursion.
 pub(super) fn bytes(value: &Value) -> usize {
     let mut bytes: usize = 0;
     let mut stack = vec![value];
@@ -207,12 +208,12 @@ pub(super) fn bytes(value: &Value) -> usize {
     bytes
 }
 
-/// How many of `length` elements are more than `count`.
+/// The number of elements beyond `count`.
 pub(super) fn surplus(length: usize, count: u32) -> usize {
     length.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Refuses a value that a slice cannot hold.
+/// Refuses a value that is too large for a slice.
 pub(super) fn fits(slice: &str, value: &Value) -> Result<(), String> {
     within(slice, bytes(value))
 }

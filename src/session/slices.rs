@@ -13,22 +13,22 @@ use super::{ReducerError, RetryFeedback};
 use crate::policy::{ReducerChange, ReducerRule, SessionPolicy, Trigger};
 use crate::text::{Expr, kind};
 
-/// The slice the built-in policy keeps [`RetryFeedback`] in.
+/// The slice in which the built-in policy keeps [`RetryFeedback`].
 pub(super) const FEEDBACK: &str = "feedback";
-/// The slice the built-in policy keeps [`ReducerError`]s in.
+/// The slice in which the built-in policy keeps [`ReducerError`]s.
 pub(super) const REDUCER_ERRORS: &str = "reducer_errors";
 
-/// So many slices are looked through sooner than a name is hashed.
+/// The number of slices up to which a linear search is faster than hashing a name.
 const FEW_SLICES: usize = 8;
 
 /// The values of all slices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionSlices(IndexMap<String, Slice>);
 
-/// An event that reducers take.
+/// An event for reducers.
 enum ReducerEvent<'e> {
     Json(&'e Value),
-    /// Feedback, and the event about it once a reducer reads that.
+    /// Feedback, and the event about it once a reducer reads it.
     Feedback(Arc<RetryFeedback>, OnceCell<Value>),
 }
 
@@ -44,14 +44,14 @@ impl ReducerEvent<'_> {
 }
 
 impl SessionSlices {
-    /// Every slice at its starting value.
+    /// All slices with their initial values.
     pub fn new(policy: &SessionPolicy) -> Self {
         let mut slices = Self::default();
         slices.complete(policy);
         slices
     }
 
-    /// Adds the slices that are not there yet, each at its starting value.
+    /// Adds missing slices with their initial values.
     pub fn complete(&mut self, policy: &SessionPolicy) {
         for (name, rule) in &policy.slices {
             if !self.0.contains_key(name) {
@@ -117,13 +117,13 @@ impl SessionSlices {
 
     fn records<T: for<'de> Deserialize<'de>>(&self, slice: &str) -> impl DoubleEndedIterator<Item = T> {
         let elements = self.0.get(slice).into_iter().flat_map(Slice::elements);
-        // A reducer of the user may have put anything into the slice.
+        // A user's reducer may have put any value into the slice.
         elements.filter_map(|record: Cow<'_, Value>| T::deserialize(&*record).ok())
     }
 
-    /// Runs every reducer that listens to `trigger`, in the order of the policy.
+    /// Runs every reducer for `trigger`, in the order of the policy.
     ///
-    /// A reducer changes its slice wholly or, if it fails, not at all; the ones after it run all the same.
+    /// A reducer changes its slice completely or, if it fails, not at all; the later ones still run.
     pub fn reduce(
         &mut self,
         policy: &SessionPolicy,
@@ -133,7 +133,7 @@ impl SessionSlices {
         self.take(policy, trigger, &ReducerEvent::Json(event))
     }
 
-    /// As [`reduce`](Self::reduce), of [`Trigger::RetryFeedback`].
+    /// Like [`reduce`](Self::reduce), for [`Trigger::RetryFeedback`].
     pub(crate) fn reduce_feedback(
         &mut self,
         policy: &SessionPolicy,
@@ -152,7 +152,7 @@ impl SessionSlices {
         let listening = policy.reducers.iter().enumerate().filter(|(_, rule)| rule.on.contains(&trigger));
         let mut failed = Vec::new();
         for (index, rule) in listening {
-            // weakincentives, "Reducer Error Propagation": no error is swallowed, and it must not keep other
+            // weakincentives, "Reducer Error Propagation": no error is swallowed, and an error must not prevent other
             // reducers from running.
             if let Err(message) = self.apply(rule, event) {
                 let (reducer, payload) = (rule.name.clone(), event.json().clone());
@@ -186,7 +186,7 @@ impl SessionSlices {
         self.0.iter_mut().find(|(known, _)| *known == name).map(|(_, slice)| slice)
     }
 
-    /// What the expressions of a reducer read.
+    /// The variables for the expressions of a reducer.
     fn variables(&self, rule: &ReducerRule, event: &ReducerEvent<'_>) -> Map<String, Value> {
         let mut vars = Map::new();
         // Slices may be long, so only those that an expression reads are copied.
@@ -219,8 +219,8 @@ impl<'de> Deserialize<'de> for SessionSlices {
     }
 }
 
-/// Changes a list where it is, if neither a condition nor a check has to be asked and the change needs no value to be worked out:
-/// what the built-in reducers do. `false`: nothing has changed.
+/// Changes a list in place, if there is no condition, no check and no value to compute, as for the built-in reducers.
+/// `false`: nothing has changed.
 fn change_at_once(slice: &mut Slice, rule: &ReducerRule, event: &ReducerEvent<'_>) -> Result<bool, String> {
     if rule.when.is_some() || rule.check.is_some() {
         return Ok(false);
@@ -236,10 +236,10 @@ fn change_at_once(slice: &mut Slice, rule: &ReducerRule, event: &ReducerEvent<'_
     }
 }
 
-/// Changes a slice by what the expressions of the reducer make of these variables.
+/// Changes a slice by the results of the reducer's expressions.
 fn change(slice: &mut Slice, rule: &ReducerRule, mut vars: Map<String, Value>) -> Result<(), String> {
-    // Without a check nothing can fail after the value is known: a list may be changed where it is, and no copy to fall
-    // back on is needed.
+    // Without a check nothing can fail once the value is known: a list can be changed in place, without a copy as a
+    // fallback.
     if rule.check.is_none() && slice.is_list() {
         match &rule.change {
             ReducerChange::Append(value) => {
@@ -265,7 +265,7 @@ fn change(slice: &mut Slice, rule: &ReducerRule, mut vars: Map<String, Value>) -
             return Err(format!("the check `{}` does not hold", check.as_str()));
         }
     }
-    // Nothing can fail any more: a reducer changes its slice wholly or not at all.
+    // Nothing can fail from here: a reducer changes its slice completely or not at all.
     *slice = Slice::new(next);
     Ok(())
 }
@@ -332,9 +332,9 @@ fn list(value: &Value) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Whole numbers stay whole; an overflow is a failure, never a wrap.
+/// Adds; integers stay integers, and an overflow is an error, never a wrap.
 fn increment(current: &Value, by: &Value) -> Result<Value, String> {
-    // Floats only where one of the two is a float: large counters must not lose their last digits.
+    // Floats only if one of the two is a float: large counters must not lose their last digits.
     if let (Some(a), Some(b)) = (current.as_i64(), by.as_i64()) {
         return a.checked_add(b).map(Value::from).ok_or_else(|| "the sum does not fit in 64 bits".into());
     }
@@ -366,7 +366,7 @@ session:
 ";
 
     proptest! {
-        /// A total that drifts would refuse what fits, or keep what does not.
+        /// A wrong total would refuse values that fit, or keep values that do not.
         #[test]
         fn the_kept_sizes_are_those_of_the_values(changes in prop::collection::vec((0..3_u8, 0..40_usize), 0..60)) {
             let policy = Policy::from_yaml("p.yaml", POLICY).unwrap();
@@ -384,8 +384,8 @@ session:
             }
         }
 
-        /// Feedback that is kept as a record is the same as the event about it, whoever reads it and whatever else is done to
-        /// the slice.
+        /// Feedback kept as a record equals the event about it, for every reader and after any other change of the
+        /// slice.
         #[test]
         fn feedback_is_the_same_as_the_event_about_it(
             changes in prop::collection::vec((any::<u8>(), any::<Option<u32>>(), "[a-zü ]{0,20}", any::<u64>()), 0..12),
@@ -423,7 +423,7 @@ session:
                 }
                 let json = serde_json::to_string(&records).unwrap();
                 prop_assert_eq!(&json, &serde_json::to_string(&events).unwrap());
-                // Now somebody has asked for it.
+                // The JSON was read by now.
                 prop_assert_eq!(&records, &events);
                 prop_assert_eq!(json, serde_json::to_string(&records).unwrap());
                 let read = |slices: &SessionSlices| slices.records::<RetryFeedback>("seen").collect::<Vec<_>>();

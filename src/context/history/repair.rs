@@ -1,4 +1,4 @@
-//! What it takes to make a conversation one that a provider would take.
+//! Repairs a conversation so that providers accept it.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use super::{CallState, HistoryCall, HistoryResult, ResultFate, is_malformed, sca
 use crate::policy::{MalformedCalls, OrphanCalls};
 use crate::session::{HistoryRepair, HistorySplice, InjectedResult, Message, ToolCall, object_arguments};
 
-/// What to replace so that [`findings`](super::findings) has nothing to say. Takes time in proportion to the number of
-/// messages, and changes nothing but calls and results:
+/// The replacements after which [`findings`](super::findings) reports no fault. Takes time in proportion to the
+/// number of messages, and changes nothing but calls and results:
 ///
-/// - A call without a result is taken out, or gets one, as `orphans` says. Other calls of its message stay, and so does
-///   its text; a message that would be left with neither is taken out whole.
-/// - A result without a call and a second result are taken out.
+/// - A call without a result is removed, or gets one, as `orphans` says. Other calls of its message stay, and so does
+///   its text; a message left with neither is removed.
+/// - A result without a call and a second result are removed.
 /// - A result in the wrong place is moved to its call.
-/// - Of two calls of a message with one id, the second is taken out.
-/// - A call whose arguments are no JSON object gets some that are, as [`object_arguments`] writes them; or it is taken out
-///   with its results, as `malformed` says.
+/// - Of two calls of a message with one id, the second is removed.
+/// - A call whose arguments are no JSON object gets an object, as [`object_arguments`] writes it; or it is removed with
+///   its results, as `malformed` says.
 ///
 /// ```
 /// use unfazed::context::{findings, repair};
@@ -61,18 +61,18 @@ pub fn repair(messages: &[Message], orphans: OrphanCalls, malformed: MalformedCa
 
 /// A repair in flight.
 struct HistoryRepairer<'s, 'm> {
-    /// The calls and the results that are still to come.
+    /// The calls and the results not processed yet.
     calls: core::slice::Iter<'s, HistoryCall<'m>>,
     results: core::slice::Iter<'s, HistoryResult<'m>>,
     orphans: OrphanCalls,
-    /// Results that belong to the message at that place.
+    /// Results that belong to the message with this index.
     moved: HashMap<usize, Vec<&'m Message>>,
-    /// What is put in after the results that stand in their place.
+    /// The results to insert after those already in place.
     due: Vec<MissingResult<'m>>,
     repair: HistoryRepair,
 }
 
-/// A result that is put in.
+/// A result to insert.
 enum MissingResult<'m> {
     Moved(&'m Message),
     Unknown(&'m ToolCall),
@@ -80,19 +80,18 @@ enum MissingResult<'m> {
 
 impl<'m> HistoryRepairer<'_, 'm> {
     fn assistant(&mut self, at: usize, message: &Message, text: &str, calls: &'m [ToolCall]) {
-        // Behind the results that stand in their place, so that those need not be moved.
+        // Inserted after the results already in place, so that those need not be moved.
         self.due = self.moved.remove(&at).unwrap_or_default().into_iter().map(MissingResult::Moved).collect();
         self.repair.moved = self.repair.moved.saturating_add(self.due.len());
         let (mut kept, mut sound) = (Vec::with_capacity(calls.len()), true);
         for call in calls {
             let state = self.calls.next().map(|call| call.state);
             match (state, self.orphans) {
-                // The result is put in without a text, which the interpreter writes from the policy.
+                // The result is inserted without a text, which the interpreter writes from the policy.
                 (Some(CallState::Unanswered), OrphanCalls::Inject) => {
                     self.due.push(MissingResult::Unknown(call));
                 }
-                // SwarmSDK, "Orphan Tool Call Recovery": the call is taken out, and its message stays if it has a
-                // text.
+                // SwarmSDK, "Orphan Tool Call Recovery": the call is removed, and its message stays if it has a text.
                 (Some(CallState::Unanswered), OrphanCalls::Prune) | (Some(CallState::Duplicate), _) => {
                     self.repair.pruned.push(call.clone());
                     continue;
@@ -104,7 +103,7 @@ impl<'m> HistoryRepairer<'_, 'm> {
                 _ => {}
             }
             let mut call = call.clone();
-            // Anthropic, Gemini and Bedrock take arguments as an object, so a text that is none cannot be sent.
+            // Anthropic, Gemini and Bedrock take arguments as an object, so other text cannot be sent.
             if is_malformed(&call) {
                 self.repair.malformed = self.repair.malformed.saturating_add(1);
                 call.arguments = object_arguments(&call.arguments).into_owned();
@@ -116,7 +115,7 @@ impl<'m> HistoryRepairer<'_, 'm> {
             return;
         }
         self.take_out(at);
-        // Mistral, Cohere and Moonshot refuse a message of the assistant with neither text nor calls.
+        // Mistral, Cohere and Moonshot refuse an assistant message with neither text nor calls.
         if kept.is_empty() && text.trim().is_empty() {
             return;
         }
@@ -138,7 +137,7 @@ impl<'m> HistoryRepairer<'_, 'm> {
         }
     }
 
-    /// The results of a message end here: those that are due are put in.
+    /// Inserts the missing results at the end of a message's results.
     fn close(&mut self, at: usize) {
         let due = std::mem::take(&mut self.due);
         if !due.is_empty() {
@@ -159,9 +158,9 @@ impl<'m> HistoryRepairer<'_, 'm> {
         }
     }
 
-    /// What follows is put in at this place.
+    /// Begins a replacement at this place.
     fn open(&mut self, at: usize) {
-        // Changes that touch become one splice. Places are those of the conversation before the repair.
+        // Adjacent changes become one splice. Places are those of the conversation before the repair.
         let end = self.repair.splices.last().map(|last| last.at.saturating_add(last.remove));
         if end != Some(at) {
             self.repair.splices.push(HistorySplice { at, remove: 0, insert: Vec::new() });

@@ -4,8 +4,8 @@ use serde_json::Map;
 
 use crate::session::{Message, ToolCall};
 
-/// `u` is a user, `a` an assistant, `a:x,y` one that calls x and y, `s:x` one that says something and calls x, and
-/// `r:x` a result of x.
+/// `u` is a user message, `a` an assistant message, `a:x,y` one that calls x and y, `s:x` one with text that calls x,
+/// and `r:x` a result of x.
 pub(in crate::context) fn conversation(text: &str) -> Vec<Message> {
     let word = |word: &str| {
         let (kind, ids) = word.split_once(':').unwrap_or((word, ""));
@@ -21,7 +21,7 @@ pub(in crate::context) fn conversation(text: &str) -> Vec<Message> {
     text.split_whitespace().map(word).collect()
 }
 
-/// The other way round.
+/// The shorthand of a conversation.
 pub(super) fn shorthand(messages: &[Message]) -> String {
     let word = |message: &Message| match message {
         Message::Assistant { text, calls, .. } => {

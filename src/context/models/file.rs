@@ -1,4 +1,4 @@
-//! A catalogue of models as a file.
+//! The file format of a catalogue of models.
 
 use std::sync::Arc;
 
@@ -54,10 +54,10 @@ record! {
 }
 
 impl ModelCatalogue {
-    /// Reads a catalogue in the form of the built-in one.
+    /// Reads a catalogue in the format of the built-in one.
     ///
     /// # Errors
-    /// Every mistake in it.
+    /// All errors in the file.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self, Report> {
         let file = decode::read::<CatalogueFile>(name, bytes)?.value;
         let VersionOne = file.version;
@@ -86,7 +86,7 @@ impl ModelCatalogue {
     }
 }
 
-/// Where values are from, and of which day.
+/// The source of values and their date.
 fn source(source: Option<&String>, as_of: Option<&String>) -> Option<Arc<str>> {
     match (source, as_of) {
         (Some(source), Some(as_of)) => Some(format!("{source}, {as_of}").into()),

@@ -1,4 +1,4 @@
-//! The file of models that `LiteLLM` publishes.
+//! Reads the file of models that `LiteLLM` publishes.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{ListedValue, ModelCatalogue};
 use crate::ErrorCause;
 use crate::policy::Price;
 
-/// A file that is no catalogue of models.
+/// Why a file is not a catalogue of models.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelCatalogueError {
@@ -16,10 +16,10 @@ pub struct ModelCatalogueError {
 
 impl ModelCatalogue {
     /// Reads the JSON that `LiteLLM` publishes: models by name, each with `max_input_tokens` and `max_output_tokens`.
-    /// Entries that say neither, or are about something else than chats, are left out.
+    /// Entries without these fields, or for other models than chat models, are left out.
     ///
     /// # Errors
-    /// It is no JSON object, or none of its entries says how large a window is.
+    /// The file is no JSON object, or none of its entries has the size of a window.
     pub fn litellm(bytes: &[u8]) -> Result<Self, ModelCatalogueError> {
         let entries: serde_json::Map<String, Value> =
             serde_json::from_slice(bytes).map_err(|error| ModelCatalogueError {
@@ -30,10 +30,10 @@ impl ModelCatalogue {
         for (name, entry) in &entries {
             let tokens = |field: &str| entry.get(field).and_then(Value::as_u64);
             let mode = entry.get("mode").and_then(Value::as_str);
-            // Models for embeddings, speech or images have limits of another kind.
+            // Models for embeddings, speech or images have other kinds of limits.
             let is_chat = mode.is_none_or(|mode| matches!(mode, "chat" | "responses" | "completion"));
             if let Some(window) =
-                // LiteLLM calls `max_tokens` a legacy parameter, which stands for either of the two others.
+                // LiteLLM calls `max_tokens` a legacy parameter, which may mean either of the other two.
                 tokens("max_input_tokens").or_else(|| tokens("max_tokens")).filter(|_| is_chat)
             {
                 catalogue.insert(name, window, tokens("max_output_tokens"), None);
@@ -58,7 +58,7 @@ impl ModelCatalogue {
     }
 }
 
-/// What an entry of `LiteLLM` says that tokens cost: US dollars for each.
+/// The token price of a `LiteLLM` entry, in US dollars per token.
 fn price(entry: &Value) -> Option<Price> {
     let cost = |field: &str| match entry.get(field)? {
         Value::Number(number) => picodollars(&number.to_string()),
@@ -73,7 +73,7 @@ fn price(entry: &Value) -> Option<Price> {
     })
 }
 
-/// An amount of US dollars such as `2.5e-6`, in picodollars; what is finer counts as one more.
+/// An amount of US dollars such as `2.5e-6` in picodollars, rounded up.
 fn picodollars(text: &str) -> Option<u64> {
     const DECIMALS: i32 = 12;
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));

@@ -1,4 +1,4 @@
-//! Messages that are left out, but for a line about each of them.
+//! Replaces dropped messages by one line each.
 
 use std::collections::VecDeque;
 
@@ -11,18 +11,18 @@ use crate::engine::head_of;
 use crate::policy::{SizeUnit, TextSize};
 use crate::session::Message;
 
-/// Each line of a digest begins with this.
+/// The start of each line of a digest.
 const BULLET: &str = "- ";
-/// The line in the place of those that are left out.
+/// The line that replaces lines left out.
 const MORE: &str = "- …";
-/// A digest has at most this part of what there may be of all messages.
+/// The divisor for the maximum share of a digest in the tokens of all messages.
 const SHARE: u64 = 4;
 
 impl ReducedDraft<'_> {
-    /// Leaves out the oldest messages until the aim is reached, and puts lines about them into one message, together with
-    /// the lines that are there already.
+    /// Drops the oldest messages until the target is reached, and puts lines about them into one message, after the
+    /// lines of earlier digests.
     pub(super) fn digest(&mut self, most: TextSize, line: TextSize, result_line: TextSize) {
-        // A digest that grew with every reduction would take the room that the next one is to gain.
+        // A digest that grew with every reduction would use up the tokens that the next one frees.
         let share = self.plan.most / SHARE;
         let room = match most.unit {
             SizeUnit::Tokens => most.count.min(share),
@@ -36,7 +36,7 @@ impl ReducedDraft<'_> {
         let left = self.leave_out_oldest(aim);
         let Some(first) = left.first().map(|unit| unit.start) else { return };
         let mut lines = DigestLines { most, room, bytes: 0, tokens: 0, kept: VecDeque::new(), full: false };
-        // The newest lines matter most, so the oldest are the ones that find no room.
+        // The newest lines matter most, so the oldest are left out first.
         let newest_first = left.iter().rev().flat_map(|unit| unit.clone().rev());
         for message in newest_first.filter_map(|at| self.messages.get(at)) {
             let Some(text) = line_of(message, line, result_line) else { continue };
@@ -66,10 +66,10 @@ impl ReducedDraft<'_> {
     }
 }
 
-/// Lines that are gathered from the newest to the oldest, until there are enough.
+/// Lines collected from the newest to the oldest, up to a limit.
 struct DigestLines {
     most: TextSize,
-    /// The most tokens.
+    /// The maximum tokens.
     room: u64,
     bytes: u64,
     tokens: u64,
@@ -78,7 +78,7 @@ struct DigestLines {
 }
 
 impl DigestLines {
-    /// Puts a line before all others, or the one in the place of all that are left out. `false`: there are enough.
+    /// Adds a line before all others, or the marker for lines left out. `false`: the limit is reached.
     fn add(&mut self, line: String, tokens: u64) -> bool {
         let size = match self.most.unit {
             SizeUnit::Chars => number(line.chars().count()),
@@ -98,10 +98,10 @@ impl DigestLines {
     }
 }
 
-/// The line about a message; `None`: there is nothing to say.
+/// The line about a message; `None`: the message gets no line.
 fn line_of(message: &Message, line: TextSize, result_line: TextSize) -> Option<String> {
     match message {
-        // Guidance of the policy was meant for the turn in which it was given.
+        // Guidance of the policy was meant for its own turn.
         Message::System { .. } | Message::User { guidance: Some(_), .. } => None,
         Message::User { text, guidance: None } => Some(format!("{BULLET}user: {}", short(text, line))),
         Message::Assistant { text, calls, .. } => {
@@ -125,10 +125,10 @@ fn line_of(message: &Message, line: TextSize, result_line: TextSize) -> Option<S
     }
 }
 
-/// The beginning of a text, in one line.
+/// The start of a text, on one line.
 fn short(text: &str, size: TextSize) -> String {
     let size = size.of_prose();
-    // Runs of white space become one space, so four times the size is enough to look at.
+    // Runs of white space become one space, so four times the size is enough to examine.
     let wide = TextSize { count: size.count.saturating_mul(4), unit: size.unit };
     let looked_at = head_of(text, wide);
     let words: Vec<&str> = looked_at.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! A conversation while it is made smaller: what is left out of it, what is replaced, and how large it is.
+//! A conversation during a reduction: dropped messages, replacements, and the present size.
 
 use core::ops::Range;
 
@@ -13,29 +13,29 @@ use crate::engine::ReducePlan;
 use crate::policy::{ContextMessages, Policy};
 use crate::session::{ContextReduction, HistorySplice, LEFT_OUT, Message, SummaryRequest};
 
-/// A conversation while it is made smaller.
+/// A conversation during a reduction.
 pub(super) struct ReducedDraft<'a> {
     pub(super) policy: &'a Policy,
     pub(super) plan: &'a ReducePlan,
     pub(super) messages: &'a [Message],
     pub(super) counter: &'a dyn TokenCounter,
-    /// What is in the place of each message now.
+    /// The present content of each message's place.
     now: Vec<DraftSlot>,
     before: u64,
-    /// The faults of the history before.
+    /// The faults of the history before the reduction.
     faults: u64,
     tokens: u64,
-    /// Which messages may be left out, in pieces that stay together, the oldest first.
+    /// The messages that may be dropped, in units that stay together, oldest first.
     pub(super) old: Vec<Range<usize>>,
-    /// Where what is kept at the end begins.
+    /// The index of the first message kept at the end.
     pub(super) tail: usize,
-    /// How many messages at the head are instructions.
+    /// The number of instruction messages at the head.
     pub(super) head: usize,
-    /// The message that tells of others that were left out.
+    /// The message about messages dropped earlier.
     pub(super) note: Option<usize>,
-    /// What the user said last, if it is kept.
+    /// The last message of the user, if it is kept.
     pub(super) task: Option<usize>,
-    /// What is put in before a message.
+    /// A message to insert before another one.
     put_in: Option<(usize, Message)>,
     shortened: u64,
     dropped: u64,
@@ -43,7 +43,7 @@ pub(super) struct ReducedDraft<'a> {
     summarize: Option<SummaryRequest>,
 }
 
-/// What is in the place of a message now, and its tokens.
+/// The present content of a message's place, and its tokens.
 enum DraftSlot {
     Same(u64),
     Other(Box<Message>, u64),
@@ -73,7 +73,7 @@ impl<'a> ReducedDraft<'a> {
         };
         let now: Vec<DraftSlot> = messages.iter().zip(known).map(count).collect();
         let head = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
-        // One note is kept and rewritten. A note for each reduction would fill the window by itself.
+        // One note is kept and rewritten. A note per reduction would fill the window itself.
         let is_note = |message: &Message| matches!(message, Message::User { guidance: Some(slug), .. } if slug == LEFT_OUT);
         let is_task = |message: &Message| matches!(message, Message::User { guidance: None, .. });
         let note = messages.iter().position(is_note);
@@ -83,10 +83,10 @@ impl<'a> ReducedDraft<'a> {
         let scan = scan(messages);
         let faults = scan.faults();
         let mut old = units(messages, scan);
-        // What is kept begins with a whole unit, because a call must not be parted from its results.
+        // The kept part begins with a whole unit, because a call must not be separated from its results.
         let tail = old.iter().find(|unit| unit.end > kept_from).map_or(messages.len(), |unit| unit.start);
         let holds = |unit: &Range<usize>, at: Option<usize>| at.is_some_and(|at| unit.contains(&at));
-        // Instructions, the note about earlier reductions and the task would be missed, so they are no candidates.
+        // Instructions, the note about earlier reductions and the task are never dropped.
         old.retain(|unit| {
             unit.start >= head && unit.start < tail && !holds(unit, note) && !holds(unit, task)
         });
@@ -117,7 +117,7 @@ impl<'a> ReducedDraft<'a> {
         &self.policy.context().messages
     }
 
-    /// How all of a result is read though little of it is shown; `None`: it is kept nowhere.
+    /// How the model can read the whole of a shortened result; `None`: it is not stored.
     pub(super) fn kept(&self, message: &Message) -> Option<String> {
         let Message::Tool { tool, handle: Some(handle), .. } = message else { return None };
         let reader = &self.policy.tool(tool).result.reader.value;
@@ -125,23 +125,23 @@ impl<'a> ReducedDraft<'a> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// A line about a message that is left out, and how all of it is read if it is kept.
+    /// A line about a dropped message, and how the whole can be read if it is stored.
     pub(super) fn line_with_kept(&self, line: String, message: &Message) -> String {
         let kept = self.kept(message).unwrap_or_default();
         kept.split_whitespace().fold(line, |line, word| line + " " + word)
     }
 
-    /// The tokens of all there is now.
+    /// The tokens of the present conversation.
     pub(super) const fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// The tokens of what is in the place of a message now.
+    /// The tokens of the present content of a message's place.
     pub(super) fn weight(&self, at: usize) -> u64 {
         self.now.get(at).map_or(0, DraftSlot::tokens)
     }
 
-    /// What is in the place of a message now.
+    /// The present content of a message's place.
     pub(super) fn message(&self, at: usize) -> Option<&Message> {
         match self.now.get(at)? {
             DraftSlot::Same(_) => self.messages.get(at),
@@ -150,7 +150,7 @@ impl<'a> ReducedDraft<'a> {
         }
     }
 
-    /// Puts another message in the place of one.
+    /// Replaces a message.
     pub(super) fn replace(&mut self, at: usize, message: Message) {
         let tokens = message_tokens(self.counter, &message);
         self.set(at, DraftSlot::Other(Box::new(message), tokens));
@@ -162,12 +162,12 @@ impl<'a> ReducedDraft<'a> {
         *place = now;
     }
 
-    /// Writes another text into a message, if that makes it smaller.
+    /// Replaces the text of a message, if this makes it smaller.
     pub(super) fn shorten(&mut self, at: usize, text: String) {
         let Some(message) = self.message(at) else { return };
         let shorter = with_text(message, text);
         let tokens = message_tokens(self.counter, &shorter);
-        // A notice may be longer than what it replaces.
+        // A notice may be longer than the text it replaces.
         if tokens < self.weight(at) {
             if matches!(self.now.get(at), Some(DraftSlot::Same(_))) {
                 self.shortened = self.shortened.saturating_add(1);
@@ -176,12 +176,12 @@ impl<'a> ReducedDraft<'a> {
         }
     }
 
-    /// Leaves a piece out.
+    /// Drops a unit.
     pub(super) fn leave_out(&mut self, unit: Range<usize>) {
         for at in unit {
             match self.now.get(at) {
                 Some(DraftSlot::Nothing) | None => continue,
-                // A message that was shortened before counts as left out only.
+                // A message that was shortened before only counts as dropped.
                 Some(DraftSlot::Other(..)) => self.shortened = self.shortened.saturating_sub(1),
                 Some(DraftSlot::Same(_)) => {}
             }
@@ -190,7 +190,7 @@ impl<'a> ReducedDraft<'a> {
         }
     }
 
-    /// Leaves out the oldest until there are no more than so many tokens. Returns what was left out, in its order.
+    /// Drops the oldest units until at most `most` tokens are left. Returns the dropped units, in order.
     pub(super) fn leave_out_oldest(&mut self, most: u64) -> Vec<Range<usize>> {
         let mut left = Vec::new();
         for unit in core::mem::take(&mut self.old) {
@@ -204,14 +204,14 @@ impl<'a> ReducedDraft<'a> {
         left
     }
 
-    /// Leaves out the oldest until the aim is reached, and says so in one message.
+    /// Drops the oldest units until the target is reached, with one message about them.
     pub(super) fn drop_oldest(&mut self) {
-        // The note takes room too, so that much more has to go.
+        // The note takes tokens too, so that many more must be freed.
         let left = self.leave_out_oldest(self.plan.aim.saturating_sub(self.room_to_tell()));
         self.tell(&left);
     }
 
-    /// The tokens it takes to say that messages were left out.
+    /// The tokens of the note about dropped messages.
     pub(super) fn room_to_tell(&self) -> u64 {
         if self.note.is_some() || self.put_in.is_some() {
             return 0;
@@ -219,7 +219,7 @@ impl<'a> ReducedDraft<'a> {
         message_tokens(self.counter, &told(say(&self.texts().dropped, json!({ "count": 0 }))))
     }
 
-    /// Says that messages were left out, unless a message says so already.
+    /// Adds a note about dropped messages, unless there is one.
     pub(super) fn tell(&mut self, left: &[Range<usize>]) {
         let Some(first) = left.first().filter(|_| self.note.is_none() && self.put_in.is_none()) else {
             return;
@@ -229,13 +229,13 @@ impl<'a> ReducedDraft<'a> {
         self.put_in_before(first.start, told(text));
     }
 
-    /// Puts a message in before another.
+    /// Inserts a message before another.
     pub(super) fn put_in_before(&mut self, at: usize, message: Message) {
         self.tokens = self.tokens.saturating_add(message_tokens(self.counter, &message));
         self.put_in = Some((at, message));
     }
 
-    /// What the message that tells of others that were left out says of them, line by line.
+    /// The lines of the note about messages dropped earlier.
     pub(super) fn earlier(&self) -> Vec<&'a str> {
         let text = self.note.and_then(|note| self.messages.get(note)).map_or("", Message::text);
         let (texts, none) = (self.texts(), json!({ "count": 0 }));
@@ -245,17 +245,17 @@ impl<'a> ReducedDraft<'a> {
         text.lines().filter(|line| !line.trim().is_empty() && !is_heading(line)).collect()
     }
 
-    /// Asks for a summary of what is left out.
+    /// Requests a summary of the dropped messages.
     pub(super) fn ask(&mut self, request: SummaryRequest) {
         self.summarize = Some(request);
     }
 
-    /// Says why it is still too large.
+    /// Records why the conversation is still too large.
     pub(super) fn lacks(&mut self, why: String) {
         self.lacking = Some(why);
     }
 
-    /// What all of it comes to; nothing, if there are no fewer tokens than before.
+    /// The result of the reduction; empty if no tokens were freed.
     pub(super) fn finish(self) -> ContextReduction {
         let Self {
             messages,
@@ -270,8 +270,7 @@ impl<'a> ReducedDraft<'a> {
             summarize,
             ..
         } = self;
-        // Nothing was gained. Without splices the interpreter counts it as such and does not ask for it again and
-        // again.
+        // Nothing was gained. Without splices the interpreter counts the reduction as such and does not repeat it.
         if tokens >= before {
             let (messages, history_faults) = (number(messages.len()), known);
             let reduction = ContextReduction {
@@ -282,7 +281,7 @@ impl<'a> ReducedDraft<'a> {
             };
             return ContextReduction { lacking, ..reduction };
         }
-        // A message with another text keeps its calls and results, so no faults can have come or gone.
+        // A message with another text keeps its calls and results, so the number of faults is unchanged.
         let (left, history_faults) = if dropped == 0 && put_in.is_none() {
             (number(messages.len()), known)
         } else {
@@ -329,17 +328,17 @@ impl<'a> ReducedDraft<'a> {
     }
 }
 
-/// The replacement that continues at a place: the last one, if it ends there, or a new one.
+/// The replacement at a place: the last one if it ends there, or a new one.
 fn open(splices: &mut Vec<HistorySplice>, at: usize) -> Option<&mut HistorySplice> {
     let end = splices.last().map(|last| last.at.saturating_add(last.remove));
     if end != Some(at) {
-        // Most splices hold one message, and a vector that grows would reserve room for four.
+        // Most splices contain one message, and a growing vector would reserve space for four.
         splices.push(HistorySplice { at, remove: 0, insert: Vec::with_capacity(1) });
     }
     splices.last_mut()
 }
 
-/// What is left of a message, and how all of it is read if it is kept.
+/// A shortened text, and how the whole can be read if it is stored.
 pub(super) fn with_kept(mut text: String, kept: Option<&str>) -> String {
     if let Some(kept) = kept {
         text.push('\n');
@@ -348,7 +347,7 @@ pub(super) fn with_kept(mut text: String, kept: Option<&str>) -> String {
     text
 }
 
-/// The message that tells of others that were left out.
+/// The note about dropped messages.
 pub(super) fn told(text: String) -> Message {
     Message::User { text, guidance: Some(LEFT_OUT.to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! Making a conversation smaller. Whatever is left out or cut: a call and its results stay together.
+//! Reductions of a conversation. In every step a call and its results stay together.
 
 mod digest;
 mod draft;
@@ -18,13 +18,13 @@ use crate::text::Template;
 
 use draft::ReducedDraft;
 
-/// What one step of a reduction comes to. `weights` are the tokens of each message, as
-/// [`message_tokens`](super::message_tokens) counts them; texts that are rewritten are counted by `counter`. Takes time
-/// in proportion to the number of messages and to the length of the texts that are cut.
+/// Computes one step of a reduction. `weights` are the tokens of each message, as
+/// [`message_tokens`](super::message_tokens) counts them; rewritten texts are counted by `counter`. Takes time in
+/// proportion to the number of messages and to the length of the texts that are cut.
 ///
-/// The instructions at the head, the message that tells of others that were left out, and the last messages stay, and so
-/// does what the user said last if the plan says so. Only the last resort (`truncate`) cuts those, too, if there is no
-/// other way; where not even that is enough, [`ContextReduction::lacking`] says why.
+/// The instructions at the head, the note about dropped messages, and the last messages stay, and so does the last
+/// message of the user if the plan says so. Only the last resort (`truncate`) cuts those, too, if necessary; if even
+/// that is not enough, [`ContextReduction::lacking`] says why.
 ///
 /// ```
 /// use unfazed::context::{ByteEstimate, message_tokens, reduce};
@@ -61,7 +61,7 @@ pub fn reduce(
     draft.finish()
 }
 
-/// A text of the policy. One that cannot be rendered is left out.
+/// Renders a text of the policy; empty if it cannot be rendered.
 fn say(template: &Setting<Template>, vars: Value) -> String {
     let vars = match vars {
         Value::Object(vars) => vars,
@@ -70,7 +70,7 @@ fn say(template: &Setting<Template>, vars: Value) -> String {
     template.value.render(&vars).unwrap_or_default()
 }
 
-/// The text in the place of what was cut out.
+/// The text that replaces the part that was cut.
 fn cut_notice(policy: &Policy, tokens: u64) -> String {
     say(&policy.context().messages.cut, json!({ "tokens": tokens }))
 }

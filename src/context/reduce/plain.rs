@@ -1,6 +1,6 @@
-//! Templates that only put values in are written without more ado: there may be a hundred thousand results to write them for.
+//! Renders templates without expressions directly, as there may be a hundred thousand results to render them for.
 
-/// The pieces of a template that is nothing but text and names.
+/// The pieces of a template that consists of text and names only.
 pub(super) struct PlainTemplate<'t>(Vec<TemplatePiece<'t>>);
 
 enum TemplatePiece<'t> {
@@ -9,7 +9,7 @@ enum TemplatePiece<'t> {
 }
 
 impl<'t> PlainTemplate<'t> {
-    /// `None`: there is more to it.
+    /// `None`: the template contains more than that.
     pub(super) fn of(source: &'t str) -> Option<Self> {
         // Jinja removes a line end at the end of a template, so such a template is left to it.
         if ["{%", "{#"].iter().any(|mark| source.contains(mark)) || source.ends_with('\n') {
@@ -20,7 +20,7 @@ impl<'t> PlainTemplate<'t> {
         while let Some((text, after)) = rest.split_once("{{") {
             let (name, then) = after.split_once("}}")?;
             let name = name.trim_matches(' ');
-            // Anything but a bare name is an expression, whose result only the engine of templates knows.
+            // Anything but a bare name is an expression, which only the template engine can evaluate.
             if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
                 return None;
             }
@@ -31,7 +31,7 @@ impl<'t> PlainTemplate<'t> {
         Some(Self(pieces))
     }
 
-    /// The text with these values; `None`: one of its names is none of them.
+    /// The text with these values; `None`: a name has no value.
     pub(super) fn write(&self, values: &[(&str, &str)]) -> Option<String> {
         let mut pieces = self.0.iter().map(|piece| match piece {
             TemplatePiece::Text(text) => Some(*text),

@@ -1,4 +1,4 @@
-//! Results of tools, shortened to their beginning.
+//! Shortens tool results to their start.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::policy::TextSize;
 use crate::session::Message;
 
 impl ReducedDraft<'_> {
-    /// Shortens results that are larger than `over`, the oldest first, until the aim is reached.
+    /// Shortens results that are larger than `over`, oldest first, until the target is reached.
     pub(super) fn shorten_results(&mut self, over: TextSize, show: TextSize) {
         let template = &self.texts().shortened;
         let plain = PlainTemplate::of(template.value.as_str());
@@ -21,7 +21,7 @@ impl ReducedDraft<'_> {
                 }
                 let Some(message) = self.messages.get(at) else { continue };
                 let Message::Tool { tool, text, .. } = message else { continue };
-                // The notice takes room too, so a result that is hardly larger stays as it is.
+                // The notice takes tokens too, so a result that is only slightly larger stays unchanged.
                 if over.holds(text) || show.holds(text) {
                     continue;
                 }
@@ -33,7 +33,7 @@ impl ReducedDraft<'_> {
                     say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }))
                 });
                 let shorter = with_kept(shorter, self.kept(message).as_deref());
-                // Less than a quarter saved is not worth what the model loses.
+                // Saving less than a quarter is not worth the loss for the model.
                 if shorter.len() <= text.len().saturating_sub(text.len() / 4) {
                     self.shorten(at, shorter);
                 }

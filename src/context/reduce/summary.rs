@@ -1,4 +1,4 @@
-//! Messages that are left out and summed up by a model: what it is asked.
+//! Drops messages for a summary, and builds the request for it.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ use crate::engine::head_of;
 use crate::policy::{SizeUnit, TextSize};
 use crate::session::{Message, SummaryRequest};
 
-/// A summary has at most this part of what there may be of all messages.
+/// The divisor for the maximum share of a summary in the tokens of all messages.
 const SHARE: u64 = 4;
-/// The most of a message, and of a result, that is to be summed up.
+/// The maximum part of a message, and of a result, in the request.
 const MOST: TextSize = TextSize { count: 4000, unit: SizeUnit::Chars };
 const MOST_OF_RESULT: TextSize = TextSize { count: 1000, unit: SizeUnit::Chars };
-/// Fewer bytes of a message say nothing.
+/// The minimum useful part of a message, in bytes.
 const LEAST: usize = 24;
 
 impl ReducedDraft<'_> {
-    /// Leaves out the oldest messages until the aim is reached and there is room for a summary, and asks for that.
+    /// Drops the oldest messages until the target is reached with space for a summary, and requests the summary.
     pub(super) fn summarize(&mut self, most: TextSize) {
-        // A long summary would take the room that it is to make.
+        // A long summary would use up the tokens that it frees.
         let share = self.plan.most / SHARE;
         let room = if most.unit == SizeUnit::Tokens { most.count.min(share) } else { share };
         let heading = say(&self.texts().summary, json!({ "count": 0 }));
@@ -42,8 +42,7 @@ impl ReducedDraft<'_> {
         let most = self.plan.input.unwrap_or(u64::MAX);
         let (mut tokens, mut cut) = (fixed, 0_u64);
         let mut lines = VecDeque::new();
-        // The newest messages are the nearest to what stays, so the oldest are left out where there is no room for
-        // all.
+        // The newest messages are closest to the kept ones, so the oldest are left out if not all fit.
         for message in
             left.iter().rev().flat_map(|unit| unit.clone().rev()).filter_map(|at| self.messages.get(at))
         {
@@ -59,7 +58,7 @@ impl ReducedDraft<'_> {
             }
             let mut not_shown = self.counter.count(&line).saturating_add(1);
             if lines.is_empty() && cut == 0 {
-                // Not even the newest message fits. Its beginning says more than nothing.
+                // Not even the newest message fits. Its start is better than nothing.
                 let notice = self.counter.count(&cut_notice(self.policy, not_shown)).saturating_add(2);
                 let room = most.saturating_sub(tokens).saturating_sub(notice);
                 if let Some(shown) = beginning(&line, room, self.counter) {
@@ -89,10 +88,10 @@ impl ReducedDraft<'_> {
     }
 }
 
-/// A message as it is summed up; `None`: there is nothing to say.
+/// A message in the form for the request; `None`: it is left out.
 fn line_of(message: &Message) -> Option<String> {
     match message {
-        // Guidance of the policy was meant for the turn in which it was given.
+        // Guidance of the policy was meant for its own turn.
         Message::System { .. } | Message::User { guidance: Some(_), .. } => None,
         Message::User { text, guidance: None } => Some(format!("user: {}", head(text, MOST))),
         Message::Assistant { text, calls, .. } => {
@@ -112,7 +111,7 @@ fn line_of(message: &Message) -> Option<String> {
     }
 }
 
-/// As much of the beginning as has no more than so many tokens; `None`: too little to say anything.
+/// The start of a line with at most `room` tokens; `None`: too little is left.
 fn beginning(line: &str, room: u64, counter: &dyn TokenCounter) -> Option<String> {
     let mut bytes = part(line.len(), room, counter.count(line));
     // Tokens are not spread evenly over a text, so a cut by their average may still be too long.

@@ -1,4 +1,4 @@
-//! What each step of a reduction does to a conversation, and the laws that hold for all of them.
+//! The effect of each reduction step on a conversation, and the laws that hold for all steps.
 
 use proptest::prelude::*;
 use serde_json::Map;
@@ -41,7 +41,7 @@ fn tokens(messages: &[Message]) -> u64 {
     weights(messages).iter().sum()
 }
 
-/// The tokens of the message that tells that so many were left out.
+/// The tokens of the note about `count` dropped messages.
 fn to_tell(count: usize) -> u64 {
     let text = say(&Policy::builtin().context().messages.dropped, json!({ "count": count }));
     message_tokens(&ByteEstimate, &draft::told(text))
@@ -69,7 +69,7 @@ const DIGEST: ReduceStep = ReduceStep::Digest {
     result_line: chars(60),
 };
 
-/// A task, and `rounds` calls with a result of so many characters each.
+/// A task, and `rounds` calls with results of `length` characters.
 fn run(rounds: usize, length: usize) -> Vec<Message> {
     let mut messages = vec![system("You look things up."), Message::user("What does item 42 cost?")];
     for id in 0..rounds {
@@ -88,7 +88,7 @@ fn old_results_are_shortened_and_new_ones_stay() {
     assert_eq!((reduction.shortened, reduction.dropped), (2, 0));
 }
 
-/// The same, but all of each result is kept.
+/// The same, with each whole result stored.
 fn kept(mut messages: Vec<Message>) -> Vec<Message> {
     let mut number = 0;
     for message in &mut messages {
@@ -202,7 +202,7 @@ fn a_large_text_is_cut_in_its_middle() {
     assert_eq!((reduction.shortened, reduction.dropped), (1, 0));
 }
 
-// Ten results of 50 000 characters, six of which are kept, in a window of 8192 tokens.
+// Ten results of 50 000 characters, of which six are kept, in a window of 8192 tokens.
 #[test]
 fn what_is_kept_is_cut_where_there_is_no_other_way() {
     let (after, reduction) = made(&run(10, 50_000), &plan(TRUNCATE, 7000));
@@ -221,7 +221,7 @@ fn the_instructions_are_cut_last_of_all() {
     assert!(after[0].text().starts_with("Look closely.") && after[0].text().contains("were cut out"));
 }
 
-/// A call with so many characters of arguments, which cannot be cut.
+/// A call with `length` characters of arguments, which cannot be cut.
 fn large_call(id: usize, length: usize) -> Message {
     let arguments = format!("{{\"text\":\"{}\"}}", "x".repeat(length));
     let call = ToolCall { id: format!("c{id}"), name: "look".into(), arguments };
@@ -310,7 +310,7 @@ fn a_model_is_asked_to_sum_up_what_is_left_out() {
     );
     assert_eq!((asked.tokens, asked.cut), (ByteEstimate.count(&asked.prompt), 0));
     assert_eq!(after[2].text().lines().count(), 1);
-    // One that is too large for its model has the newest messages.
+    // A request that is too large for its model has the newest messages.
     let plan = ReducePlan { input: Some(500), ..plan(step, 1000) };
     let asked = made(&run(10, 400), &plan).1.summarize.unwrap();
     assert!(asked.tokens <= 500 + 40 && asked.cut > 100, "{asked:?}");
@@ -330,7 +330,7 @@ fn of_a_message_that_alone_is_too_large_to_be_summed_up_its_beginning_is() {
         "{asked:?}"
     );
     assert!(asked.prompt.ends_with('…'), "{asked:?}");
-    // Nothing of it would be left: none is asked.
+    // Nothing would be left of the request, so there is none.
     let plan = ReducePlan { input: Some(20), ..plan };
     let (after, reduction) = made(&messages, &plan);
     assert!(reduction.summarize.is_none() && after[0].text().contains("left out"), "{after:?}");
@@ -422,7 +422,7 @@ proptest! {
         };
         prop_assert!(head(&after) >= head(&messages), "instructions were left out");
         if reduction.lacking.is_some() {
-            // The instructions, what tells of the others, what the user said last, and the last piece.
+            // The instructions, the note, the last message of the user, and the last unit.
             let pieces = units(&after, scan(&after));
             let others = pieces.split_last().map_or(&[][..], |(_, others)| others);
             let asked = after.iter().rposition(|message| matches!(message, Message::User { guidance: None, .. }));
@@ -434,7 +434,7 @@ proptest! {
                 .filter(|at| *at >= head(&messages) && Some(*at) != asked && !told(&after[*at]))
                 .map(|at| after[at].clone())
                 .collect();
-            // Nothing is left out where telling so takes as much.
+            // Nothing is dropped if the note would take as many tokens.
             let gained = tokens(&could).saturating_sub(to_tell(could.len()));
             prop_assert_eq!(gained, 0, "{:?} could be left out: {:?}", could, &reduction.lacking);
             prop_assert!(could.is_empty() || reduction.splices.is_empty());

@@ -1,5 +1,5 @@
-//! The last resort: texts are cut in their middle, then messages are left out, then what was kept until then is cut and left
-//! out, and the instructions are cut last.
+//! The last resort: texts are cut in the middle, then messages are dropped, then the kept messages are cut and
+//! dropped, and the instructions are cut last.
 
 use super::draft::{ReducedDraft, with_kept};
 use super::units::units;
@@ -10,24 +10,24 @@ use crate::engine::{head_of, tail_of};
 use crate::policy::{SizeUnit, TextSize};
 use crate::session::Message;
 
-/// No text is cut to fewer tokens.
+/// The minimum tokens of a cut text.
 const FLOOR: u64 = 40;
-/// So often a text is cut again if it has more tokens than it should.
+/// The maximum number of further cuts of a text that is still too long.
 pub(super) const TRIES: u32 = 8;
 
-/// A text that may be cut, and its tokens.
+/// A text that may be cut, with its tokens.
 #[derive(Clone, Copy)]
 struct CuttableText {
     at: usize,
     tokens: u64,
-    /// Instructions, or what tells of messages that were left out: cut only if nothing else is enough.
+    /// Whether the text is an instruction or the note about dropped messages: cut only if nothing else is enough.
     dear: bool,
 }
 
 impl ReducedDraft<'_> {
-    /// Does what it takes, in this order, and no more: cuts old texts that are larger than `over` down to `head` and `tail`,
-    /// leaves out old messages, cuts what is kept, leaves out what is kept but for the last piece. The instructions, and
-    /// what tells of messages that were left out, stay; they are cut if that is enough, or if nothing else is left.
+    /// Applies these steps in order, as far as needed: cuts old texts larger than `over` to `head` and `tail`, drops
+    /// old messages, cuts kept messages, drops kept messages but for the last unit. The instructions and the note
+    /// about dropped messages stay; they are cut if that is enough, or if nothing else is left.
     pub(super) fn truncate(&mut self, over: TextSize, head: TextSize, tail: TextSize) {
         self.cut_old(over, head, tail);
         if self.tokens() > self.plan.aim {
@@ -71,10 +71,10 @@ impl ReducedDraft<'_> {
         }
     }
 
-    /// Cuts the texts that are left, the largest most: all to the same size, and the dear ones only if that is not enough.
+    /// Cuts the remaining texts to a common size, the instructions only if cutting the others is not enough.
     fn cut_kept(&mut self, dear: CutPinned) {
         let mut texts: Vec<CuttableText> = (0..self.messages.len()).filter_map(|at| self.text(at)).collect();
-        // Instructions are cut only if cutting all else is not enough.
+        // Instructions are cut only if cutting the others is not enough.
         for with_dear in [false, true] {
             texts.sort_unstable_by_key(|text| text.tokens);
             let some: Vec<CuttableText> =
@@ -83,7 +83,7 @@ impl ReducedDraft<'_> {
                 |tokens: &dyn Fn(&CuttableText) -> u64| some.iter().map(tokens).fold(0, u64::saturating_add);
             let fixed = self.tokens().saturating_sub(sum(&|text| text.tokens));
             let room = self.plan.most.saturating_sub(fixed);
-            // Cutting instructions gains nothing if the rest must be left out anyway.
+            // Cutting instructions gains nothing if the rest must be dropped anyway.
             if with_dear && dear == CutPinned::IfEnough && sum(&|text| text.tokens.min(FLOOR)) > room {
                 return;
             }
@@ -104,7 +104,7 @@ impl ReducedDraft<'_> {
         Some(CuttableText { at, tokens: self.counter.count(message.text()), dear })
     }
 
-    /// Cuts the text of a message in its middle, so that it has no more than so many tokens.
+    /// Cuts the text of a message in its middle to at most `most` tokens.
     fn cut_to(&mut self, at: usize, most: u64) {
         let Some(message) = self.message(at) else { return };
         let text = message.text();
@@ -114,7 +114,8 @@ impl ReducedDraft<'_> {
         self.shorten(at, shorter);
     }
 
-    /// Leaves out what was kept, the oldest first, but for the last piece of all, what the user said last, and what is dear.
+    /// Drops kept units, oldest first, except the last unit, the last message of the user, the instructions and the
+    /// note.
     fn leave_out_kept(&mut self) {
         let dear = |at: usize| at < self.head || self.note == Some(at) || self.task == Some(at);
         let kept: Vec<_> = units(self.messages, scan(self.messages))
@@ -135,18 +136,17 @@ impl ReducedDraft<'_> {
     }
 }
 
-/// When the texts are cut that are cut last.
+/// When instructions and the note are cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CutPinned {
-    /// If it is enough then, and nothing need be left out.
+    /// Only if this is enough, so that nothing must be dropped.
     IfEnough,
     /// In any case.
     Anyway,
 }
 
-/// The most tokens that each text may have, so that all have no more than `room` together. `texts` are in the order of
-/// their size.
-// A text below its equal part leaves the rest of it to the larger ones.
+/// The maximum tokens of each text so that all together have at most `room`. `texts` are sorted by size.
+// A text below its equal share leaves the rest of the share to the larger ones.
 fn level(texts: &[CuttableText], room: u64) -> u64 {
     let mut room = room;
     for (before, text) in texts.iter().enumerate() {
@@ -160,15 +160,15 @@ fn level(texts: &[CuttableText], room: u64) -> u64 {
     u64::MAX
 }
 
-/// Head and tail of a text with a notice between them, of no more than so many tokens together; the notice alone, if there is
-/// no room for more.
+/// Head and tail of a text with a notice between them, at most `most` tokens together; only the notice if no more
+/// fits.
 fn cut_middle(text: &str, most: u64, counter: &dyn TokenCounter, notice: &dyn Fn(u64) -> String) -> String {
     let all = counter.count(text);
-    // The notice says how much is cut. It is longest if that is all, so this much room is enough for any.
+    // The notice includes the size of the cut. It is longest for the whole text, so this estimate is always enough.
     let mut room = most.saturating_sub(counter.count(&notice(all)));
     for _ in 0..TRIES {
         let bytes = part(text.len(), room, all);
-        // Two thirds for the beginning, which says what a text is, and one for the end, which says how it came out.
+        // Two thirds for the start, which shows the kind of text, and one third for the end, which shows the outcome.
         let for_head = bytes.saturating_sub(bytes / 3);
         let head = head_of(text, TextSize { count: number(for_head), unit: SizeUnit::Bytes });
         let rest = text.get(head.len()..).unwrap_or_default();
@@ -185,13 +185,13 @@ fn cut_middle(text: &str, most: u64, counter: &dyn TokenCounter, notice: &dyn Fn
     notice(all)
 }
 
-/// So many of `tokens` as `bytes` are of `all`.
+/// The share of `tokens` that corresponds to `bytes` of `all`.
 fn share(tokens: u64, bytes: usize, all: usize) -> u64 {
     let product = u128::from(tokens).saturating_mul(number(bytes).into());
     u64::try_from(product.checked_div(number(all).into()).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// So many of `bytes` as `tokens` are of `all`.
+/// The share of `bytes` that corresponds to `tokens` of `all`.
 pub(super) fn part(bytes: usize, tokens: u64, all: u64) -> usize {
     let product = u128::from(number(bytes)).saturating_mul(tokens.into());
     usize::try_from(product.checked_div(all.into()).unwrap_or(0)).unwrap_or(usize::MAX)

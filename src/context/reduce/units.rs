@@ -1,11 +1,11 @@
-//! What of a conversation cannot be parted: a message that makes calls, and the results of these.
+//! Units of a conversation that stay together: a message with calls, and the results of these.
 
 use core::ops::Range;
 
 use crate::context::history::{HistoryScan, ResultFate};
 use crate::session::Message;
 
-/// The pieces of a conversation that stay together, in their order. Together they are all of it.
+/// The units of a conversation, in order. Together they are the whole conversation.
 pub(super) fn units(messages: &[Message], scan: HistoryScan<'_>) -> Vec<Range<usize>> {
     let mut ends: Vec<usize> = (1..=messages.len()).collect();
     let mut caller = None;
@@ -16,7 +16,7 @@ pub(super) fn units(messages: &[Message], scan: HistoryScan<'_>) -> Vec<Range<us
             Message::Tool { .. } => {
                 let from = match results.next().map(|result| result.fate) {
                     Some(ResultFate::Misplaced(from)) => Some(from),
-                    // A second result has its place beside the first.
+                    // A second result belongs beside the first.
                     Some(ResultFate::InPlace | ResultFate::Duplicate) => caller,
                     Some(ResultFate::Orphan) | None => None,
                 };
@@ -31,7 +31,7 @@ pub(super) fn units(messages: &[Message], scan: HistoryScan<'_>) -> Vec<Range<us
     let mut open: Option<Range<usize>> = None;
     for (at, end) in ends.into_iter().enumerate() {
         match &mut open {
-            // A result in the wrong place ties all that stands between it and its call into one unit.
+            // A misplaced result joins everything between it and its call into one unit.
             Some(unit) if at < unit.end => unit.end = unit.end.max(end),
             _ => units.extend(open.replace(at..end)),
         }
