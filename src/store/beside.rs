@@ -1,29 +1,29 @@
-//! The files next to a log: replaced as a whole or not at all, and readable by their owner alone.
+//! Sidecar files of a log: replaced completely or not at all, and readable by their owner only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// No such file is larger.
+/// The maximum size of a file in bytes.
 const MOST: u64 = 256 << 20;
-/// What is added to the name of a file while its next version is written.
+/// The suffix of a file while its next version is written.
 const NEXT: &str = ".next";
 
-/// Replaces the file. Whoever reads it meanwhile sees the old one or the new one.
+/// Replaces the file. Concurrent readers see the old or the new version.
 pub(super) fn replace(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
     // rename(2) replaces the file in one step, so a reader sees the old one or the new one.
     let next = with_suffix(path, NEXT);
     let written = write(&next, parts, sync).and_then(|()| fs::rename(&next, path));
     if written.is_err() {
-        // A half-written file must not stay behind. The first error is reported, so a failing removal adds nothing.
+        // A half-written file must not remain. The first error is reported, so an error of the removal adds nothing.
         let _ = fs::remove_file(&next);
     }
     written
 }
 
-/// What is in the file; `None`: nothing that can be read.
+/// The content of the file; `None`: it cannot be read.
 pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
-    // To open a pipe could wait for ever.
+    // Opening a pipe could wait for ever.
     if !fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
         return None;
     }
@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Removes what is there, and what a killed process may have left of its next version.
+/// Removes the file, and a next version left by a killed process.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     remove_one(&with_suffix(path, NEXT))?;
     remove_one(path)
@@ -46,7 +46,7 @@ fn remove_one(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The path with more at its end.
+/// The path with a suffix.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);

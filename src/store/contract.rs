@@ -1,4 +1,4 @@
-//! What every store must do, as one check that anybody can run against a store of their own.
+//! The requirements for every store, as one check that can run against any implementation.
 
 use futures_util::StreamExt;
 
@@ -12,7 +12,7 @@ use crate::host::Journal;
 use crate::policy::Policy;
 use crate::time::Instant;
 
-/// What a store does otherwise than it must.
+/// A violated requirement.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 #[non_exhaustive]
@@ -20,14 +20,14 @@ pub struct ContractError(String);
 
 type Checked<T = ()> = Result<T, ContractError>;
 
-/// Checks what every store must do, with sessions of new ids, which are deleted at the end: lines are appended as a whole and read
-/// back as they were, also by who opens the session later; there is one writer at a time; a run that is recorded is
-/// resumed where it stood; a line that was damaged is found when the session is opened, before anything is appended.
+/// Checks the requirements for every store, with new sessions that are deleted at the end: lines are appended
+/// completely and read back unchanged, also after reopening; there is one writer at a time; a recorded run is resumed
+/// at its last state; a damaged line is found when the session is opened, before anything is appended.
 ///
-/// `damage` is to change a letter in the second line of the session's log, behind the store's back.
+/// `damage` must change a letter in the second line of the session's log, without using the store.
 ///
 /// # Errors
-/// The first thing that the store does otherwise.
+/// The first violated requirement.
 pub async fn contract(
     store: &dyn Store,
     damage: &(dyn Fn(&SessionId) + Send + Sync),
@@ -60,7 +60,7 @@ async fn lines(store: &dyn Store, id: &SessionId) -> Checked {
     log.close().await;
     let (shown, seen) = std::sync::mpsc::channel();
     let each: LineVisitor = Box::new(move |line| {
-        // The other end is there as long as this one.
+        // The receiver exists as long as this sender.
         let _ = shown.send(String::from_utf8_lossy(line.json()).trim_end().to_owned());
         Ok(())
     });
@@ -84,7 +84,7 @@ async fn descriptions(store: &dyn Store, id: &SessionId) -> Checked {
     holds("a session is listed as it is", listed.sessions.contains(&info))
 }
 
-/// A run is recorded and resumed.
+/// Checks that a run is recorded and resumed.
 async fn runs(store: &dyn Store, id: &SessionId) -> Checked {
     let interpreter = Interpreter::new(Policy::builtin(), ToolCatalogue::default());
     let header = LogHeader::new(id.as_str(), interpreter.policy().digest(), Instant(1));
@@ -118,7 +118,7 @@ async fn damaged(store: &dyn Store, id: &SessionId, damage: &(dyn Fn(&SessionId)
     }
 }
 
-/// There is no session of that id.
+/// Checks that the session does not exist.
 async fn gone(store: &dyn Store, id: &SessionId) -> Checked {
     let answers = [
         store.open(id).await.err(),
@@ -131,7 +131,7 @@ async fn gone(store: &dyn Store, id: &SessionId) -> Checked {
     holds("a session that is not there is not found", answers.iter().all(missing))
 }
 
-/// A session has the header and so many states.
+/// Checks that a session has the header and `states` states.
 async fn read_is(store: &dyn Store, id: &SessionId, states: u64) -> Checked {
     let mut records = must("read a session", store.read(id).await)?;
     let mut read = Vec::new();
@@ -147,7 +147,7 @@ async fn append(log: &mut dyn SessionLog, records: &[Record]) -> Checked {
     must("append lines", log.append(must("make lines", lines)?).await)
 }
 
-/// The header and so many states, as they are written.
+/// The lines of the header and of `states` states.
 fn written(id: &SessionId, states: u64) -> Vec<RecordLine> {
     let records = std::iter::once(Record::Session(header(id))).chain((1..=states).map(state));
     records.filter_map(|record| RecordLine::new(record.as_ref()).ok()).collect()

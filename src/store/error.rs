@@ -1,4 +1,4 @@
-//! Why a session cannot be kept or read.
+//! Errors of sessions and their logs.
 
 use std::io;
 
@@ -6,62 +6,62 @@ use super::SessionId;
 use crate::engine::{RecordError, RecordLineError};
 use crate::host::file_error;
 
-/// Why a log cannot be read on.
+/// Why the rest of a log cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The system cannot read it.
+    /// The system cannot read the log.
     #[error("cannot read on after line {after}: {}", file_error(source))]
     Io {
-        /// The last line that could be read.
+        /// The last readable line, from 1.
         after: u64,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A line is no record.
+    /// A line is not a record.
     #[error("line {line}: {source}")]
     Damaged {
-        /// 1-based line.
+        /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error in the line.
         source: RecordError,
     },
 }
 
-/// Why a session cannot be kept or read.
+/// Why a session cannot be stored or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Somebody else writes to it.
+    /// Another process writes to the session.
     #[error("session `{id}` is in use by another process; wait for it to end, or start a new session")]
     InUse {
         /// The session.
         id: SessionId,
     },
-    /// It does not exist.
+    /// The session does not exist.
     #[error("there is no session `{id}`: `{place}` does not exist")]
     NotFound {
         /// The session.
         id: SessionId,
-        /// Where it would be.
+        /// Where it would be stored.
         place: String,
     },
-    /// It exists already.
+    /// The session already exists.
     #[error("there is a session `{id}` already: `{place}`; open it, or choose another id")]
     Exists {
         /// The session.
         id: SessionId,
-        /// Where it is.
+        /// Where it is stored.
         place: String,
     },
     /// A file or folder cannot be opened, made or read.
     #[error("cannot {what} `{place}`: {}", file_error(source))]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The file or folder.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// Records could not be added.
@@ -69,18 +69,18 @@ pub enum StoreError {
     Write {
         /// The log.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A record cannot be written so that it could be read again.
+    /// A record cannot be written in a readable form.
     #[error("cannot write to session `{place}`: {source}; what it held before is kept")]
     Unwritable {
         /// The log.
         place: String,
-        /// What is wrong with the record.
+        /// The error in the record.
         source: RecordLineError,
     },
-    /// Its log was deleted while it was open.
+    /// The log was deleted while it was open.
     #[error(
         "the log of the session was deleted while it was being written: `{place}`; what it held is lost, and nothing more can be kept"
     )]
@@ -88,26 +88,26 @@ pub enum StoreError {
         /// The log.
         place: String,
     },
-    /// Somebody else moved or changed its log while it was open.
+    /// Another process moved or changed the log while it was open.
     #[error(
         "the log of the session {how} while it was being written: `{place}`; nothing more is added to it"
     )]
     Changed {
         /// The log.
         place: String,
-        /// What has happened to it.
+        /// The change.
         how: &'static str,
     },
-    /// The address of a database cannot be read.
+    /// The address of a database is invalid.
     #[error(
         "this is not the address of a PostgreSQL database; write `postgres://USER@HOST:PORT/DATABASE`, with special characters \
          of the password as in `%40`"
     )]
     Address,
-    /// The tables of a database are not those of this program.
+    /// The tables of a database have another version.
     #[error("{why}")]
     Schema {
-        /// Which, where, and what to do.
+        /// The versions, the place, and what to do.
         why: String,
     },
     /// A line of the log cannot be read.
@@ -115,20 +115,20 @@ pub enum StoreError {
     Damaged {
         /// The log.
         place: String,
-        /// 1-based line.
+        /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error in the line.
         source: RecordError,
     },
 }
 
 impl StoreError {
-    /// Something cannot be done with a file or folder.
+    /// An operation on a file or folder failed.
     pub(super) fn io(what: &'static str, place: impl std::fmt::Display, source: io::Error) -> Self {
         Self::Io { what, place: place.to_string(), source }
     }
 
-    /// The log that is kept there cannot be read.
+    /// The log at this place cannot be read.
     pub(super) fn read(error: ReadError, place: impl std::fmt::Display) -> Self {
         match error {
             ReadError::Io { source, .. } => Self::io("read", place, source),

@@ -1,4 +1,4 @@
-//! Sessions as files: `<folder>/<id>.jsonl`, readable by their owner alone, one writer at a time. Everything here blocks.
+//! Sessions as files: `<folder>/<id>.jsonl`, readable by their owner only, one writer at a time. All functions block.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, BufReader};
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::engine::{LogHeader, Record, RecordError, RecordLine, RecordRef};
 
-/// So much of a log is read at once.
+/// The size of the read buffer, in bytes.
 const READ_AHEAD: usize = 256 << 10;
 
 /// A folder of sessions.
@@ -24,7 +24,7 @@ pub(super) struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// Where the session of that id is.
+    /// The path of the session with this id.
     pub(super) fn path(&self, id: &SessionId) -> PathBuf {
         self.dir.join(format!("{id}.jsonl"))
     }
@@ -38,7 +38,7 @@ impl SessionFolder {
         builder.create(&self.dir)
     }
 
-    /// So that the file itself survives a loss of power.
+    /// Syncs the folder, so that a new file survives a loss of power.
     fn sync_dir(&self) -> io::Result<()> {
         if self.fsync == FsyncMode::Never || cfg!(not(unix)) {
             Ok(())
@@ -71,12 +71,11 @@ impl SessionFolder {
             self.sync_dir().map_err(|source| StoreError::Write { place: path.display().to_string(), source })
         });
         if let Err(error) = written {
-            // A session without a header would be of no use to anybody.
+            // A session without a header would be useless.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
-        // The description next to the log only speeds up lists: without it, the log is read instead, so a session
-        // starts.
+        // The sidecar file only speeds up lists: without it the log is read instead, so the session can start.
         let _ = log.set_meta(&SessionMeta::of(header));
         Ok(log)
     }
@@ -89,7 +88,7 @@ impl SessionFolder {
         let path = self.path(id);
         check_file(id, &path)?;
         let file = options().open(&path).map_err(|source| StoreError::io("open", path.display(), source))?;
-        // Locked before it is read: a writer could add lines behind what was read.
+        // Locked before it is read: otherwise a writer could append lines after the part that was read.
         lock(&file, id, &path)?;
         let mut scan = LogScan::new(BufReader::with_capacity(READ_AHEAD, &file));
         while let Some(line) = scan.next() {
@@ -100,7 +99,7 @@ impl SessionFolder {
         let state = beside::read(&list::state_path(&path)).unwrap_or_default();
         let mut log = LogFile { state: state.trim_ascii_end().to_vec(), ..self.log(file, path, appended) };
         match end {
-            // The last append is not there as a whole, so its caller never learned that it was kept: all of it goes.
+            // The last append is incomplete, so its caller never got a confirmation: all of it is removed.
             _ if whole > appended => log.cut_off()?,
             // The record is whole and only its line end is missing.
             Some(LogEnd::Unended) => {
@@ -153,7 +152,7 @@ impl SessionFolder {
         check_file(id, &path)?;
         let file = options().open(&path).map_err(|source| StoreError::io("open", path.display(), source))?;
         lock(&file, id, &path)?;
-        // The log goes last: what cannot be deleted is still there to be deleted again.
+        // The log is deleted last: if the deletion fails, it can be repeated.
         for path in [path.with_extension("results"), list::state_path(&path), list::meta_path(&path)] {
             beside::remove(&path).map_err(|source| StoreError::io("delete", path.display(), source))?;
         }
@@ -168,7 +167,7 @@ fn lock(file: &File, id: &SessionId, path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// A log is a plain file: to open a pipe could wait for ever.
+/// Checks that a log is a plain file: opening a pipe could wait for ever.
 fn check_file(id: &SessionId, path: &Path) -> Result<(), StoreError> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_file() => Ok(()),

@@ -1,4 +1,4 @@
-//! When a log is forced to the disk.
+//! The modes of syncing a log to the disk.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub enum FsyncMode {
 }
 
 impl FsyncMode {
-    /// As `session.fsync` of an agent file says.
+    /// The mode of `session.fsync` in an agent file.
     pub fn of_agent(agent: &FileAgent) -> Self {
         match agent.file().session.fsync {
             FsyncEntry::Never => Self::Never,

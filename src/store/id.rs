@@ -1,4 +1,4 @@
-//! The ids of sessions: they name files, so they cannot be just any text.
+//! The ids of sessions, which are restricted because they name files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use crate::host::new_uuid;
 
 const MAX_CHARS: usize = 128;
 
-/// The id of a session: letters, digits, `.`, `_` and `-`, not beginning with a dot, at most 128 of them. No such
-/// id leads out of a folder.
+/// The id of a session: letters, digits, `.`, `_` and `-`, not beginning with a dot, at most 128 characters. No id
+/// leads out of a folder.
 ///
 /// ```
 /// use unfazed::store::SessionId;
@@ -21,20 +21,20 @@ const MAX_CHARS: usize = 128;
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
 
-/// A text that cannot be the id of a session.
+/// Why a text cannot be the id of a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionIdError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("a session id cannot be empty")]
     Empty,
-    /// Too many characters.
+    /// The text is too long; its length in characters.
     #[error("a session id has at most {MAX_CHARS} characters, this one has {0}")]
     Long(usize),
-    /// Begins with a dot.
+    /// The text begins with a dot.
     #[error("the session id {0:?} begins with a dot; begin it with a letter or digit")]
     Dot(String),
-    /// A character that is not allowed.
+    /// The text contains a character that is not allowed.
     #[error("the session id {id:?} has the character {found:?}; use letters a-z, digits, `.`, `_` and `-`")]
     Character {
         /// The id.
@@ -74,7 +74,7 @@ impl TryFrom<String> for SessionId {
         if id.len() > MAX_CHARS {
             return Err(SessionIdError::Long(id.chars().count()));
         }
-        // Safe in names of files on every system, in addresses, and in shells.
+        // Safe in file names on every system, in addresses, and in shells.
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if let Some(found) = id.chars().find(|c| !allowed(*c)) {
             return Err(SessionIdError::Character { id, found });

@@ -1,4 +1,4 @@
-//! The store of sessions as files. Files are read and written off the threads of the runtime.
+//! The store of sessions as files. Files are read and written outside of the runtime's threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,23 +12,23 @@ use super::{
 use crate::engine::{LogHeader, RecordLine};
 use crate::host::{BoxFuture, off_thread};
 
-/// Keeps sessions as files in a folder.
+/// A store of sessions as files in a folder.
 #[derive(Clone, Debug)]
 pub struct JsonlStore(SessionFolder);
 
-/// The open log of a session. What was begun with the file is done to its end, in order.
+/// The open log of a session. File operations run in order, and each one to its end.
 struct JsonlLog {
     file: Arc<Mutex<LogFile>>,
     place: String,
 }
 
 impl JsonlStore {
-    /// Sessions in `dir`, which is made, for its owner alone, when the first session begins.
+    /// Stores sessions in `dir`, which is made, readable by its owner only, when the first session begins.
     pub fn new(dir: impl Into<PathBuf>, fsync: FsyncMode) -> Self {
         Self(SessionFolder { dir: dir.into(), fsync })
     }
 
-    /// Where the session of that id is.
+    /// The path of the session with this id.
     pub fn path(&self, id: &SessionId) -> PathBuf {
         self.0.path(id)
     }

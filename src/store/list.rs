@@ -1,4 +1,4 @@
-//! The sessions in a folder, by the files next to their logs.
+//! Lists the sessions in a folder, by the sidecar files of their logs.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader};
@@ -12,17 +12,17 @@ use super::{
 use crate::engine::{DirectiveKind, Event, Record, Work};
 use crate::time::Instant;
 
-/// Where what is known of a session without its log is.
+/// The path of the sidecar file with the metadata of a session.
 pub(super) fn meta_path(log: &Path) -> PathBuf {
     log.with_extension("meta.json")
 }
 
-/// Where the last states of a session are.
+/// The path of the sidecar file with the last states of a session.
 pub(super) fn state_path(log: &Path) -> PathBuf {
     log.with_extension("state")
 }
 
-/// All sessions in a folder, the one written last first.
+/// All sessions in a folder, the last written first.
 pub(super) fn list(dir: &Path) -> Result<SessionListing, StoreError> {
     let mut listing = SessionListing::default();
     let entries = match fs::read_dir(dir) {
@@ -46,7 +46,7 @@ pub(super) fn list(dir: &Path) -> Result<SessionListing, StoreError> {
     Ok(listing)
 }
 
-/// What is known of a session.
+/// The metadata of a session.
 pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError> {
     let stat = fs::metadata(log).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => StoreError::NotFound { id: id.clone(), place: log.display().to_string() },
@@ -56,7 +56,7 @@ pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError
         return Err(StoreError::io("open", log.display(), io::Error::other("it is not a file")));
     }
     let mut meta = match read_meta(log) {
-        // A run that was killed as it began may be in the log alone.
+        // A run that was killed at its start may only be in the log.
         Some(meta) if meta.status != SessionStatus::New => meta,
         Some(known) if known.named => SessionMeta { title: known.title, named: true, ..of_log(log)? },
         _ => of_log(log)?,
@@ -72,20 +72,20 @@ pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError
     })
 }
 
-/// What is kept next to the log; `None`: nothing that can be read.
+/// The metadata from the sidecar file; `None`: it cannot be read.
 pub(super) fn read_meta(log: &Path) -> Option<SessionMeta> {
-    // A later version may mean something else by the same fields; the log is read instead.
+    // A later version may use the same fields with another meaning; the log is read instead.
     let meta: SessionMeta = serde_json::from_slice(&beside::read(&meta_path(log))?).ok()?;
     (meta.v <= META_FORMAT).then_some(meta)
 }
 
-/// Replaces what is kept next to the log.
+/// Replaces the sidecar file with the metadata.
 pub(super) fn write_meta(log: &Path, meta: &SessionMeta, sync: bool) -> io::Result<()> {
     let text = serde_json::to_vec(meta).map_err(io::Error::from)?;
     beside::replace(&meta_path(log), &[&text, b"\n"], sync)
 }
 
-/// What the log says, where nothing is kept next to it.
+/// The metadata computed from the log.
 pub(super) fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
     let file = File::open(log).map_err(|source| StoreError::io("open", log.display(), source))?;
     let mut meta: Option<SessionMeta> = None;
@@ -118,9 +118,9 @@ pub(super) fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
     meta.ok_or_else(|| StoreError::io("read", log.display(), io::Error::other("it has no header")))
 }
 
-/// Whether somebody writes to it.
+/// Whether a process writes to the session.
 fn is_written(log: &Path) -> bool {
-    // A reader asks for the shared lock, which is refused only while a writer has its own.
+    // A reader requests the shared lock, which is refused only while a writer holds its own.
     let locked = File::open(log).map(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
     locked.unwrap_or(false)
 }

@@ -1,15 +1,15 @@
-//! Who writes a log has its lock.
+//! The lock of a log, held by its writer.
 
 use std::fs::{File, TryLockError};
 use std::thread;
 use std::time::Duration;
 
-/// How often a lock is tried before somebody else has it, and the pause in between.
+/// The number of attempts to take a lock, and the pause between them.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A process that the host just starts has all its files, and so their locks, until it becomes another program (fork(2),
-/// flock(2)): a lock that is not free is tried a little longer.
+/// Takes the lock. A child process holds all files of the host, and so their locks, until it runs another program
+/// (fork(2), flock(2)): a lock that is not free is tried again for a short time.
 pub(super) fn lock(file: &File) -> Result<(), TryLockError> {
     for _ in 1..TRIES {
         match file.try_lock() {
@@ -29,7 +29,7 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_for_a_moment_is_no_other_writer() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        // As a process has it that does not yet run another program.
+        // Like a child process that does not yet run another program.
         let held = file.reopen().unwrap();
         held.lock().unwrap();
         let begun = Instant::now();

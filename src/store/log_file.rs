@@ -1,4 +1,4 @@
-//! The log of a session as a file: appended to as a whole or not at all.
+//! The log of a session as a file: each append is complete or has no effect.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ pub(super) struct LogFile {
     pub(super) file: File,
     pub(super) path: PathBuf,
     pub(super) fsync: FsyncMode,
-    /// Where the last whole record ends.
+    /// The end of the last whole record, in bytes.
     pub(super) length: u64,
-    /// A write failed and its remains could not be cut off yet.
+    /// Whether a write failed and its partial data is not removed yet.
     pub(super) torn: bool,
-    /// Reused from append to append.
+    /// The buffer for appends.
     pub(super) lines: Vec<u8>,
-    /// What was kept last: the next state is kept next to it.
+    /// The last stored state: the next one is stored together with it.
     pub(super) state: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl LogFile {
             return Ok(());
         }
         self.sync().inspect_err(|_| {
-            // After a failed fsync(2) the system may have dropped what was written, so what is on the disk is
+            // After a failed fsync(2) the system may have dropped written data, so the content of the disk is
             // unknown.
             (self.length, self.torn) = (before, true);
             let _ = self.cut_off();
@@ -65,20 +65,19 @@ impl LogFile {
     }
 
     pub(super) fn meta(&self) -> Option<SessionMeta> {
-        // The file next to the log may be lost or deleted, and the log says the same but for a given title.
+        // The sidecar file may be lost or deleted; the log contains the same, except a title given by hand.
         list::read_meta(&self.path).or_else(|| list::of_log(&self.path).ok())
     }
 
     pub(super) fn set_meta(&mut self, meta: &SessionMeta) -> Result<(), StoreError> {
         let given = list::read_meta(&self.path).filter(|known| known.named);
         let titled = given.map(|known| SessionMeta { title: known.title, named: true, ..meta.clone() });
-        // Written at every turn, so not synced to the disk: after a power failure, all but a given title is in the
-        // log.
+        // Written at every turn, so not synced: after a power failure, all but a title given by hand is in the log.
         list::write_meta(&self.path, titled.as_ref().unwrap_or(meta), false)
             .map_err(|source| StoreError::io("write", list::meta_path(&self.path).display(), source))
     }
 
-    /// Writes all lines or, after an error, none.
+    /// Writes all lines; after an error, none is kept.
     pub(super) fn write_lines(&mut self) -> Result<(), StoreError> {
         self.check_linked()?;
         if self.torn {
@@ -87,7 +86,7 @@ impl LogFile {
         if let Err(source) = (&self.file).write_all(&self.lines) {
             // A part of the lines may have been written, and the next append must not follow half a record.
             self.torn = true;
-            // If this fails as well, the next append tries again; and readers leave out a torn end.
+            // If this fails as well, the next append tries again, and readers ignore a torn end.
             let _ = self.cut_off();
             return Err(self.write_error(source));
         }
@@ -95,15 +94,15 @@ impl LogFile {
         Ok(())
     }
 
-    /// What is added to a file that was deleted is lost with it; and what is added to one that somebody else has moved or
-    /// written to is not found again, or cannot be read.
+    /// Checks that the file still has its name and its length. An append to a deleted file would be lost; an append
+    /// to a moved or changed file would be unreachable or unreadable.
     fn check_linked(&self) -> Result<(), StoreError> {
         let stat = self.file.metadata().map_err(|source| self.write_error(source))?;
         let changed = |how| Err(StoreError::Changed { place: self.place(), how });
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt;
-            // The file has no name any more: what is added would be gone when it is closed.
+            // The file has no name any more: an append would be lost when it is closed.
             if stat.nlink() == 0 {
                 return Err(StoreError::Deleted { place: self.place() });
             }
@@ -112,7 +111,7 @@ impl LogFile {
                 return changed("was moved");
             }
         }
-        // What this process could not write as a whole is cut off next.
+        // Data that this process could not write completely is removed next.
         match stat.len() {
             length if length < self.length => changed("was cut off by somebody else"),
             length if length > self.length && !self.torn => changed("was added to by somebody else"),
@@ -120,7 +119,7 @@ impl LogFile {
         }
     }
 
-    /// Drops what comes after the last whole record.
+    /// Removes everything after the last whole record.
     pub(super) fn cut_off(&mut self) -> Result<(), StoreError> {
         self.file.set_len(self.length).map_err(|source| self.write_error(source))?;
         self.torn = false;
@@ -137,10 +136,10 @@ impl LogFile {
     }
 }
 
-/// How a log is opened for writing.
+/// The options for opening a log for writing.
 pub(super) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // With `O_APPEND` no write lands inside what is there.
+    // With `O_APPEND` no write changes existing data.
     options.read(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

@@ -1,25 +1,25 @@
-//! Lines that a crash or a foreign writer has left behind: zero bytes, halves of surrogate pairs, bytes that are no text.
+//! Repairs lines damaged by a crash or a foreign writer: zero bytes, halves of surrogate pairs, invalid UTF-8.
 
 use crate::engine::{Record, RecordError};
 
-/// The record of a line. What can be understood in one way only is: zero bytes before the record, a half of a surrogate
-/// pair, and bytes that are no UTF-8, which both become the replacement character.
+/// Parses a line. Unambiguous damage is repaired: zero bytes before the record are removed, and half a surrogate pair
+/// or invalid UTF-8 becomes the replacement character.
 pub(super) fn parse(line: &[u8]) -> Result<Record, RecordError> {
-    // Only a line that could not be read is mended, so a sound line costs nothing.
+    // Only a line that cannot be parsed is repaired, so a valid line costs nothing.
     Record::parse(line).or_else(|error| match (&error, mended(line)) {
         (RecordError::Malformed(_), Some(mended)) => Record::parse(&mended).map_err(|_| error),
         _ => Err(error),
     })
 }
 
-/// The line without the zero bytes before it.
+/// The line without leading zero bytes.
 pub(super) fn without_zeros(line: &[u8]) -> &[u8] {
     // After a loss of power a file system may have the new length without the new bytes, which are zeros then.
     let begin = line.iter().position(|byte| *byte != 0).unwrap_or(line.len());
     line.get(begin..).unwrap_or_default()
 }
 
-/// The line with what can be mended; `None`: there is nothing.
+/// The repaired line; `None`: nothing can be repaired.
 fn mended(line: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(line);
     let whole = whole_pairs(&text);
@@ -30,7 +30,7 @@ fn mended(line: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The JSON text with `\ufffd` for each half of a surrogate pair that is alone; `None`: none does.
+/// The JSON text with `\ufffd` for each half of a surrogate pair; `None`: there is none.
 fn whole_pairs(text: &str) -> Option<String> {
     let mut out: Option<String> = None;
     let (mut kept, mut at) = (0, 0);
@@ -42,7 +42,7 @@ fn whole_pairs(text: &str) -> Option<String> {
             continue;
         };
         let low = || unit_in(text, start + 6, 0xdc00..=0xdfff);
-        // A high surrogate with the low one behind it is one character (RFC 8259, section 7).
+        // A high surrogate followed by a low one is one character (RFC 8259, section 7).
         at = start + 6;
         match unit {
             0xd800..=0xdbff if low() => at += 6,
@@ -62,7 +62,7 @@ fn unit_in(text: &str, at: usize, range: std::ops::RangeInclusive<u16>) -> bool 
     unit(text, at).is_some_and(|unit| range.contains(&unit))
 }
 
-/// The number of the `\uXXXX` that begins there.
+/// The value of the `\uXXXX` at this position.
 fn unit(text: &str, at: usize) -> Option<u16> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
     u16::from_str_radix(digits, 16).ok()

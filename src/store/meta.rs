@@ -1,4 +1,4 @@
-//! What there is to know about a session without reading its log.
+//! The metadata of a session, available without reading its log.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,19 @@ use crate::time::Instant;
 
 /// The version of the form below.
 pub(crate) const META_FORMAT: u32 = 1;
-/// The longest title that is made of a message, in characters.
+/// The maximum length of a title made from a message, in characters.
 const LONGEST_TITLE: usize = 200;
 
-/// What there is to know about a session without reading its log. It is kept next to the log and replaced as a whole; the
-/// log knows all of it but a title that was given by hand.
+/// The metadata of a session. It is stored next to the log and replaced as a whole; it can be computed from the log,
+/// except a title given by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMeta {
-    /// The format that it is saved in.
+    /// The format of the stored metadata.
     pub v: u32,
-    /// The title: the beginning of the first thing the user said, or what somebody called it.
+    /// The title: the start of the user's first message, or a title given by hand.
     #[serde(default)]
     pub title: String,
-    /// Whether somebody gave it the title.
+    /// Whether the title was given by hand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub named: bool,
     /// When the session began.
@@ -31,16 +31,16 @@ pub struct SessionMeta {
     pub agent: Option<String>,
     /// The status of its last run.
     pub status: SessionStatus,
-    /// The model that was preferred in the last run.
+    /// The preferred model of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How many runs there were.
+    /// The number of runs.
     #[serde(default)]
     pub runs: u32,
-    /// How many turns the last run had.
+    /// The number of turns of the last run.
     #[serde(default)]
     pub turns: u32,
-    /// How many messages the conversation has, or had before some were replaced.
+    /// The number of messages in the conversation, counted before replacements.
     #[serde(default)]
     pub messages: u64,
     /// The tokens of the last run.
@@ -54,17 +54,17 @@ pub struct SessionMeta {
 pub enum SessionStatus {
     /// No run has begun.
     New,
-    /// It continues.
+    /// The run continues.
     Running,
-    /// It has not ended, and nobody continues with it.
+    /// The run has not ended, and no process continues it.
     BrokenOff,
-    /// It ended with a report.
+    /// The run ended with a report.
     Reported,
-    /// It ended with a plain answer.
+    /// The run ended with a plain answer.
     Answered,
-    /// It failed.
+    /// The run failed.
     Failed,
-    /// It was stopped.
+    /// The run was stopped.
     Stopped,
 }
 
@@ -73,25 +73,25 @@ pub enum SessionStatus {
 pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
-    /// What is known about it.
+    /// Its metadata.
     pub meta: SessionMeta,
-    /// When its log was written last.
+    /// The time of the last write to its log.
     pub updated: Instant,
-    /// How many bytes its log has.
+    /// The size of its log, in bytes.
     pub bytes: u64,
 }
 
 /// The sessions of a store.
 #[derive(Clone, Debug, Default)]
 pub struct SessionListing {
-    /// Those that can be used, the one written last first.
+    /// The usable sessions, the last written first.
     pub sessions: Vec<SessionInfo>,
-    /// Those that cannot, and why.
+    /// The unusable sessions, with the reasons.
     pub damaged: Vec<(SessionId, String)>,
 }
 
 impl SessionMeta {
-    /// What is known of a session that begins.
+    /// The metadata of a new session.
     pub fn of(header: &LogHeader) -> Self {
         Self {
             v: META_FORMAT,
@@ -108,7 +108,7 @@ impl SessionMeta {
         }
     }
 
-    /// Takes note of an event.
+    /// Updates the metadata by an event.
     pub fn happened(&mut self, envelope: &Envelope) {
         if let Event::RunStarted(run) = &envelope.event {
             self.runs = self.runs.saturating_add(1);
@@ -120,7 +120,7 @@ impl SessionMeta {
         }
     }
 
-    /// Takes note of what was decided.
+    /// Updates the metadata by a note.
     pub fn decided(&mut self, note: &Note) {
         match note {
             Note::Append { message } => {
@@ -149,12 +149,12 @@ impl SessionStatus {
         Self::Stopped,
     ];
 
-    /// The status of the run now: one that has not ended is running only while somebody writes to its session. What a store
-    /// keeps is what was so when it was written.
+    /// The present status of the run: a run without an end is running only while a process writes to its session. The
+    /// stored status is that of the last write.
     #[must_use]
     pub const fn now(self, is_written: bool) -> Self {
         match self {
-            // A process that was killed writes no end, and its lock is gone with it.
+            // A killed process writes no end, and its lock is released.
             Self::Running if !is_written => Self::BrokenOff,
             status => status,
         }
@@ -185,9 +185,9 @@ impl From<&Outcome> for SessionStatus {
     }
 }
 
-/// The beginning of a text, in one line.
+/// The start of a text, on one line.
 pub(super) fn title(text: &str) -> String {
-    // A title is in one line of a list, and must not command the terminal.
+    // A title is on one line of a list, and must not control the terminal.
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut title = String::new();
     for word in words {

@@ -1,4 +1,4 @@
-//! Where sessions are kept: an append-only log for each, of one record a line.
+//! Stores of sessions: one append-only log per session, with one record per line.
 
 mod beside;
 mod contract;
@@ -46,66 +46,66 @@ pub use stream::{RecordStream, record_stream};
 use crate::engine::{LogHeader, RecordError, RecordLine};
 use crate::host::{BoxFuture, SharedState};
 
-/// What a store is asked for.
+/// The future of a store's method.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Takes each line of a log that is opened.
+/// Receives each line of a log that is opened.
 pub type LineVisitor = Box<dyn FnMut(VerifiedLine<'_>) -> Result<(), RecordError> + Send>;
 
-/// A place that keeps sessions. Its methods are called within a tokio runtime and do not block its threads.
+/// A store of sessions. Its methods are called within a tokio runtime and do not block its threads.
 pub trait Store: Send + Sync {
-    /// What people call the place.
+    /// The name of the place, for people.
     fn place(&self) -> String;
 
-    /// Where in it people find the session of that id, whether there is one or not.
+    /// The place of the session with this id, whether it exists or not.
     fn place_of(&self, id: &SessionId) -> String;
 
-    /// Begins a session: its log has the line of the header, and nothing else.
+    /// Begins a session: its log contains the line of the header only.
     ///
     /// # Errors
-    /// There is one of that id, or its log cannot be written.
+    /// A session with this id exists, or its log cannot be written.
     fn create<'a>(&'a self, id: &'a SessionId, header: &'a LogHeader)
     -> StoreFuture<'a, Box<dyn SessionLog>>;
 
-    /// Opens a session to continue with it. A last record that was cut off is dropped.
+    /// Opens a session to continue it. A last record that was cut off is removed.
     ///
     /// # Errors
-    /// There is none of that id, somebody else has it open, or its log is damaged.
+    /// There is no session with this id, another process has it open, or its log is damaged.
     fn open<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Box<dyn SessionLog>> {
         self.open_with(id, Box::new(|_| Ok(())))
     }
 
-    /// Opens a session to continue with it, and shows `each` line of its log on the way. A line that it does not understand is
-    /// damage, and so is one whose checksum does not match: [`VerifiedLine::parse`] says so. All lines are read before the log can be
-    /// written.
+    /// Opens a session to continue it, and passes each line of its log to `each`. A line that `each` cannot read
+    /// counts as damage, and so does a wrong checksum, which [`VerifiedLine::parse`] detects. All lines are read
+    /// before the log can be written.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     fn open_with<'a>(&'a self, id: &'a SessionId, each: LineVisitor) -> StoreFuture<'a, Box<dyn SessionLog>>;
 
-    /// The records of a session, the header first. A last record that was cut off is left out. [`record_stream`] makes a
-    /// stream of an iterator.
+    /// The records of a session, the header first. A last record that was cut off is left out. [`record_stream`]
+    /// makes a stream from an iterator.
     ///
     /// # Errors
-    /// There is none of that id, or its log cannot be read. Damage is reported in its place.
+    /// There is no session with this id, or its log cannot be read. Damage is reported at its place in the stream.
     fn read<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, RecordStream>;
 
-    /// All sessions, the one that was written last first. Their logs are not read.
+    /// All sessions, the last written first. Their logs are not read.
     ///
     /// # Errors
-    /// They cannot be looked at. A session that is damaged is no error.
+    /// The sessions cannot be listed. A damaged session is no error.
     fn list(&self) -> StoreFuture<'_, SessionListing>;
 
     /// One session.
     ///
     /// # Errors
-    /// There is none of that id, or it cannot be looked at.
+    /// There is no session with this id, or its metadata cannot be read.
     fn info<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, SessionInfo>;
 
-    /// The sessions whose messages contain `text`, in capital letters or not. Those that cannot be read are left out.
+    /// The sessions whose messages contain `text`, ignoring case. Unreadable sessions are left out.
     ///
     /// # Errors
-    /// None of them can be looked at.
+    /// No session can be searched.
     fn search<'a>(&'a self, sessions: &'a [SessionId], text: &'a str) -> StoreFuture<'a, Vec<SessionId>> {
         Box::pin(async move {
             let query = TextQuery::new(text);
@@ -123,73 +123,73 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Where hosts that use this place share breakers and budgets; `None`: it is no place of several hosts.
+    /// The state that hosts of this store share; `None`: the store is not for several hosts.
     fn shared_state(&self) -> Option<Arc<dyn SharedState>> {
         None
     }
 
-    /// Gives a session a title. Its log is not touched.
+    /// Gives a session a title. Its log does not change.
     ///
     /// # Errors
-    /// There is none of that id, or it cannot be written.
+    /// There is no session with this id, or the title cannot be written.
     fn rename<'a>(&'a self, id: &'a SessionId, title: &'a str) -> StoreFuture<'a, ()>;
 
-    /// Deletes a session with all that belongs to it.
+    /// Deletes a session with all its data.
     ///
     /// # Errors
-    /// There is none of that id, somebody has it open, or it cannot be deleted.
+    /// There is no session with this id, a process has it open, or it cannot be deleted.
     fn delete<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, ()>;
 }
 
-/// The open log of one session. Nobody else can write to it until this is closed or dropped. A [`Recorder`] makes a journal of it, and
-/// never drops a future of its methods before it has ended, but with the runtime.
+/// The open log of one session. No other process can write to it until it is closed or dropped. A [`Recorder`] makes
+/// a journal of it, and completes every future of its methods, unless the runtime ends.
 pub trait SessionLog: Send {
-    /// Where people find it.
+    /// The place of the log, for people.
     fn place(&self) -> String;
 
-    /// Adds lines at the end: all of them or, after an error, none. [`VerifiedLine::parse`] verifies them before anything is
-    /// added to the log again.
+    /// Appends lines: all of them or, after an error, none. [`VerifiedLine::parse`] verifies them when the log is
+    /// opened again.
     ///
     /// # Errors
-    /// They could not be written. What was in the log before is still in it, and whole.
+    /// The lines could not be written. Earlier lines are unchanged.
     fn append(&mut self, lines: Vec<RecordLine>) -> StoreFuture<'_, ()>;
 
-    /// A turn has ended: what was added may be made safe against a loss of power.
+    /// Handles the end of a turn: appended lines may be made safe against a loss of power.
     ///
     /// # Errors
-    /// The system reports that it could not.
+    /// The system reports a failure.
     fn turn_ended(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }
 
-    /// Keeps the state that the next append leads to next to the log, and the one before it, so that a session can continue
-    /// under another policy, which would have led elsewhere.
+    /// Stores the state after the next append next to the log, together with the one before, so that a session can
+    /// continue under another policy, whose replay would lead to another state.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The state could not be written.
     fn keep_state(&mut self, _state: Vec<u8>) -> StoreFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }
 
-    /// The states that were kept last.
+    /// The last stored states.
     fn kept_states(&mut self) -> BoxFuture<'_, Vec<Vec<u8>>> {
         Box::pin(ready(Vec::new()))
     }
 
-    /// What is known of the session without its log; `None`: it is lost.
+    /// The stored metadata of the session; `None`: it is lost.
     fn meta(&mut self) -> BoxFuture<'_, Option<SessionMeta>> {
         Box::pin(ready(None))
     }
 
-    /// Replaces what is known of the session without its log, but for a title that was given by hand.
+    /// Replaces the metadata of the session, except a title given by hand.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The metadata could not be written.
     fn set_meta(&mut self, _meta: SessionMeta) -> StoreFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }
 
-    /// Lets others write to the session. What is dropped instead may be released a little later.
+    /// Lets other processes write to the session. A log that is dropped instead may be released a little later.
     fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
         drop(self);
         Box::pin(ready(()))

@@ -1,4 +1,4 @@
-//! Reading a log back, record by record, in bounded memory.
+//! Reads a log, record by record, in bounded memory.
 
 use std::io::BufRead;
 
@@ -14,7 +14,7 @@ pub struct LogRecords<R> {
 }
 
 /// The records of a log. The first is the header. A last line that was cut off, or zeros that a crash has left at the
-/// end, are left out without a word; anything else that is no record ends the reading with an error.
+/// end, are ignored; any other invalid line ends the reading with an error.
 ///
 /// ```
 /// let log = br#"{"v":1,"kind":"session","format":1,"run":"r","policy":"p","created":0}
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn zeros_that_a_crash_has_left_at_the_end_are_left_out() {
-        // Of a line of text a crash loses whole sectors.
+        // A crash destroys whole sectors of a line of text.
         let sector = [&b"{\"v\":1,"[..], &[0; 512], b"\"hash\":\"\"}\n"].concat();
         for end in [&b"\0\0\0"[..], b"\0\0\n", &sector, b"\0\n\0\0\n{\"v\""] {
             let log = [&log(2)[..], end].concat();

@@ -12,24 +12,24 @@ use super::{SessionLog, SessionMeta, StoreError};
 use crate::engine::{DirectiveKind, Directives, Envelope, Note, RecordLine, RecordRef, State, Work};
 use crate::host::{BoxFuture, Journal, JournalError};
 
-/// Of the 64 MiB of a record the rest is for what is recorded with a result.
+/// The maximum size of a stored result in bytes; the rest of the 64 MiB of a record is for the other fields.
 const MOST_OF_A_RESULT: usize = 48 << 20;
 
-/// A journal that is the open log of a session. It is written by a task of the tokio runtime in which the recorder was made.
+/// A journal in the open log of a session. A task of the tokio runtime in which the recorder was made writes it.
 #[derive(Debug)]
 pub struct Recorder {
     commands: UnboundedSender<WriterCommand>,
     writer: JoinHandle<()>,
     progress: Arc<WriterProgress>,
-    /// How many entries the task was given.
+    /// The number of entries sent to the task.
     sent: u64,
     place: String,
-    /// What is known of the session without its log, as it should be by now.
+    /// The present metadata of the session.
     meta: Option<SessionMeta>,
 }
 
 impl Recorder {
-    /// Writes into `log`.
+    /// A recorder that writes into `log`.
     pub async fn new(mut log: Box<dyn SessionLog>) -> Self {
         let (place, meta) = (log.place(), log.meta().await);
         let (commands, receiver) = unbounded_channel();
@@ -39,18 +39,19 @@ impl Recorder {
         Self { commands, writer, progress, sent: 0, place, meta }
     }
 
-    /// Where people find the session.
+    /// The place of the session, for people.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Why the files next to the log could not be written, each reason once. The log is whole without them.
+    /// Why sidecar files could not be written, each reason once. The log is complete without them.
     pub fn problems(&self) -> Vec<String> {
         self.progress.problems()
     }
 
-    /// Ends when all that was recorded is written, or cannot be, and others can write to the session. Returns the
-    /// [`problems`](Self::problems). A recorder that is dropped instead is closed a little later, if the runtime lives on.
+    /// Waits until everything is written, or cannot be, and releases the session. Returns the
+    /// [`problems`](Self::problems). A recorder that is dropped instead is closed a little later, if the runtime
+    /// still runs.
     pub async fn close(self) -> Vec<String> {
         drop(self.commands);
         // A task that has panicked has closed the log.
@@ -66,7 +67,7 @@ impl Recorder {
 
     fn send(&mut self, entry: LogEntry) {
         self.sent += 1;
-        // Without the task nothing is confirmed.
+        // Without the task no write is confirmed.
         let _ = self.commands.send(WriterCommand::Write(entry));
     }
 
@@ -108,7 +109,7 @@ impl Journal for Recorder {
         ];
         self.note(directives, state);
         let turn_ended = directives.0.iter().any(|directive| ends_a_turn(&directive.order));
-        // Written once for a turn and not for an event: it is a help for lists, and the log knows it.
+        // Written once per turn, not per event: it only serves lists, and the log contains the same.
         let meta = self.meta.clone().filter(|_| turn_ended);
         self.send(LogEntry { lines, state: Some(state.to_bytes()), meta, turn_ended });
         Ok(())

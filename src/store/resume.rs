@@ -1,4 +1,4 @@
-//! Going on with a session: what its log makes of it.
+//! Resumes a session from its log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,13 +14,13 @@ use crate::engine::{
 use crate::host::SessionCheckpoint;
 use crate::host::same_tools;
 
-/// A session that continues.
+/// A session that can continue.
 pub struct ResumedSession {
-    /// How it began.
+    /// The header of the log.
     pub header: LogHeader,
-    /// Where it stood when its log ended.
+    /// The state at the end of the log.
     pub past: SessionCheckpoint,
-    /// Its log, for whoever writes on.
+    /// The log, for further records.
     pub log: Box<dyn SessionLog>,
 }
 
@@ -33,14 +33,14 @@ impl core::fmt::Debug for ResumedSession {
     }
 }
 
-/// Why a session cannot continue.
+/// Why a session cannot be resumed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// Its log cannot be read or written.
+    /// The log cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It was decided by other rules, and the state they led to is lost.
+    /// The session was decided under other rules, and the resulting state is lost.
     #[error(
         "session `{id}` was decided by another policy (digest {policy}) or with other tools, and the sidecar file of its log \
          that would let it continue is missing or does not fit; resume it under that policy and with those tools"
@@ -48,10 +48,10 @@ pub enum ResumeError {
     Foreign {
         /// The session.
         id: SessionId,
-        /// Digest of the policy that decided last.
+        /// Digest of the policy of the last decision.
         policy: String,
     },
-    /// It was decided by other rules, and the state they led to is in a format of an earlier version.
+    /// The session was decided under other rules, and the resulting state has an older format.
     #[error(
         "session `{id}` cannot be resumed: an earlier version of unfazed wrote its state, under another policy (digest \
          {policy}) or with other tools; it can be shown, exported and replayed; start a new session to continue its task"
@@ -59,10 +59,10 @@ pub enum ResumeError {
     Outdated {
         /// The session.
         id: SessionId,
-        /// Digest of the policy that decided last.
+        /// Digest of the policy of the last decision.
         policy: String,
     },
-    /// The same rules lead elsewhere.
+    /// The same rules lead to another state.
     #[error(
         "session `{id}` cannot continue: its events lead to another state than the one that was written down after event \
          {seq}; another version of unfazed may have written it"
@@ -75,14 +75,14 @@ pub enum ResumeError {
     },
 }
 
-/// Opens a session to continue with it: its state is the fold of its events by `interpreter`, and the same that was written
-/// down. What was decided by another policy, or with other tools, is not decided again: then the state is the one that is
-/// kept next to the log.
+/// Opens a session to continue it: its state is the fold of its events by `interpreter`, and must equal the recorded
+/// one. Decisions of another policy, or with other tools, are not repeated: the state stored next to the log is used
+/// instead.
 ///
-/// What comes of it is for [`Agent::go_on`](crate::host::Agent::go_on).
+/// The result is for [`Agent::go_on`](crate::host::Agent::go_on).
 ///
 /// # Errors
-/// The session cannot be opened, or its state cannot be reported.
+/// The session cannot be opened, or its state cannot be determined.
 pub async fn resume(
     store: &dyn Store,
     id: &SessionId,
@@ -97,17 +97,17 @@ pub async fn resume(
         LogReading::new(interpreter),
     );
     let Some(header) = reading.header.take() else {
-        // Every session starts with a header, so a store that opens one without it has lost or damaged it.
+        // Every session starts with a header, so a store that opens one without a header has lost or damaged it.
         let source = RecordError::Malformed(ErrorCause::new("there is no header"));
         return Err(StoreError::Damaged { place: log.place(), line: 1, source }.into());
     };
     let fits = !reading.foreign && reading.fits();
-    // Nothing has been decided in it yet, so there is nothing to compare.
+    // The session has no decision yet, so there is nothing to compare.
     let fresh = reading.hash.is_empty();
     if !(fits || fresh && !reading.foreign) {
         let kept = log.kept_states().await.into_iter().rev();
         let mut read = kept.filter_map(|kept| serde_json::from_slice::<State>(&kept).ok());
-        // A state next to the log counts only if its digest is the one that the log names.
+        // A stored state is used only if its digest is the one in the log.
         let Some(state) = read.find(|state| state.digest() == reading.hash) else {
             return Err(reading.lost(store, id).await?);
         };
@@ -123,7 +123,7 @@ pub async fn resume(
     Ok(ResumedSession { header, past, log })
 }
 
-/// What is known without the log may be lost, or older than the log.
+/// Updates metadata that is lost, or older than the log.
 async fn describe(store: &dyn Store, id: &SessionId, past: &SessionCheckpoint, log: &mut dyn SessionLog) {
     let known = log.meta().await;
     let meta = match &known {
@@ -136,7 +136,7 @@ async fn describe(store: &dyn Store, id: &SessionId, past: &SessionCheckpoint, l
         meta.status = SessionStatus::Running;
     }
     if known.as_ref() != Some(&meta) {
-        // The description only serves lists, so a read-only or full disk must not prevent a session from continuing.
+        // The metadata only serves lists, so a read-only or full disk must not prevent a session from continuing.
         let _ = log.set_meta(meta).await;
     }
 }
@@ -147,21 +147,21 @@ struct LogReading {
     tools: Vec<ToolFacts>,
     header: Option<LogHeader>,
     fold: SessionFold,
-    /// An event whose state has not come yet.
+    /// An event whose state was not read yet.
     pending: Option<Envelope>,
-    /// Other rules have decided.
+    /// Whether other rules have decided.
     foreign: bool,
-    /// Digest of the policy that decided last.
+    /// Digest of the policy of the last decision.
     policy: String,
-    /// The digest of the state that was written last.
+    /// The last recorded digest of the state.
     hash: String,
-    /// Whether each state is compared with the one that was written down, and not only the last.
+    /// Whether each state is compared with its record, not only the last one.
     compares: bool,
-    /// The first event after which they differ.
+    /// The first event after which the states differ.
     differs: Option<u64>,
-    /// What was decided about the pending event, as it was written.
+    /// The recorded decisions about the pending event.
     decided: Vec<u8>,
-    /// Whether all that led to states of another format was decided again as it was then.
+    /// Whether all decisions before states of another format were repeated identically.
     same: bool,
 }
 
@@ -213,13 +213,13 @@ impl LogReading {
         Ok(())
     }
 
-    /// Takes the event whose state has come.
+    /// Processes the event whose state was read.
     fn take(&mut self) {
         let Some(envelope) = self.pending.take() else { return };
         if let Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } = &envelope.event {
             self.foreign |= !same_tools(tools, &self.tools);
         }
-        // What other rules have decided is read again later.
+        // Decisions of other rules are read again later.
         if !self.foreign {
             let again = self.fold.decide(&self.interpreter, envelope);
             if State::is_of_another_format(&self.hash) {
@@ -230,8 +230,8 @@ impl LogReading {
         }
     }
 
-    /// Whether the state is the one that was written down. Of one in another format its digest says nothing; what was
-    /// decided on the way there does.
+    /// Whether the state equals the recorded one. If the record has another format, the decisions are compared
+    /// instead.
     fn fits(&self) -> bool {
         if State::is_of_another_format(&self.hash) {
             return self.same;
@@ -239,7 +239,7 @@ impl LogReading {
         self.fold.state().digest() == self.hash
     }
 
-    /// What was decided follows from the event; only who decided is of interest.
+    /// Notes the policy that decided. The decisions themselves follow from the event.
     fn decided_by(&mut self, line: &[u8]) -> Result<(), RecordError> {
         let policy = match policy_of(line) {
             Some(policy) => policy,
@@ -253,7 +253,7 @@ impl LogReading {
         Ok(())
     }
 
-    /// Why the state cannot be reported.
+    /// Why the state cannot be determined.
     async fn lost(self, store: &dyn Store, id: &SessionId) -> Result<ResumeError, StoreError> {
         if self.foreign {
             let (id, policy) = (id.clone(), self.policy);
@@ -263,11 +263,11 @@ impl LogReading {
                 ResumeError::Foreign { id, policy }
             });
         }
-        // Compared at every state only now: for a sound log the last one is enough.
+        // Every state is compared only now: for a valid log the last one is enough.
         let mut again = Self { compares: true, ..Self::new(&self.interpreter) };
         let mut records = store.read(id).await?;
         while let Some(record) = records.next().await {
-            // What was just read can be written.
+            // A record that was just read can be written.
             let Ok(line) = RecordLine::new(record?.as_ref()) else { continue };
             let _ = VerifiedLine::parse(line.as_str().as_bytes()).and_then(|line| again.line(line));
         }
@@ -276,13 +276,13 @@ impl LogReading {
     }
 }
 
-/// Whether the same was decided, whatever the reasons say: their words may differ from version to version.
+/// Whether the decisions are equal, apart from their reasons, whose wording may differ between versions.
 fn is_same(then: &[u8], again: &Directives) -> bool {
     let Ok(Record::Directives { list: then, .. }) = parse(then) else { return false };
     then.0.iter().map(|directive| &directive.order).eq(again.0.iter().map(|directive| &directive.order))
 }
 
-/// The session as its log tells it, without deciding anything again.
+/// The session as recorded in its log, without repeating decisions.
 async fn told(store: &dyn Store, id: &SessionId) -> Result<SessionFold, StoreError> {
     let mut fold = SessionFold::new();
     let mut records = store.read(id).await?;
@@ -298,7 +298,7 @@ async fn told(store: &dyn Store, id: &SessionId) -> Result<SessionFold, StoreErr
 
 /// The event of a line.
 fn event(line: &[u8]) -> Result<Envelope, RecordError> {
-    // Most lines are as they should be, and then need not be read twice.
+    // Most lines are valid, and need not be repaired.
     if let Ok(envelope) = serde_json::from_slice(line) {
         return Ok(envelope);
     }
@@ -308,7 +308,7 @@ fn event(line: &[u8]) -> Result<Envelope, RecordError> {
     }
 }
 
-/// The digest of the policy that decided, where lines of this version have it.
+/// The digest of the policy that decided, in lines of the present version.
 fn policy_of(line: &[u8]) -> Option<String> {
     let rest = line.strip_prefix(br#"{"v":2,"kind":"directives","seq":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,4 +1,4 @@
-//! The lines of a log, one after the other, and how it ends. Lines are not read before somebody asks.
+//! Iterates over the lines of a log, and determines how it ends. Lines are read on demand.
 
 use std::io::{BufRead, Read};
 
@@ -7,7 +7,7 @@ use super::mend::{parse, without_zeros};
 use crate::ErrorCause;
 use crate::engine::{LineChecksum, MAX_LINE, Record, RecordError, verify};
 
-/// Fewer zero bytes among text were not left by a crash, which loses whole sectors: a byte was changed.
+/// The minimum number of zero bytes among text that counts as left by a crash, which destroys whole sectors.
 const FEWEST_ZEROS: usize = 16;
 
 /// A line of a log whose checksum was verified.
@@ -17,7 +17,7 @@ pub struct VerifiedLine<'a> {
     json: &'a [u8],
 }
 
-/// What a line is, by its beginning.
+/// The kind of a line, from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
     /// The header.
@@ -59,12 +59,12 @@ impl<R: BufRead> LogScan<R> {
         Self { reader, buffer: Vec::new(), line: 0, whole: 0, appended: 0, end: None }
     }
 
-    /// How the log ended, once it has been read to its end.
+    /// How the log ends, once it was read completely.
     pub(super) const fn end(&self) -> Option<LogEnd> {
         self.end
     }
 
-    /// The bytes up to the end of the last whole record.
+    /// The position of the end of the last whole record, in bytes.
     pub(super) const fn whole(&self) -> u64 {
         self.whole
     }

@@ -1,4 +1,4 @@
-//! Where the database is, and how it is used.
+//! The address and the settings of the database.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio_postgres::config::Host;
 
 use crate::store::{FsyncMode, StoreError};
 
-/// How long a session stays its writer's after the last sign of life.
+/// The default time after which the lease of a silent writer ends.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a database that is away is waited for.
+/// The default time to wait for an unreachable database.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many connections there are at most.
+/// The default maximum number of connections.
 const CONNECTIONS: usize = 8;
-/// How long a connection may take to come about.
+/// The maximum time to establish a connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
-/// Where the database is, and how it is used. Its password is shown nowhere.
+/// The address and the settings of the database. Its password is never shown.
 #[derive(Clone, Debug)]
 pub struct PgConfig {
     pub(super) database: Config,
@@ -31,20 +31,20 @@ pub struct PgConfig {
 }
 
 impl PgConfig {
-    /// The database at that address: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `?sslmode=require` where it must be
-    /// reached by TLS. A password that is not in it is taken from `PGPASSWORD`.
+    /// The database at this address: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `?sslmode=require` to
+    /// require TLS. A missing password is taken from `PGPASSWORD`.
     ///
     /// # Errors
-    /// It is no such address.
+    /// The address is invalid.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
-        // Why it cannot be read is not reported: that could show a part of the password.
+        // The parse error is not reported: it could contain a part of the password.
         let url = url.trim();
         let parsed: Option<Config> = url.parse().ok().filter(|_| is_address(url));
         let mut database = parsed.ok_or(StoreError::Address)?;
         if database.get_hosts().is_empty() || database.get_hosts().iter().any(is_torn) {
             return Err(StoreError::Address);
         }
-        // As libpq does, so that no password need stand in an address.
+        // Like libpq, so that an address need not contain a password.
         if database.get_password().is_none()
             && let Ok(password) = std::env::var("PGPASSWORD")
         {
@@ -56,7 +56,7 @@ impl PgConfig {
         if database.get_connect_timeout().is_none() {
             database.connect_timeout(CONNECT);
         }
-        // A connection through a firewall that forgot it would otherwise wait for hours.
+        // A connection through a firewall that has dropped it would otherwise wait for hours.
         database.keepalives_idle(Duration::from_secs(30));
         let place = place(&database);
         Ok(Self {
@@ -75,8 +75,8 @@ impl PgConfig {
         Some(SecretString::from(String::from_utf8_lossy(password).into_owned()))
     }
 
-    /// What is appended is safe before `append` returns, whatever happens to the server; but for [`FsyncMode::Never`], which
-    /// lets a server that breaks down lose the last moments. The session then cannot be written any further.
+    /// Sets when appended lines are safe: before `append` returns, or with [`FsyncMode::Never`] later, so that a
+    /// crash of the server can lose the last lines. The session then cannot be written any further.
     #[must_use]
     pub fn fsync(mut self, fsync: FsyncMode) -> Self {
         if fsync == FsyncMode::Never {
@@ -88,30 +88,30 @@ impl PgConfig {
         self
     }
 
-    /// How long a session stays its writer's after the last sign of life, by the clock of the database: a host that has
-    /// broken down keeps it so long. 30 seconds, if nobody says.
+    /// Sets how long a lease lasts without renewal, by the clock of the database: a crashed host keeps its sessions
+    /// this long. The default is 30 seconds.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a database that is away is waited for before a run stops. 30 seconds, if nobody says.
+    /// Sets how long to wait for an unreachable database before a run stops. The default is 30 seconds.
     #[must_use]
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How many connections there are at most. 8, if nobody says.
+    /// Sets the maximum number of connections. The default is 8.
     #[must_use]
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// The folder in which this host keeps large results of tools, one folder for each session: those of a session that is
-    /// deleted are deleted with it.
+    /// Sets the folder in which this host stores large tool results, one folder per session; deleting a session
+    /// deletes its results.
     #[must_use]
     pub fn results(mut self, folder: impl Into<PathBuf>) -> Self {
         self.results = Some(folder.into());
@@ -123,7 +123,7 @@ fn is_address(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// A password with an `@` that is not written as `%40` ends up in the name of the host.
+/// Whether a password with an `@` that is not written as `%40` ended up in the host name.
 fn is_torn(host: &Host) -> bool {
     matches!(host, Host::Tcp(name) if name.contains(|c: char| c == '@' || c == '/' || c.is_whitespace()))
 }

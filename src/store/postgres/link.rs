@@ -1,5 +1,5 @@
-//! The way to the database. A connection that is lost is made again, and what was asked is asked again: every statement is
-//! written so that it can be.
+//! The connections to the database. A lost connection is replaced, and the statement is repeated: every statement can
+//! be repeated safely.
 
 use std::time::Duration;
 
@@ -17,28 +17,28 @@ use super::config::CONNECT;
 use super::tls::TlsSetup;
 use crate::ErrorCause;
 
-/// The first wait before a database is asked again, and the longest.
+/// The first delay before a retry, and the maximum delay.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A caller without patience waits so long for a database that takes connections and does not answer; after that, or after
 /// its patience, the statement is taken for lost with its connection.
 const SHORTEST: Duration = Duration::from_secs(5);
 
-/// What a statement is given.
+/// The values of a statement.
 pub(super) type SqlValues = Vec<SqlValue>;
 pub(super) type SqlValue = Box<dyn ToSql + Sync + Send>;
 
-/// Why a statement has failed.
+/// Why a statement failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub(super) struct SqlFailure {
-    /// What is shown of it: no values, no password.
+    /// The message for people: no values, no password.
     pub(super) why: String,
-    /// What the driver says.
+    /// The error of the driver.
     source: Option<ErrorCause>,
-    /// It may go better soon.
+    /// Whether a retry may succeed soon.
     passing: bool,
-    /// There is no such table.
+    /// Whether the table does not exist.
     pub(super) no_table: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct DatabaseLink {
 }
 
 impl DatabaseLink {
-    /// Does not connect yet.
+    /// Prepares connections without opening one.
     pub(super) fn new(config: &PgConfig) -> Result<Self, SqlFailure> {
         // A dead connection shows at the next statement, which is asked again anyway.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
@@ -64,7 +64,7 @@ impl DatabaseLink {
         Ok(Self { pool, patience: config.patience })
     }
 
-    /// Asks, and waits for the answer. While the database is away it is asked again.
+    /// Runs a statement and returns its rows. Retried while the database is unreachable.
     pub(super) async fn rows(
         &self,
         statement: &'static str,
@@ -73,7 +73,7 @@ impl DatabaseLink {
         self.rows_within(self.patience, statement, values).await
     }
 
-    /// The same, but waits at most so long for a database that is away.
+    /// The same, with a limit on the time to wait for an unreachable database.
     pub(super) async fn rows_within(
         &self,
         patience: Duration,
@@ -83,7 +83,7 @@ impl DatabaseLink {
         asked(&self.pool, patience, statement, &values).await
     }
 
-    /// Asks once, and does not wait longer than that for an answer.
+    /// Runs a statement once, with a limit on the time to wait for its answer.
     pub(super) async fn rows_if_soon(
         &self,
         longest: Duration,
@@ -95,7 +95,7 @@ impl DatabaseLink {
         timeout(longest, asking).await.map_err(late)?
     }
 
-    /// Runs several statements as they stand, once.
+    /// Runs several statements once, without values.
     pub(super) async fn script(&self, script: &str) -> Result<(), SqlFailure> {
         let client = self.pool.get().await?;
         let done = client.batch_execute(script).await;
@@ -106,7 +106,7 @@ impl DatabaseLink {
         Ok(done?)
     }
 
-    /// Asks again and again, so often, until no row comes back.
+    /// Repeats a statement at an interval until it returns no row.
     pub(super) fn repeat(
         &self,
         every: Duration,
@@ -117,7 +117,7 @@ impl DatabaseLink {
         let task = async move {
             loop {
                 sleep(every).await;
-                // While the database is away nobody can take the lease either.
+                // While the database is unreachable, no other process can take the lease.
                 if let Ok(rows) = link.rows_within(Duration::ZERO, statement, values()).await
                     && rows.is_empty()
                 {
@@ -168,7 +168,7 @@ async fn once(
     if let Ok(done) = timeout_at(end, asked).await {
         return Ok(done?);
     }
-    // What is asked next on this connection would wait behind it.
+    // A later statement on this connection would wait behind this one.
     drop(Object::take(client));
     Err(silent())
 }
@@ -209,7 +209,7 @@ impl From<Error> for SqlFailure {
     }
 }
 
-/// What the server says it cannot do now, but may be able to do soon.
+/// Whether the error of the server is temporary.
 fn is_passing(code: &SqlState) -> bool {
     let known = [
         SqlState::ADMIN_SHUTDOWN,
@@ -218,14 +218,14 @@ fn is_passing(code: &SqlState) -> bool {
         SqlState::TOO_MANY_CONNECTIONS,
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
-        // Behind a switch to another server, the old one may take writes no more.
+        // After a switch to another server, the old one may refuse writes.
         SqlState::READ_ONLY_SQL_TRANSACTION,
     ];
     // Class 08 has the connection exceptions (PostgreSQL, appendix A).
     known.contains(code) || code.code().starts_with("08")
 }
 
-/// What no waiting makes good: a certificate, a password that is missing, a value that cannot be sent.
+/// Whether the error is permanent: a certificate, a missing password, a value that cannot be sent.
 fn is_lasting(error: &Error) -> bool {
     let said = error.to_string();
     ["TLS", "authentication", "configuration", "serializing", "deserializing", "column"]

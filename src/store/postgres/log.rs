@@ -1,4 +1,4 @@
-//! The open log of a session. Who has it open holds a lease, which every append asks for and renews.
+//! The open log of a session. Its writer holds a lease, which every append checks and renews.
 
 use std::future::ready;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::engine::RecordLine;
 use crate::host::BoxFuture;
 use crate::store::{SessionId, SessionLog, SessionMeta, StoreError, StoreFuture};
 
-/// How long the end of a session waits for its lease to be released.
+/// The maximum time to wait for the release of the lease at the end of a session.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
-/// So often is a lease renewed while it runs once.
+/// The number of renewals per lease time.
 const RENEWALS: u32 = 3;
 
-/// Adds lines, if the log is still ours and has as many as we know of.
+/// Appends lines, if the lease is still held and the log has the expected length.
 const APPEND: &str = "
 with held as (
     update unfazed_session
@@ -40,7 +40,7 @@ with held as (
 )
 select id from held";
 
-/// Why nothing was added: whose the log is, how many lines it has, and the last of those that were to be added.
+/// Determines why nothing was appended: the holder, the number of lines, and the last line to be appended.
 const STANDING: &str = "
 select coalesce(holder = $2, false), records,
        (select line from unfazed_record where session = $1 and seq = $3)
@@ -55,7 +55,7 @@ const RELEASE: &str =
 
 const STATES: &str = "select state_before, state from unfazed_session where id = $1";
 
-/// Replaces what is known, but for a title that was given by hand.
+/// Replaces the metadata, except a title given by hand.
 const DESCRIBE: &str = "
 update unfazed_session
 set meta_version = $3, title = case when named then title else $4 end, agent = $5, status = $6, model = $7,
@@ -66,13 +66,13 @@ where id = $1 and holder = $2 returning id";
 pub(super) struct WriteLease {
     link: DatabaseLink,
     id: SessionId,
-    /// New with every opening.
+    /// The holder, unique for every opening.
     holder: String,
     length: Duration,
     beat: AbortHandle,
-    /// On which it is released.
+    /// The runtime that releases the lease.
     runtime: Handle,
-    /// It was given back.
+    /// Whether the lease was released.
     released: bool,
 }
 
@@ -80,19 +80,19 @@ pub(super) struct WriteLease {
 pub(super) struct PgLog {
     lease: WriteLease,
     place: String,
-    /// How many lines the log has.
+    /// The number of lines in the log.
     next: i64,
-    /// What is kept with the next append.
+    /// The state to store with the next append.
     state: Option<Vec<u8>>,
 }
 
 impl WriteLease {
-    /// The lease of who has opened the session; it is renewed until it is dropped.
+    /// The lease of an opened session; it is renewed until it is dropped.
     pub(super) fn new(link: DatabaseLink, id: SessionId, holder: String, length: Duration) -> Self {
         let (session, who, millis) = (id.to_string(), holder.clone(), table::millis(length));
         let values =
             move || -> SqlValues { vec![Box::new(session.clone()), Box::new(who.clone()), Box::new(millis)] };
-        // A run may wait for a tool longer than the lease, and must keep its session.
+        // A run may wait for a tool longer than the lease lasts, and must keep its session.
         let beat = link.repeat(length / RENEWALS, RENEW, values);
         Self { link, id, holder, length, beat, runtime: Handle::current(), released: false }
     }
@@ -105,7 +105,7 @@ impl WriteLease {
 }
 
 impl WriteLease {
-    /// Gives it back. A database that is away does not hold up the end of a session: a lease runs out by itself.
+    /// Releases the lease. An unreachable database does not delay the end of a session: a lease ends by itself.
     fn release(&mut self) -> impl Future<Output = ()> + Send + use<> {
         self.beat.abort();
         self.released = true;
@@ -132,8 +132,8 @@ impl PgLog {
         Self { lease, place, next, state: None }
     }
 
-    /// Nothing was added: because somebody else has the session, or because it was added already, and only the answer was
-    /// lost.
+    /// Handles an append without effect: another process has the session, or the lines were already appended and only
+    /// the answer was lost.
     async fn not_added(&self, lines: &[String]) -> Result<(), StoreError> {
         let next = self.next + table::count(lines.len());
         let last: SqlValue = Box::new(next - 1);
@@ -144,9 +144,9 @@ impl PgLog {
         };
         let (ours, records, last): (bool, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
         match ours {
-            // The lease ran out while the database was away, and somebody else has taken the session.
+            // The lease ended while the database was unreachable, and another process has taken the session.
             false => Err(StoreError::InUse { id: self.lease.id.clone() }),
-            // The statement was run and its answer was lost on the way, so asking again changed nothing.
+            // The statement ran and its answer was lost, so the repeated statement changed nothing.
             true if records == next && last.as_ref() == lines.last() => Ok(()),
             true => Err(self.lost(format!(
                 "the database has {records} of its lines, and had acknowledged {}; it has lost some, or was put back to an \
@@ -156,7 +156,7 @@ impl PgLog {
         }
     }
 
-    /// What the database knows of the session; `None`: it does not answer.
+    /// The database's row for the session; `None`: there is no answer.
     async fn row(&self, statement: &'static str) -> Option<Row> {
         match self.lease.link.rows(statement, vec![Box::new(self.lease.id.to_string())]).await {
             Ok(rows) => rows.into_iter().next(),
@@ -181,7 +181,7 @@ impl SessionLog for PgLog {
         self.place.clone()
     }
 
-    /// What was appended is safe when this ends.
+    /// Appends lines, which are safe when this ends.
     fn append(&mut self, added: Vec<RecordLine>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let lines: Vec<String> = added.iter().map(|line| line.as_str().to_owned()).collect();
@@ -204,7 +204,7 @@ impl SessionLog for PgLog {
         })
     }
 
-    /// It goes with the next append.
+    /// Stores the state with the next append.
     fn keep_state(&mut self, state: Vec<u8>) -> StoreFuture<'_, ()> {
         self.state = Some(state);
         Box::pin(ready(Ok(())))

@@ -1,14 +1,14 @@
-//! What is searched of a session: what the user, models and tools said, in small letters.
+//! The searchable text of a session: the messages of the user, models and tools, in lower case.
 
 use crate::engine::{DirectiveKind, Note, Record, RecordLine};
 use crate::session::Message;
 
-/// What every line has that appends a message.
+/// The text in every line that appends a message.
 const APPENDS: &str = r#""directive":"append""#;
 
 /// The messages in a record.
 pub(super) fn said(line: &RecordLine) -> Vec<String> {
-    // Few lines have a message, and only they need to be read.
+    // Few lines contain a message, and only those are parsed.
     if !line.as_str().contains(APPENDS) {
         return Vec::new();
     }
@@ -22,7 +22,7 @@ pub(super) fn said(line: &RecordLine) -> Vec<String> {
     messages.flat_map(texts).filter(|text| !text.is_empty()).map(folded).collect()
 }
 
-/// Instructions are the same in every session.
+/// The searchable texts of a message. Instructions are left out, as they are the same in every session.
 fn texts(message: &Message) -> Vec<&str> {
     match message {
         Message::System { .. } => Vec::new(),
@@ -33,18 +33,18 @@ fn texts(message: &Message) -> Vec<&str> {
     }
 }
 
-/// In small letters, and without zero characters, which the database cannot hold.
+/// Lower case, without zero characters, which the database cannot store.
 pub(super) fn folded(text: &str) -> String {
-    // Letter by letter: `str::to_lowercase` writes a final sigma otherwise, so a word would depend on what follows
-    // it.
+    // Character by character: `str::to_lowercase` writes a final sigma differently, so a word would depend on the
+    // text after it.
     text.chars().flat_map(char::to_lowercase).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
 }
 
-/// A pattern that finds the text itself anywhere.
+/// A `like` pattern that finds the text anywhere.
 pub(super) fn pattern(text: &str) -> String {
     let mut pattern = String::from("%");
     for c in folded(text).chars() {
-        // Wildcards of `like` are what the user looks for, not patterns.
+        // Wildcards of `like` in the text are searched literally.
         if matches!(c, '%' | '_' | '\\') {
             pattern.push('\\');
         }
