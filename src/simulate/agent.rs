@@ -1,4 +1,4 @@
-//! One agent: runs, one after the other, each driven by the interpreter's own step.
+//! One simulated agent: consecutive runs, each driven by the interpreter's own step.
 
 use super::chance::ServiceChance;
 use super::errand::{NextReply, ScriptedWorkload};
@@ -15,9 +15,9 @@ use crate::policy::Seed;
 use crate::session::{ContextReduction, HistoryRepair, Usage};
 use crate::time::{Instant, Nanos};
 
-/// More events than any run needs; beyond, it is taken to have no end, and to have failed. Tests do not wait so long.
+/// The maximum number of events of a run; a longer run counts as endless and failed. Tests use a smaller limit.
 const MOST_EVENTS: u64 = if cfg!(test) { 5_000 } else { 100_000 };
-/// An agent whose run took no time at all pauses as long as this.
+/// The minimum pause of an agent after a run that took no time.
 const LEAST_REST: Nanos = Nanos::from_secs(1);
 
 /// An agent.
@@ -30,12 +30,12 @@ pub(super) struct SimulatedAgent {
     models: Vec<ServiceChance>,
     tools: Vec<ServiceChance>,
     errand: ScriptedWorkload,
-    /// The turn in flight, and when it began.
+    /// The turn in flight, and its start.
     turn: Option<(u32, Instant)>,
-    /// How many runs it has begun.
+    /// The number of runs begun.
     runs: u32,
     began: Instant,
-    /// When it begins the next run, if none is in flight.
+    /// The start of the next run, if none is in flight.
     begins: Option<Instant>,
 }
 
@@ -58,12 +58,12 @@ impl SimulatedAgent {
         }
     }
 
-    /// When something happens to it next.
+    /// The time of the next event.
     pub(super) fn due(&self) -> Option<Instant> {
         self.begins.or_else(|| self.run.due())
     }
 
-    /// Has everything happen that is due by now.
+    /// Processes all events that are due now.
     pub(super) fn play(&mut self, shared: &mut SharedServices<'_>) {
         while self.due().is_some_and(|due| due <= shared.now) {
             let event = match self.begins.take() {
@@ -102,7 +102,7 @@ impl SimulatedAgent {
         }))
     }
 
-    /// The run is over, or was given up. How long it pauses, if another one follows.
+    /// Ends a run, finished or abandoned. Returns the pause before the next run, if one follows.
     fn end(&mut self, shared: &mut SharedServices<'_>) -> Option<Nanos> {
         self.turn_begins(shared, None);
         let outcome = self.run.state.outcome.as_ref();
@@ -146,7 +146,7 @@ impl SimulatedAgent {
         }
     }
 
-    /// Begins a piece of work. What is answered at once comes before what takes its time, be it none.
+    /// Begins a piece of work. Immediate answers come before answers that take time, even if that time is zero.
     fn work(&mut self, shared: &mut SharedServices<'_>, work: Work) {
         let takes_time =
             matches!(work, Work::CallModel(_) | Work::RunTool(_) | Work::Summarize(_) | Work::Wait(_));
@@ -201,7 +201,7 @@ impl SimulatedAgent {
         (takes, event)
     }
 
-    /// What becomes of a call of a model, and the tokens its answer reports.
+    /// The result of a model call, and the reported tokens.
     fn ask(
         &mut self,
         shared: &mut SharedServices<'_>,
@@ -240,20 +240,20 @@ impl SimulatedAgent {
         (takes, run.finished(outcome))
     }
 
-    /// The conversation before a turn, as large as the scenario says.
+    /// The measure of the conversation before a turn, as in the scenario.
     fn measure(&self, scenario: &Scenario) -> TurnMeasure {
         let tokens = scenario.models.first().map_or(0, |model| model.usage.input);
         let messages = self.turn.map_or(0, |(turn, _)| u64::from(turn).saturating_mul(2));
         TurnMeasure { messages, message_tokens: tokens, ..TurnMeasure::default() }
     }
 
-    /// There is no conversation that could be made smaller.
+    /// Answers a reduction: the simulated conversation cannot be reduced.
     fn reduced(&self, scenario: &Scenario, work: ReduceContext) -> Event {
         let TurnMeasure { messages, message_tokens, .. } = self.measure(scenario);
         work.reduced(ContextReduction { messages, message_tokens, ..ContextReduction::default() })
     }
 
-    /// Another turn begins, or none: the one before it is over.
+    /// Ends the turn in flight, and begins another one, if there is one.
     fn turn_begins(&mut self, shared: &mut SharedServices<'_>, turn: Option<u32>) {
         let same = self.turn.is_some_and(|(number, _)| Some(number) == turn);
         if same {

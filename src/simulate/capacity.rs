@@ -1,13 +1,13 @@
-//! How many calls a service takes: a store that fills evenly and holds as many calls as it takes in its time.
+//! The capacity of a service: a token bucket that refills evenly.
 
 use super::document::CapacityFile;
 use crate::time::Nanos;
 
-/// What is left of a capacity.
+/// The state of a capacity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceCapacity {
     rule: CapacityFile,
-    /// When all calls that were taken are made up for, in parts of a nanosecond: there are `calls` of them in one.
+    /// The time at which the bucket is full again, in fractions of a nanosecond: `calls` of them are one nanosecond.
     full_at: u128,
 }
 
@@ -16,7 +16,7 @@ impl ServiceCapacity {
         Self { rule, full_at: 0 }
     }
 
-    /// Takes a call so long after the start; or says when there is room again, if the service says that.
+    /// Takes a call at a time from the start; or returns when a call is possible again, if the service reports it.
     pub(super) fn take(&mut self, at: Nanos) -> Result<(), Option<Nanos>> {
         let (calls, each) = (u128::from(self.rule.calls.get()), u128::from(self.rule.per.0.0));
         let now = u128::from(at.0) * calls;
@@ -59,7 +59,7 @@ mod tests {
     fn in_the_long_run_there_are_as_many_as_it_says() {
         let mut capacity = capacity(7, 60);
         let taken = (0..6_000).filter(|tenth| capacity.take(Nanos::from_millis(tenth * 100)).is_ok()).count();
-        // Ten minutes, and what was saved up at the start.
+        // Ten minutes, and the initial content.
         assert_eq!(taken, 7 * 10 + 6);
     }
 }

@@ -1,18 +1,18 @@
-//! Chance that is counted: what an agent meets depends on the seed and on its own calls alone.
+//! Deterministic random numbers: they only depend on the seed and on an agent's own calls.
 
 use crate::policy::Seed;
 
-/// So many numbers belong to one call.
+/// The number of random numbers per call.
 const EACH: u32 = 4;
 
-/// The chances of one agent with one service.
+/// The random numbers of one agent for one service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceChance {
     seed: Seed,
     calls: u32,
 }
 
-/// The numbers of one call.
+/// The random numbers of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallDraws {
     seed: Seed,
@@ -24,7 +24,7 @@ impl ServiceChance {
         Self { seed: Seed::new(seed, service, &agent.to_string()), calls: 0 }
     }
 
-    /// The numbers of the next call.
+    /// The random numbers of the next call.
     pub(super) const fn next(&mut self) -> CallDraws {
         let first = self.calls.wrapping_mul(EACH);
         self.calls = self.calls.wrapping_add(1);
@@ -33,17 +33,17 @@ impl ServiceChance {
 }
 
 impl CallDraws {
-    /// Which fault it is, if any.
+    /// The number that selects the fault.
     pub(super) const fn fault(self) -> u64 {
         self.number(0)
     }
 
-    /// Whether a window of the trace strikes.
+    /// The number that decides whether a window of the trace applies.
     pub(super) const fn window(self) -> u64 {
         self.number(1)
     }
 
-    /// How long it takes.
+    /// The number that determines the duration.
     pub(super) const fn time(self) -> u64 {
         self.number(2)
     }
@@ -53,9 +53,10 @@ impl CallDraws {
     }
 }
 
-/// Whether what happens so often, in parts per million, happens with that number.
+/// Whether an event with this rate, in parts per million, happens for this number.
 pub(super) const fn strikes(ppm: u32, number: u64) -> bool {
-    // The upper half of the number, as a share of 2^32, against the rate: no rounding can reach a rate of one.
+    // The upper half of the number, as a share of 2^32, is compared with the rate: no rounding can reach a rate of
+    // one.
     (number >> 32) * 1_000_000 < (ppm as u64) << 32
 }
 

@@ -1,11 +1,11 @@
-//! What cannot be meant in a scenario, though each of its values can be read.
+//! Detects contradictions in a scenario whose single values are valid.
 
 use super::document::{ScenarioFile, WindowFile};
 use crate::policy::decode::Spanned;
 use crate::policy::{ErrorClass, OpenFraction, PerClass};
 use crate::text::{Code, Diagnostic, Span};
 
-/// Faults that no service has: the policy makes them, or the user.
+/// Faults that no service has: the policy or the user causes them.
 const OF_NOBODY: [ErrorClass; 4] =
     [ErrorClass::ReducerError, ErrorClass::CircuitOpen, ErrorClass::RepeatedCall, ErrorClass::Cancelled];
 /// Faults that only tools have.
@@ -26,14 +26,14 @@ const OF_MODELS: [ErrorClass; 12] = [
     ErrorClass::QuotaExceeded,
 ];
 
-/// Who has faults.
+/// The kind of service that has a fault.
 #[derive(Clone, Copy)]
 enum FaultOwner {
     Model,
     Tool,
 }
 
-/// Everything that cannot be meant.
+/// All contradictions in the file.
 pub(super) fn check(file: &ScenarioFile) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     if file.models.value.is_empty() {

@@ -1,5 +1,5 @@
-//! What an agent is after in one run: the tool calls it needs, one after the other, and then an answer. This is the
-//! virtual model: it looks at what came of its calls, as the interpreter tells, and says what comes next.
+//! The workload of one run: the required tool calls in order, and then an answer. This is the virtual model: it
+//! receives the results of its calls, and chooses the next ones.
 
 use serde_json::{Map, json};
 
@@ -11,30 +11,30 @@ use crate::engine::{CallModel, Failure, FinishReason, ModelReply, Outcome};
 use crate::policy::ErrorClass;
 use crate::session::{ToolCall, Usage};
 
-/// An errand in flight.
+/// A workload in progress.
 #[derive(Debug, Default)]
 pub(super) struct ScriptedWorkload {
-    /// The tool calls that are needed, as far as they were looked at.
+    /// The required tool calls processed so far.
     needs: Vec<NeededCall>,
-    /// How many there are in all.
+    /// The total number of tool calls.
     calls: usize,
-    /// How many of the needs are settled at the head of the list.
+    /// The number of settled calls at the start of the list.
     settled: usize,
-    /// How many steps were asked for, the answer included.
+    /// The number of requested steps, the answer included.
     asked: usize,
-    /// Whether the call before had no reply, so that the next one is made in its place.
+    /// Whether the previous call had no reply, so that the next one replaces it.
     unanswered: bool,
 }
 
-/// A tool call that is needed.
+/// A required tool call.
 #[derive(Clone, Copy, Debug, Default)]
 struct NeededCall {
     state: NeedState,
-    /// How often the model asked for it.
+    /// How often the model has requested it.
     asked: u32,
     /// How often it failed.
     failed: u32,
-    /// Which time it was asked for when its tool ran last; 0 if it never has.
+    /// The number of the request in which its tool ran last; 0: never.
     ran: u32,
 }
 
@@ -46,17 +46,17 @@ enum NeedState {
     Missed,
 }
 
-/// What the model is about to say.
+/// The next reply of the model.
 #[derive(Debug)]
 pub(super) enum NextReply {
-    /// These tool calls, by their numbers.
+    /// These tool calls, by number.
     Calls(Vec<usize>),
     /// The answer.
     Answer,
 }
 
 impl ScriptedWorkload {
-    /// Begins again.
+    /// Resets the workload.
     pub(super) fn begin(&mut self, scenario: &Scenario) {
         let calls = if scenario.tools.is_empty() { 0 } else { scenario.file.work.calls.0 };
         self.needs.clear();
@@ -66,8 +66,8 @@ impl ScriptedWorkload {
         self.unanswered = false;
     }
 
-    /// What comes next in the conversation, and whether it is the first time that it is asked for, and not in place of
-    /// one that had no reply: in a final turn that follows a failure.
+    /// The next reply in the conversation, and whether it is requested for the first time and does not replace a
+    /// missing reply, as in a final turn after a failure.
     pub(super) fn next(&mut self, scenario: &Scenario, call: &CallModel) -> (NextReply, bool) {
         let parallel = usize::try_from(scenario.file.work.parallel.get()).unwrap_or(usize::MAX);
         let mut numbers = Vec::new();
@@ -83,7 +83,7 @@ impl ScriptedWorkload {
             {
                 match tool(scenario, number) {
                     Some(tool) if call.tools.contains(&tool.service.name) => numbers.push(number),
-                    // It is not shown any more: the model does without.
+                    // The tool is hidden: the model continues without it.
                     _ => need.state = NeedState::Missed,
                 }
             }
@@ -97,12 +97,12 @@ impl ScriptedWorkload {
         (if numbers.is_empty() { NextReply::Answer } else { NextReply::Calls(numbers) }, first)
     }
 
-    /// The model was called, and replied or did not.
+    /// Records a model call, and whether it had a reply.
     pub(super) const fn called(&mut self, replied: bool) {
         self.unanswered = !replied;
     }
 
-    /// The model's reply, good or with a flaw of that class; or a failure.
+    /// The model's reply, either good or with a fault of this class; or a failure.
     pub(super) fn reply(
         &mut self,
         scenario: &Scenario,
@@ -173,12 +173,12 @@ impl ScriptedWorkload {
         Some(ToolCall { id: format!("{number}-{}", need.asked), name: tool.service.name.clone(), arguments })
     }
 
-    /// A tool runs for a call. Whether it is the first time.
+    /// Records that a tool runs for a call. Returns whether it is the first time.
     pub(super) fn runs(&mut self, call: &str) -> bool {
         self.need(call).is_some_and(|need| core::mem::replace(&mut need.ran, need.asked) == 0)
     }
 
-    /// A call went well.
+    /// Records a successful call.
     pub(super) fn went_well(&mut self, call: &str) {
         if let Some(need) = self.need(call) {
             need.state = NeedState::Done;
@@ -186,8 +186,8 @@ impl ScriptedWorkload {
         self.settle();
     }
 
-    /// A call failed, or did not run. The model asks again as often as the scenario says; what it wrote badly, so that
-    /// it did not run, it always writes again.
+    /// Records a call that failed or did not run. The model requests it again as often as the scenario says; invalid
+    /// calls are always requested again.
     pub(super) fn went_wrong(&mut self, call: &str, class: ErrorClass, again: u32) {
         let written = matches!(
             class,
@@ -202,7 +202,7 @@ impl ScriptedWorkload {
         self.settle();
     }
 
-    /// How the run ended.
+    /// The end of the run.
     pub(super) fn ended(&self, outcome: &Outcome) -> RunEnd {
         match outcome {
             Outcome::Answered { .. } | Outcome::Reported { .. } => {
@@ -218,14 +218,14 @@ impl ScriptedWorkload {
         self.settled = open.map_or(self.needs.len(), |open| self.settled.saturating_add(open));
     }
 
-    /// The need that a call is for: its id begins with the number.
+    /// The required call that a call belongs to: its id begins with the number.
     fn need(&mut self, call: &str) -> Option<&mut NeededCall> {
         let number: usize = call.split_once('-')?.0.parse().ok()?;
         self.needs.get_mut(number)
     }
 }
 
-/// The tool that the call of that number is of: one after the other.
+/// The tool of the call with this number; tools take turns.
 fn tool(scenario: &Scenario, number: usize) -> Option<&ToolRules> {
     scenario.tools.get(number.checked_rem(scenario.tools.len())?)
 }

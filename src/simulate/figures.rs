@@ -1,4 +1,4 @@
-//! What a simulation comes to: how many runs went well, what that cost, and how it went over time.
+//! The figures of a simulation: success, cost, and development over time.
 
 use serde::Serialize;
 
@@ -7,102 +7,101 @@ use crate::policy::ErrorClass;
 use crate::session::{FailureReason, StopReason, Usage};
 use crate::time::Nanos;
 
-/// What a simulation comes to. Lengths of time are written as whole nanoseconds.
+/// The figures of a simulation. Durations are written as whole nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SimulationFigures {
     /// Runs that ended.
     pub runs: u64,
-    /// Runs with an answer, and all their tool calls went well.
+    /// Runs with an answer in which all tool calls succeeded.
     pub complete: u64,
-    /// Runs with an answer, though some of their tool calls did not go well.
+    /// Runs with an answer in which some tool calls did not succeed.
     pub partial: u64,
     /// Runs without an answer.
     pub failed: u64,
-    /// Why these failed, the most frequent first.
+    /// The reasons of the failed runs, the most frequent first.
     pub(crate) ended_by: Vec<EndedBy>,
-    /// Calls of models.
+    /// Model calls.
     pub model_calls: u64,
-    /// Of these, the first for each step of a run, unless it is made in place of a step that failed: what it takes if
-    /// nothing goes wrong.
+    /// The model calls needed without failures: the first for each step of a run, unless it replaces a failed step.
     pub model_calls_needed: u64,
     /// Runs of tools.
     pub tool_runs: u64,
-    /// Of these, the first for each call that is needed.
+    /// The tool runs needed without failures: the first for each required call.
     pub tool_runs_needed: u64,
-    /// Half of all turns took at most so long.
+    /// The median duration of turns.
     pub turn_p50: Nanos,
-    /// Of a hundred turns 99 took at most so long.
+    /// The 99th percentile of the duration of turns.
     pub turn_p99: Nanos,
-    /// The time all agents together waited for another attempt.
+    /// The total time that agents waited for another attempt.
     pub waiting: Nanos,
-    /// The tokens that answers reported.
+    /// The reported tokens.
     pub tokens: Usage,
-    /// Events that were decided about.
+    /// The number of events decided about.
     pub steps: u64,
-    /// What was decided about them: work that was asked for, and everything that was noted.
+    /// The number of decisions: requested work and notes.
     pub decisions: u64,
-    /// When the last run ended, from the start.
+    /// The end of the last run, from the start.
     pub ended: Nanos,
-    /// What each model was asked for.
+    /// The load of each model.
     pub(crate) models: Vec<ServiceLoad>,
-    /// What each tool was asked for.
+    /// The load of each tool.
     pub(crate) tools: Vec<ServiceLoad>,
-    /// How long a part of `over_time` is. It is longer if the last runs take long.
+    /// The length of a part of `over_time`. It is longer if the last runs take long.
     pub part: Nanos,
-    /// How it went, part by part.
+    /// The figures of each part of the time.
     pub(crate) over_time: Vec<TimeShare>,
 }
 
-/// Why runs failed, and how many of them.
+/// A reason for failed runs, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct EndedBy {
-    /// Why there was no answer; `None`: the run had no end.
+    /// Why there was no answer; `None`: the run was endless.
     pub reason: Option<FailureReason>,
-    /// Why no further attempt was made, if attempts had an end.
+    /// Why no further attempt was made, if attempts ended.
     pub stopped_by: Option<StopReason>,
     /// The class of the last error, if there was one.
     pub error_type: Option<ErrorClass>,
-    /// How many runs ended so.
+    /// The number of runs with this end.
     pub runs: u64,
 }
 
-/// What a model or tool was asked for.
+/// The load of a model or tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ServiceLoad {
     /// Its name.
     pub name: String,
     /// Calls.
     pub calls: u64,
-    /// Of these, those that failed, that the policy cut off, or that were answered badly.
+    /// Calls that failed, exceeded a limit of the policy, or had a faulty reply.
     pub failed: u64,
-    /// Of those, the ones that were refused because they were too many.
+    /// Failed calls that were refused because of the capacity.
     pub refused: u64,
 }
 
-/// A part of the time.
+/// The figures of a part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct TimeShare {
     /// Runs that ended in it.
     pub runs: u64,
-    /// Of these, those with an answer and without a tool call that did not go well.
+    /// The complete ones among these runs.
     pub complete: u64,
-    /// Calls of models in it.
+    /// Model calls in it.
     pub model_calls: u64,
 }
 
-/// So many parts has the time in which agents begin runs.
+/// The number of parts of the time in which agents begin runs.
 const PARTS: u64 = 60;
-/// There are no more parts than this: if the last runs take longer, all parts are made twice as long.
+/// The maximum number of parts: if the last runs take longer, the length of all parts is doubled.
 const MOST_PARTS: usize = 240;
 
-/// Figures as they grow.
+/// Figures during the simulation.
 #[derive(Debug, Default)]
 pub(super) struct FigureTally {
     pub(super) figures: SimulationFigures,
     turns: Vec<u64>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunEnd {
     Complete,
@@ -116,18 +115,18 @@ impl SimulationFigures {
         ppm(self.complete, self.runs)
     }
 
-    /// The calls of models for each that was needed, in parts per million.
+    /// The number of model calls per needed call, in parts per million.
     pub fn amplification_ppm(&self) -> Option<u64> {
         ppm(self.model_calls, self.model_calls_needed)
     }
 
-    /// The runs of tools for each that was needed, in parts per million.
+    /// The number of tool runs per needed run, in parts per million.
     pub fn tool_amplification_ppm(&self) -> Option<u64> {
         ppm(self.tool_runs, self.tool_runs_needed)
     }
 }
 
-/// `some` of `all`, rounded to the nearest.
+/// The ratio of `some` to `all` in parts per million, rounded to the nearest.
 fn ppm(some: u64, all: u64) -> Option<u64> {
     let share = (u128::from(some) * 1_000_000 + u128::from(all / 2)).checked_div(all.into())?;
     u64::try_from(share).ok()
@@ -144,7 +143,7 @@ impl TimeShare {
 }
 
 impl EndedBy {
-    /// One run that ended without an answer; the outcome, if it had one.
+    /// A run that ended without an answer; the outcome, if it had one.
     pub(super) fn of(outcome: Option<&Outcome>) -> Self {
         let (report, exhausted) = match outcome {
             Some(Outcome::Failed { exhausted, report }) => (Some(report), Some(exhausted)),
@@ -208,7 +207,7 @@ impl FigureTally {
         part.complete = part.complete.saturating_add((ended == RunEnd::Complete).into());
     }
 
-    /// A run has failed, and why.
+    /// Counts a failed run with its reason.
     pub(super) fn run_failed(&mut self, why: EndedBy) {
         let known = &mut self.figures.ended_by;
         match known.iter_mut().find(|known| known.like(&why)) {
@@ -217,7 +216,7 @@ impl FigureTally {
         }
     }
 
-    /// The figures, when all is over.
+    /// The final figures.
     pub(super) fn close(mut self, models: Vec<ServiceLoad>, tools: Vec<ServiceLoad>) -> SimulationFigures {
         self.turns.sort_unstable();
         self.figures.ended_by.sort_by_key(|why| core::cmp::Reverse(why.runs));
@@ -243,7 +242,7 @@ impl FigureTally {
         usize::try_from(at.0 / self.figures.part.0.max(1)).unwrap_or(usize::MAX)
     }
 
-    /// Makes one part of each two.
+    /// Merges each two parts into one.
     fn coarsen(&mut self) {
         let SimulationFigures { part, over_time, .. } = &mut self.figures;
         *part = part.saturating_add(*part);
@@ -252,7 +251,7 @@ impl FigureTally {
     }
 }
 
-/// The smallest of the times which so many of a hundred do not exceed.
+/// The percentile of sorted times.
 fn rank(sorted: &[u64], percent: usize) -> Nanos {
     let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     Nanos(sorted.get(place).copied().unwrap_or(0))

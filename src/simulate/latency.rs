@@ -1,4 +1,4 @@
-//! How long something takes: a distribution as a curve, straight between its points.
+//! Latency distributions as piecewise linear curves.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -8,8 +8,8 @@ use crate::text::yaml::{YamlData, YamlNode};
 use crate::text::{Code, Diagnostic, parse_duration};
 use crate::time::Nanos;
 
-/// How often something takes at most so long, in parts per million, and how many millionths of the standard deviation
-/// the normal distribution is above its middle there. Below the middle it is its mirror image.
+/// The normal distribution: cumulative probabilities in parts per million, with quantiles in millionths of the
+/// standard deviation above the mean. The lower half is the mirror image.
 const NORMAL: [(u32, i64); 25] = [
     (500_000, 0),
     (550_000, 125_661),
@@ -39,7 +39,7 @@ const NORMAL: [(u32, i64); 25] = [
 ];
 const P99: i64 = 2_326_348;
 
-/// The same of the exponential distribution, in millionths of its mean.
+/// The same for the exponential distribution, in millionths of its mean.
 const EXPONENTIAL: [(u32, u64); 34] = [
     (0, 0),
     (50_000, 51_293),
@@ -79,10 +79,10 @@ const EXPONENTIAL: [(u32, u64); 34] = [
 
 const MILLION: u32 = 1_000_000;
 
-/// How long something takes.
+/// A latency distribution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LatencyModel {
-    /// How often it takes at most so long, in parts of 2^32; rising.
+    /// The cumulative distribution: the share in parts of 2^32, and the time; rising.
     points: Box<[(u32, Nanos)]>,
 }
 
@@ -124,7 +124,7 @@ union! {
 }
 
 impl LatencyModel {
-    /// Always the same.
+    /// A constant latency.
     pub(crate) fn constant(time: Nanos) -> Self {
         Self { points: [(0, time)].into() }
     }
@@ -154,7 +154,7 @@ impl LatencyModel {
         Self { points: below.chain(above).collect() }
     }
 
-    /// The time that belongs to a number, which may be any.
+    /// The latency for a random number.
     pub(crate) fn draw(&self, number: u64) -> Nanos {
         let share = u32::try_from(number >> 32).unwrap_or(u32::MAX);
         let after = self.points.partition_point(|(at, _)| *at <= share);
@@ -212,7 +212,7 @@ impl Decode for LatencyModel {
     }
 }
 
-/// Parts per million as parts of 2^32.
+/// Converts parts per million to parts of 2^32.
 fn part(ppm: u32) -> u32 {
     let part = (u64::from(ppm) << 32) / u64::from(MILLION);
     u32::try_from(part).unwrap_or(u32::MAX)
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::policy::Seed;
 
-    /// The times below which half of all are, and 99 of a hundred, in milliseconds.
+    /// The median and the 99th percentile, in milliseconds.
     fn middle_and_p99(rule: LatencyRule) -> (u64, u64) {
         let latency = LatencyModel::of(rule);
         let seed = Seed::new(1, "test", "latency");

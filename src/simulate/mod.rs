@@ -1,8 +1,8 @@
-//! Trying a policy out before something fails: one call or turn with given outcomes, and many agents that share models
-//! and tools that fail, in virtual time.
+//! Simulation of a policy: one call or turn with given outcomes, or many agents that share failing models and tools,
+//! in virtual time.
 //!
-//! Every agent is driven by the interpreter's own `step`; nothing is approximated and nothing sleeps. All that is left to
-//! chance is counted from a seed, so that the same scenario and policy come to the same, byte for byte.
+//! Every agent is driven by the interpreter's own `step`; nothing is approximated, and no real time passes. All
+//! random numbers come from a seed, so that the same scenario and policy have the same result, byte for byte.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,11 +1,11 @@
-//! Powers of two and logarithms in whole numbers, so that they are the same on every machine.
+//! Powers of two and logarithms in integers, so that they are the same on every machine.
 
-/// One, as the numbers here have it.
+/// One as a fixed-point number.
 const ONE: u128 = 1 << 62;
-/// The bits behind the point of an exponent.
+/// The number of fractional bits of an exponent.
 const BITS: u32 = 32;
 
-/// The logarithm to the base two of `num / den`, times 2^32; zero if that is below one.
+/// The binary logarithm of `num / den`, times 2^32; zero if it is negative.
 pub(super) fn log2(num: u64, den: u64) -> u64 {
     let mut rest = (u128::from(num) << 62).checked_div(den.into()).unwrap_or(ONE);
     if rest < ONE {

@@ -1,5 +1,5 @@
-//! A model or a tool that all agents share: what becomes of a call, by its rules, its trace and what is left of its
-//! capacity.
+//! A model or a tool that all agents share: determines the result of a call from its rules, its trace and its
+//! remaining capacity.
 
 use super::capacity::ServiceCapacity;
 use super::chance::{CallDraws, strikes};
@@ -12,17 +12,17 @@ use crate::engine::{CallTimeouts, EffectState, Failure, ToolOutcome, WaitHint};
 use crate::policy::ErrorClass;
 use crate::time::Nanos;
 
-/// A call that never ends by itself and that nothing bounds: then the connection is cut.
+/// The duration after which a call without any limit is cut off.
 const CUT_OFF: Nanos = Nanos::from_secs(15 * 60);
 
-/// A service in flight.
+/// The state of a service.
 #[derive(Debug)]
 pub(super) struct SimulatedService<'a> {
     rules: &'a ServiceRules,
-    /// Whether it is a model, which also fails by what it answers.
+    /// Whether the service is a model, whose replies may also be faulty.
     answers: bool,
     capacity: Option<ServiceCapacity>,
-    /// Of each window that has a capacity of its own.
+    /// The capacity of each window that has its own.
     windows: Vec<Option<ServiceCapacity>>,
     pub(super) load: ServiceLoad,
 }
@@ -30,28 +30,28 @@ pub(super) struct SimulatedService<'a> {
 /// A call of a service.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ServiceCall {
-    /// The longest it may take.
+    /// The maximum duration.
     pub(super) whole: Option<Nanos>,
-    /// The longest its steps may take, of a model.
+    /// The maximum durations of its steps, for a model.
     pub(super) steps: CallTimeouts,
-    /// Whether a good answer of a model calls tools here, or delivers the report.
+    /// Whether a good reply of a model contains tool calls or the report.
     pub(super) has_calls: bool,
 }
 
-/// What becomes of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServedCall {
-    /// How long it takes.
+    /// The duration.
     pub(super) takes: Nanos,
-    /// How it fails, if it does.
+    /// The failure, if it fails.
     pub(super) fault: Option<ServiceFault>,
 }
 
-/// How a call fails.
+/// The failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ServiceFault {
     pub(super) class: ErrorClass,
-    /// The wait it asks for.
+    /// The server delay.
     pub(super) retry_after: Option<Nanos>,
 }
 
@@ -74,13 +74,13 @@ impl<'a> SimulatedService<'a> {
         }
     }
 
-    /// Whether what it does for one caller depends on the others.
+    /// Whether the calls of one agent depend on those of others.
     pub(super) fn is_limited(&self) -> bool {
         self.capacity.is_some() || self.windows.iter().any(Option::is_some)
     }
 
-    /// What becomes of a call so long after the start. If it is limited, calls come in the
-    /// order of their times.
+    /// The result of a call at a time from the start. If the service is limited, calls must come in the order of
+    /// their times.
     pub(super) fn call(&mut self, at: Nanos, draws: CallDraws, call: ServiceCall) -> ServedCall {
         self.load.calls = self.load.calls.saturating_add(1);
         let any = call.has_calls || !self.answers;
@@ -134,7 +134,7 @@ impl ServiceFault {
         Failure { retry_after, ..Failure::of(self.class, self.class.name()) }
     }
 
-    /// As a tool fails. Whoever turns a call away has not begun it.
+    /// The failure as the outcome of a tool. A refused call has not started.
     pub(super) fn outcome(self) -> ToolOutcome {
         let turned_away = matches!(self.class, ErrorClass::RateLimit | ErrorClass::Overloaded);
         let effect = match of_class(self.class) {
@@ -145,12 +145,12 @@ impl ServiceFault {
     }
 }
 
-/// What happens at certain times.
+/// The windows of the trace.
 fn windows(rules: &ServiceRules) -> impl Iterator<Item = &WindowFile> {
     rules.trace.iter().map(|window| &window.value)
 }
 
-/// When a call ends that would take so long, and how. What hangs never ends by itself.
+/// When and how a call ends. A hanging call only ends at its limit.
 fn ends(takes: Nanos, fault: Option<ServiceFault>, bound: Option<Nanos>) -> ServedCall {
     let hangs = fault.is_some_and(|fault| fault.class == ErrorClass::Timeout);
     match bound.or_else(|| hangs.then_some(CUT_OFF)) {
@@ -161,7 +161,7 @@ fn ends(takes: Nanos, fault: Option<ServiceFault>, bound: Option<Nanos>) -> Serv
     }
 }
 
-/// Whether an answer can be so only where a good one has calls.
+/// Whether a reply can have this fault only if it contains calls.
 const fn is_of_calls(class: ErrorClass) -> bool {
     matches!(
         class,

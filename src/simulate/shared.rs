@@ -1,4 +1,4 @@
-//! What all agents share, and what time it is.
+//! The state that all agents share, and the virtual time.
 
 use super::figures::FigureTally;
 use super::scenario::Scenario;
@@ -7,11 +7,11 @@ use crate::cases::START;
 use crate::engine::Interpreter;
 use crate::time::{Instant, Nanos};
 
-/// What all agents share.
+/// The state that all agents share.
 pub(super) struct SharedServices<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) interpreter: Interpreter,
-    /// The tool the policy takes the report by.
+    /// The tool for the report in the policy.
     pub(super) report: Option<String>,
     pub(super) models: Vec<SimulatedService<'a>>,
     pub(super) tools: Vec<SimulatedService<'a>>,
@@ -25,7 +25,7 @@ impl SharedServices<'_> {
         self.now.since(START)
     }
 
-    /// How much of the time in which agents begin runs is over, in a thousand parts.
+    /// The elapsed share of the time in which agents begin runs, in thousandths.
     pub(super) fn over(&self) -> u16 {
         let parts = u128::from(self.since().0) * 1_000;
         let parts = parts.checked_div(self.scenario.duration().0.into()).unwrap_or(1_000);

@@ -1,5 +1,5 @@
-//! One call of a tool, or one turn of a model, with given outcomes: what is attempted, waited for and decided, and by
-//! which rule of which line.
+//! One tool call, or one model turn, with given outcomes: the attempts, delays and decisions, each with its rule and
+//! line.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::engine::{self, NameClash, PlannerDecision, ToolCatalogue, ToolSpec};
 use crate::policy::{Effect, Policy, UnknownPrice};
 use crate::time::Nanos;
 
-/// So often the planner and people are asked at most; they always say the same.
+/// The maximum number of questions to the planner and people; the answer is always the same.
 const ASKED: usize = 1_000;
 
-/// What becomes of one call of a tool, or of one turn of a model.
+/// The course of one tool call, or of one model turn.
 ///
 /// ```
 /// use unfazed::policy::Policy;
@@ -28,54 +28,54 @@ const ASKED: usize = 1_000;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallStory {
-    /// What happened and was decided, in order.
+    /// The events and decisions, in order.
     pub(crate) lines: Vec<TimelineLine>,
-    /// How often the tool ran, or a model was called.
+    /// The number of attempts.
     pub attempts: u64,
-    /// The waits between the attempts.
+    /// The delays between the attempts.
     pub delays: Vec<Nanos>,
-    /// How long it took.
+    /// The total duration.
     pub took: Nanos,
     /// How it ended: `ok`, `answered`, `reported`, `refused`, `failed`, `retry_exhausted`, `stopped`.
     pub status: &'static str,
-    /// Why, unless it went well.
+    /// The reason, unless the result is a success.
     pub reason: Option<String>,
 }
 
-/// Why there is no story.
+/// Why a story cannot be computed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoryError {
-    /// An outcome that is not understood.
+    /// An outcome cannot be parsed.
     #[error("{0}; write such as `timeout x2, ok` or `429 retry-after 3, ok`")]
     Outcome(String),
-    /// A tool of the name that the policy takes the final report by.
+    /// A tool has the name that the policy reserves for the final report.
     #[error(transparent)]
     Names(#[from] NameClash),
-    /// The policy bounds what a run may cost, and the price of a model is unknown.
+    /// The policy limits the cost of a run, and the price of a model is unknown.
     #[error(transparent)]
     Price(#[from] UnknownPrice),
-    /// It cannot be played to its end.
+    /// The story does not end.
     #[error("{0}")]
     Endless(String),
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug)]
 pub(crate) struct StoryCall<'a> {
     /// The tool.
     pub tool: &'a str,
     /// The arguments.
     pub arguments: Value,
-    /// What the tool itself says a run does to the world.
+    /// The effect of a run that the tool itself declares.
     pub effect: Option<Effect>,
 }
 
 impl CallStory {
-    /// What becomes of a call whose runs end like that, one after the other; the last one again and again.
+    /// Computes a tool call whose runs end with these outcomes in order; the last one is repeated.
     ///
     /// # Errors
-    /// If an outcome is not understood, the policy takes the final report by that name, or there is no end.
+    /// An outcome cannot be parsed, the policy reserves the name for the final report, or the story does not end.
     pub(crate) fn of_tool(
         policy: &Policy,
         call: &StoryCall<'_>,
@@ -94,7 +94,7 @@ impl CallStory {
             parameters: json!({"type": "object"}),
             effect: call.effect,
         };
-        // It is the only tool, and takes anything.
+        // It is the only tool, and accepts any arguments.
         let tools = ToolCatalogue::new([spec]).unwrap_or_default();
         tools.fits(policy)?;
         let setup = setup(policy, tools, vec!["main".to_owned()], CasePlot::Calls(vec![planned]), seed);
@@ -103,11 +103,10 @@ impl CallStory {
         Self::told(record, u64::try_from(attempts).unwrap_or(u64::MAX))
     }
 
-    /// What becomes of a turn whose calls of the models, in order of preference, end like that; the last one again and
-    /// again.
+    /// Computes a turn whose model calls, in order of preference, end with these outcomes; the last one is repeated.
     ///
     /// # Errors
-    /// If an outcome is not understood, or there is no end.
+    /// An outcome cannot be parsed, or the story does not end.
     pub fn of_model(policy: &Policy, models: &[String], ends: &str, seed: u64) -> Result<Self, StoryError> {
         let plot = CasePlot::Turn(again_and_again(ends)?);
         policy.prices(models.iter().map(|model| (model.as_str(), None)))?;

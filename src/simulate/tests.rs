@@ -1,4 +1,4 @@
-//! What a simulation comes to.
+//! Tests of simulation results.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::policy::{ErrorClass, Policy};
 use crate::session::{FailureReason, StopReason};
 use crate::time::Nanos;
 
-/// A scenario of three agents and a tool, with these lines of the model, of the tool, and of the whole.
+/// A scenario of three agents and a tool, with these lines for the model, the tool, and the scenario.
 fn scenario(model: &str, tool: &str, whole: &str) -> Scenario {
     let work = if whole.contains("work:") { "" } else { "work: {calls: 2}" };
     let text = format!(
@@ -63,7 +63,7 @@ fn why_runs_failed_is_counted() {
         runs: 6,
     };
     assert_eq!((figures.failed, figures.ended_by), (6, vec![why]));
-    // Of several reasons the most frequent is the first, and all of them together are the runs that failed.
+    // The most frequent reason comes first, and the sum of all reasons is the number of failed runs.
     let mixed = scenario("faults: {overloaded: 0.2, auth_error: 0.05}", "", "").with_agents(50);
     let figures = play(&mixed, "version: 1\nmodels: {'*': {retry: {enabled: false}}}");
     let runs: Vec<u64> = figures.ended_by.iter().map(|why| why.runs).collect();
@@ -121,7 +121,7 @@ fn agents_share_the_capacity_of_a_model() {
         "version: 1\nmodels: {'*': {retry: {server_delay: {mode: floor, max: 5m}, max_attempts: 20}}}",
     );
     let taken = figures.models[0].calls - figures.models[0].refused;
-    // Ten that are there at first, and ten a minute until the last run has ended.
+    // Ten at the start, and ten a minute until the last run has ended.
     let most = 10 + figures.ended.0 / 6_000_000_000;
     assert!(figures.models[0].refused > 0 && taken <= most, "{taken} of {most}");
     assert_eq!(figures.complete, figures.runs, "who waits as long as the model asks gets through");
@@ -131,7 +131,7 @@ fn agents_share_the_capacity_of_a_model() {
 fn agents_that_compete_for_nothing_come_to_the_same_one_after_the_other() {
     let faults = "faults: {overloaded: 0.2}, trace: [{from: 20s, to: 50s, fault: timeout, rate: 0.5}]";
     let alone = play(&scenario(faults, "", "arrival: {kind: random, over: 30s}"), "version: 1");
-    // A capacity that is never used up has them played together.
+    // With a capacity that is never used up, the agents are played together.
     let much = format!("{faults}, capacity: {{calls: 1000000, per: 1s}}");
     let together = play(&scenario(&much, "", "arrival: {kind: random, over: 30s}"), "version: 1");
     assert_eq!(alone, together);
@@ -183,7 +183,7 @@ models:
     let figures = play(&scenario, "version: 1\nmodels: {'*': {cooldown: unlimited}}");
     assert_eq!(figures.complete, figures.runs);
     assert_eq!(figures.models[1].failed, 0);
-    // The first one is asked in every run anew, and the other one answers each.
+    // The first model is called again in every run, and the other one answers each.
     assert_eq!(figures.models[1].calls, figures.runs);
     assert!(figures.models[0].calls >= figures.runs);
 }
@@ -235,7 +235,7 @@ fn a_whole_answer_may_take_longer_than_its_first_piece() {
     assert_eq!((slow.complete, slow.ended), (3, Nanos::from_secs(30)));
     let flawed = with("latency: 30s, faults: {empty_response: 1}");
     assert_eq!(flawed.ended_by[0].error_type, Some(ErrorClass::EmptyResponse));
-    // What brings no answer at all is not waited for any longer.
+    // There is no longer wait for a service that never answers.
     for silent in ["faults: {timeout: 1}", "fails_after: 30s, faults: {overloaded: 1}"] {
         let figures = with(silent);
         assert_eq!(figures.ended_by[0].error_type, Some(ErrorClass::Timeout), "{silent}");
@@ -279,7 +279,7 @@ tools: {t: {latency: 30s, fails_after: 100ms, faults: {invalid_args: 1}}}";
 tools: {'*': {retry: {enabled: false}, breaker: {failures: never}, loop_guard: {enabled: false}}}";
     let figures = play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), policy);
     assert_eq!((figures.partial, figures.tool_runs, figures.tools[0].failed), (1, 1, 1));
-    // Two answers of two seconds, and a failure.
+    // Two replies of two seconds, and a failure.
     assert_eq!(figures.ended, Nanos::from_millis(4_100));
 }
 

@@ -1,7 +1,7 @@
 //! Many agents in one virtual time: each is driven by the interpreter, and all of them call the same services.
 //!
-//! Who is due next is taken from one queue, in the order of time and then of the agents; nothing sleeps. Only where no
-//! service has a capacity the agents are played one after the other.
+//! One queue orders the agents by time and then by number; no real time passes. If no service has a capacity, the
+//! agents are played one after the other.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,29 +18,29 @@ use crate::engine::{Interpreter, NameClash};
 use crate::policy::Policy;
 use crate::time::{Instant, Nanos};
 
-/// After agents were due so many times it is informed how much of the time is over.
+/// The number of queue steps between two progress reports.
 const TOLD_EVERY: u32 = 1 << 10;
 
-/// A scenario in flight.
+/// A scenario in progress.
 pub(super) struct SimulatedWorld<'a> {
     shared: SharedServices<'a>,
     agents: Vec<SimulatedAgent>,
-    /// When each agent is due next.
+    /// The next time of each agent.
     queue: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// How often one was.
+    /// The number of queue steps so far.
     taken: u32,
 }
 
 impl Scenario {
-    /// Plays it with agents under a policy. The same scenario and policy always come to the same.
+    /// Plays the scenario with agents under a policy. The same scenario and policy always have the same result.
     ///
     /// # Errors
-    /// A tool of the name that the policy takes the final report by.
+    /// A tool has the name that the policy reserves for the final report.
     pub fn play(&self, policy: &Policy) -> Result<SimulationFigures, NameClash> {
         self.play_telling(policy, |_| ())
     }
 
-    /// The same, and tells now and then how much of the time in which agents begin runs is over, in a thousand parts.
+    /// The same, with progress reports: the elapsed share of the time in which agents begin runs, in thousandths.
     ///
     /// # Errors
     /// As [`play`](Self::play).
@@ -73,14 +73,14 @@ impl<'a> SimulatedWorld<'a> {
         Self { shared, agents, queue: BinaryHeap::new(), taken: 0 }
     }
 
-    /// Plays it to the end, and tells how much of it is over, in a thousand parts.
+    /// Plays the scenario to the end, with progress reports in thousandths.
     pub(super) fn play(mut self, mut tell: impl FnMut(u16)) -> SimulationFigures {
         let compete = self.shared.models.iter().chain(&self.shared.tools).any(SimulatedService::is_limited);
         let agents = self.agents.len();
         for agent in 0..agents {
             self.put(agent);
-            // Agents that compete for nothing do not notice each other. One after the other they are several times as
-            // fast: what one works with stays in the processor's cache.
+            // Agents that do not compete are independent. Played one after the other they are several times as fast,
+            // because their data stays in the processor's cache.
             if !compete {
                 self.drain(|parts| tell(of_all(agent, parts, agents)));
             }
@@ -91,7 +91,7 @@ impl<'a> SimulatedWorld<'a> {
         self.shared.tally.close(load(self.shared.models), load(self.shared.tools))
     }
 
-    /// Plays the agents that are in the queue, and tells how much of the time is over.
+    /// Plays the agents in the queue, with progress reports.
     fn drain(&mut self, mut tell: impl FnMut(u16)) {
         while let Some(Reverse((at, number))) = self.queue.pop() {
             let Some(agent) = self.agents.get_mut(number) else { continue };
@@ -111,13 +111,13 @@ impl<'a> SimulatedWorld<'a> {
     }
 }
 
-/// How much is over when so many of all agents are done, and of the next one so much.
+/// The progress when `done` of `all` agents are finished, and the next one has reached `parts`.
 fn of_all(done: usize, parts: u16, all: usize) -> u16 {
     let parts = done.saturating_mul(1_000).saturating_add(parts.into()).checked_div(all);
     u16::try_from(parts.unwrap_or(1_000)).unwrap_or(1_000)
 }
 
-/// When an agent begins, from the start.
+/// The start of an agent, from the start of the simulation.
 fn arrival(scenario: &Scenario, agent: u32) -> Nanos {
     let share = |over: Nanos, some: u128, all: u128| {
         let part = (u128::from(over.0) * some).checked_div(all).unwrap_or(0);
