@@ -45,7 +45,7 @@ impl ErrorFacts {
         all
     }
 
-    /// Whether whoever knows `facts` knows these.
+    /// Whether `facts` imply these facts.
     pub(crate) fn holds_for(&self, facts: &Self) -> bool {
         let status = match (self.status, facts.status) {
             (None, _) => true,

@@ -37,7 +37,7 @@ pub struct ComparedNames {
     pub models: Vec<String>,
 }
 
-/// A name, or what stands for many.
+/// A name, or a selector for several names.
 pub(crate) struct NamedPattern {
     /// For people.
     pub(crate) shown: String,

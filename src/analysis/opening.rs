@@ -14,7 +14,7 @@ use crate::text::Template;
 
 /// The name of a model of which no policy says anything of its own.
 const ANY: &str = "";
-/// What stands for a tool that is not known.
+/// The placeholder for an unknown tool.
 const SOME: &str = "…";
 
 /// The rules of the loop of turns: how many, how long, what the model reads at the end, what ends them.

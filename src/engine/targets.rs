@@ -577,7 +577,8 @@ mod tests {
                     falls_back(&policy.turn().targets, &model, reason, *class, 1, false),
                     "{rules} {class}: {then}"
                 );
-                // What ends them is not always a number of attempts; a wait nobody has time for is one at this model.
+                // The end is not always a number of attempts; a delay that is too long ends the attempts at this
+                // model only.
                 if reason == StopReason::Attempts
                     && policy.turn().targets.fallback.value == Advance::Exhausted
                 {

@@ -20,7 +20,7 @@ pub fn record_stream(
     let (sender, mut receiver) = mpsc::channel(READ_AHEAD);
     tokio::task::spawn_blocking(move || {
         for record in records {
-            // Nobody reads on.
+            // The reader of the stream is gone.
             if sender.blocking_send(record).is_err() {
                 return;
             }

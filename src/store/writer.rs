@@ -66,7 +66,7 @@ impl WriterProgress {
 }
 
 impl LogWriter {
-    /// Writes until nobody records any more. After the first failure nothing more is written.
+    /// Writes until the recorder is closed. After the first failure nothing more is written.
     pub(super) async fn run(mut self, mut commands: UnboundedReceiver<WriterCommand>) {
         let (mut failed, mut failure, mut held) = (false, None, None);
         loop {
@@ -97,7 +97,7 @@ impl LogWriter {
                         (true, Some(error)) => Err(JournalError(Box::new(error))),
                         (true, None) => Err(JournalError("it could not be written before".into())),
                     };
-                    // Whoever asked may be gone.
+                    // The receiver of the answer may be gone.
                     let _ = answer.send(result);
                 }
             }

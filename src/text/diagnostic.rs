@@ -234,7 +234,7 @@ const BEGINNING: usize = 20;
 const LONGEST: usize = 2_000;
 
 impl Diagnostic {
-    /// Without what nobody reads to its end: texts are cut, and a repair that is longer is left out.
+    /// Limits the length: texts are cut, and a longer repair is left out.
     pub(crate) fn capped(mut self) -> Self {
         cut(&mut self.message);
         self.label.iter_mut().chain(&mut self.help).for_each(cut);

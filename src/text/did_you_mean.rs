@@ -1,6 +1,6 @@
 //! "Did you mean": the known name nearest to a misspelt one.
 
-/// Longer names are not compared; nobody misspells them by a letter or two.
+/// The maximum length of names that are compared.
 const LONGEST: usize = 64;
 /// Fewer letters are short for nothing.
 const SHORTEST: usize = 3;

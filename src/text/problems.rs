@@ -56,7 +56,7 @@ impl Problems {
         self.errors.found
     }
 
-    /// Whether there are so many errors that nobody wants to know why each one is there.
+    /// Whether there are too many errors to explain each one.
     pub(crate) const fn is_crowded(&self) -> bool {
         self.errors.found >= SHOWN
     }

@@ -122,7 +122,7 @@ fn one_line(d: &Diagnostic, sources: &Sources) -> String {
     format!("{}: {}[{}]: {}{label}", visible(&place), d.severity, d.code, visible(&d.message))
 }
 
-/// The long helps that were given already: nobody reads a list of all classes twice.
+/// The long helps already shown; a list of all classes is shown only once.
 #[derive(Debug, Default)]
 pub(crate) struct GivenHelps(BTreeSet<String>);
 

@@ -21,11 +21,11 @@ pub struct Sources {
 pub(crate) struct Source {
     name: String,
     text: String,
-    /// Where its lines are, once somebody asked for a place in it.
+    /// The start of each line, computed for the first location.
     lines: OnceLock<LineStarts>,
     /// The lines before it in the file it is a part of.
     before: u32,
-    /// The bytes that hold secrets, once somebody asked for them.
+    /// The bytes that hold secrets, computed at first use.
     hidden: OnceLock<Vec<Range<usize>>>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Source {
 struct LineStarts {
     /// Byte offsets at which lines start; the first is 0.
     starts: Vec<u32>,
-    /// Whether each character is one byte; nobody has to count them then.
+    /// Whether each character is one byte, so that columns need no counting.
     narrow: bool,
 }
 

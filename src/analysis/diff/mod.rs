@@ -49,7 +49,7 @@ pub struct DiffSubject {
     pub kind: SubjectKind,
     /// How people call it: `http.get`, `http.*`, `any other tool`.
     pub name: String,
-    /// A name it stands for, for `explain`; `None`: it is no tool and no model.
+    /// A matching name for `explain`; `None`: it is no tool and no model.
     pub example: Option<String>,
 }
 

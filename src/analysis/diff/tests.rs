@@ -1,4 +1,4 @@
-//! What is said about two policies holds for both of them.
+//! The statements of a comparison hold for both policies.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -22,7 +22,7 @@ const ASKED_FOR: u32 = 4_000;
 pub struct WorstCase {
     /// The most attempts; `None`: unbounded.
     pub calls: Option<u32>,
-    /// The longest time waiting by the backoff alone. [`Nanos::MAX`] stands for that long or longer.
+    /// The longest time waiting by the backoff alone, at most [`Nanos::MAX`].
     pub waiting: TimeBound,
     /// The longest time waiting if the server asks for waits.
     pub waiting_if_asked: TimeBound,

@@ -16,7 +16,7 @@ const ADDED: u32 = 1_000;
 pub(super) struct AttemptSubject<'a> {
     pub(super) name: &'a str,
     pub(super) work: AttemptedWork,
-    /// Whether an attempt takes time that somebody should bound.
+    /// Whether an attempt takes time that should be limited.
     pub(super) timed: bool,
     /// The breaker of a tool.
     pub(super) breaker: Option<&'a BreakerPolicy>,
@@ -165,7 +165,7 @@ fn too_late(
         "attempt {next} of {most} of {subject} can never start: the waits before it {waits}, and `{name}` is {length}"
     );
     let wanted = found.place(said);
-    // Nobody asked for the attempts that are built in.
+    // The built-in attempts were not requested by the user.
     if said.scope == LayerKind::Builtin {
         return;
     }

@@ -1,4 +1,4 @@
-//! Breakers that never open, never probe or never close for anybody, and loop guards whose stages are in the wrong order.
+//! Breakers that never open, never probe or never close, and loop guards whose stages are in the wrong order.
 
 use core::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! Classes that are retried and that nobody raises.
+//! Classes that are retried but never raised.
 
 use super::LintFindings;
 use crate::policy::decode::{Patch, list};

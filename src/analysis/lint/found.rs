@@ -6,7 +6,7 @@ use crate::policy::Origin;
 use crate::policy::builtin::{BUILTIN_TEXTS, is_builtin};
 use crate::text::{Code, Diagnostic, SourceId, Sources, Span};
 
-/// So many findings of one lint are kept; nobody reads more.
+/// The maximum number of findings kept per lint.
 const MOST: usize = 5_000;
 
 /// Findings, each once.

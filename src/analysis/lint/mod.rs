@@ -108,7 +108,7 @@ impl KnownTool {
     }
 }
 
-/// The names of the tools and models that somebody has: an agent, or the cases of a test file.
+/// The names of the tools and models of an agent, or of the cases of a test file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownNames {
     /// Who has them, for people: `agent`, `test file`.
@@ -119,7 +119,7 @@ pub struct KnownNames {
     pub models: Option<Vec<String>>,
     /// How many of its names these are.
     pub completeness: NameCompleteness,
-    /// Files that others use too, so that a name in them may be meant for somebody else.
+    /// Files that other agents use too, so that a name in them may belong to another agent.
     pub shared: Vec<String>,
     /// How the names of further tools begin: those of servers that were not asked. What they may bring is unknown.
     pub unasked: Vec<String>,
@@ -146,7 +146,7 @@ pub(crate) struct KnownModel {
 }
 
 impl LintOptions {
-    /// The most attempts that one call may lead to, if nobody says another number.
+    /// The default maximum number of attempts that one call may lead to.
     pub const MOST_ATTEMPTS: u32 = 128;
 }
 

@@ -1,4 +1,4 @@
-//! Rules for single classes of errors that are retried nowhere, or that nobody raises.
+//! Rules for single error classes that are never retried, or never raised.
 
 use indexmap::IndexMap;
 

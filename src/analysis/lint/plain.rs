@@ -119,7 +119,7 @@ fn twice(layer: &RetryPolicy<Document>, found: &mut LintFindings<'_>) {
     }
 }
 
-/// Reports validators of one name: nobody can tell from a report which of them it was.
+/// Reports validators with the same name, which a report cannot distinguish.
 fn same_names(validators: &[Validator], found: &mut LintFindings<'_>) {
     let mut first: BTreeMap<&str, Span> = BTreeMap::new();
     for validator in validators {

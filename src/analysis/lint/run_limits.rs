@@ -83,7 +83,7 @@ fn too_small(origin: Origin, why: &str, found: &mut LintFindings<'_>) {
     );
 }
 
-/// Reports models without a price, where the models are known and nobody but the policy says what they cost.
+/// Reports models without a price, if the models are known and only the policy can set prices.
 fn unpriced(view: &ProfileView<'_>, cost: Origin, found: &mut LintFindings<'_>) {
     let Some(span) = found.place(cost) else { return };
     for model in view.options.models.iter().flatten().map(|model| &model.name) {

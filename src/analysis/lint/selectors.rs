@@ -7,7 +7,7 @@ use crate::policy::rules::RuleList;
 use crate::text::did_you_mean::closest;
 use crate::text::{Code, Diagnostic, SourceId, Span};
 
-/// So many are compared with all names that are known; nobody reads the next suggestion.
+/// The maximum number of selectors compared with all known names.
 const COMPARED: usize = 100;
 
 /// Who has the names.
@@ -118,7 +118,7 @@ impl SeenSelector {
             if owner.slips && near.is_none_or(|near| !exact || self.has_rules(near)) {
                 continue;
             }
-            // The rules may be meant for a tool that is to come; nobody gives them to another one unasked.
+            // The rules may be meant for a future tool; they are not moved to another one automatically.
             found.push(match near {
                 Some(meant) => problem.label(format!("did you mean `{meant}`?")),
                 None if self.names.is_empty() => problem.help(format!("the {who} has no {kind}s")),

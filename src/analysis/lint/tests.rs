@@ -15,12 +15,12 @@ fn linted(files: &[&str], options: &LintOptions) -> Report {
     policy.unwrap_or_else(|report| panic!("{}", report.human(false))).lint(options)
 }
 
-/// What is said of these layers.
+/// The findings about these layers.
 fn lint(files: &[&str]) -> String {
     linted(files, &LintOptions::default()).to_string()
 }
 
-/// What is said of one file after `version: 1`.
+/// The findings about one file after `version: 1`.
 fn one(text: &str) -> String {
     lint(&[&format!("version: 1\n{text}")])
 }

@@ -15,7 +15,7 @@ pub(super) struct ProfileView<'p> {
     pub(super) options: &'p LintOptions,
 }
 
-/// A name at which rules are checked: of a tool or model, or a selector that stands for all it matches.
+/// A name at which rules are checked: a tool or model, or a selector for all that it matches.
 #[derive(Clone, Copy)]
 pub(super) struct CheckedName<'p> {
     pub(super) name: &'p str,

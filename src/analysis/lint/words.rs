@@ -20,7 +20,7 @@ use crate::text::{Code, Diagnostic, Span};
 /// So many places are shown in addition to the first.
 const PLACES: usize = 3;
 
-/// Of more rules for one name than this, nobody tells which decides between which; none then counts as repeated.
+/// With more rules for one name than this, the deciding rule cannot be determined; none then counts as repeated.
 const COMPARED: usize = 64;
 
 /// What has been observed of the values of the files, by their places.

@@ -162,7 +162,7 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
         ),
         (&[("x-ratelimit-reset-requests", "0s"), ("x-ratelimit-remaining-requests", "0")], wait(0)),
         (&[("x-ratelimit-reset-tokens", "1m26.4s"), ("x-ratelimit-remaining-tokens", "0")], wait(86_400)),
-        // Overdrawn, and what nobody can read.
+        // An exceeded limit, and a value that cannot be parsed.
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "-40")], wait(2000)),
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "few")], WaitHint::None),
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "0.5")], WaitHint::None),

@@ -21,7 +21,7 @@ pub struct MigrationReport {
     pub to: u32,
 }
 
-/// Brings the tables to the version of this program. Whoever does the same meanwhile waits.
+/// Brings the tables to the version of this program. A concurrent migration waits.
 pub(super) async fn migrate(link: &DatabaseLink, config: &PgConfig) -> Result<MigrationReport, StoreError> {
     let failed = |trouble: SqlFailure| config.failed("migrate", &trouble);
     let found = version(link).await.map_err(failed)?.unwrap_or_default();

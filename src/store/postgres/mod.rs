@@ -49,7 +49,7 @@ with made as (
 )
 insert into unfazed_record (session, seq, line) select id, 0, $15 from made returning session";
 
-/// Takes a session that nobody has.
+/// Takes a session without a holder.
 const TAKE: &str = "
 update unfazed_session
 set holder = $2, lease_until = clock_timestamp() + $3::bigint * interval '1 millisecond'
@@ -195,7 +195,7 @@ impl Store for PgStore {
                 vec![Box::new(id.to_string()), Box::new(holder.clone()), Box::new(length)];
             let taken = self.ask("open", TAKE, values).await?;
             let Some(row) = taken.first() else {
-                // Says whether there is no such session, or somebody else has it.
+                // Distinguishes a missing session from one in use.
                 self.info(id).await?;
                 return Err(StoreError::InUse { id: id.clone() });
             };
@@ -292,7 +292,7 @@ impl Store for PgStore {
     }
 }
 
-/// Nobody else is called so.
+/// A unique name for the holder of a lease.
 fn holder() -> String {
     crate::host::new_uuid().to_string()
 }

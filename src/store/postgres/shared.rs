@@ -1,4 +1,4 @@
-//! What hosts share by scope: values that change only if nobody else has changed them meanwhile.
+//! Shared values by scope, changed only if no other host has changed them meanwhile.
 
 use std::collections::HashMap;
 use std::time::Duration;

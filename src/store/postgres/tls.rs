@@ -32,7 +32,7 @@ impl TlsSetup {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
         }
-        // The provider of this connection alone: a default for the whole process belongs to whoever embeds this.
+        // The provider is for this connection only: the default of the process belongs to the embedding program.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let config = Arc::new(builder.with_platform_verifier()?.with_no_client_auth());

@@ -65,7 +65,7 @@ fn compare(call: &mut CallExpr) {
         "@in" if is_data(left) => {
             let Node::List(list) = &right.expr else { return };
             let Some(first) = list.elements.first() else { return };
-            // The first element stands for all of them, so all must be of its kind.
+            // The first element represents all of them, so all must have the same type.
             if list.elements.iter().all(|element| kind(element).is_some() && kind(element) == kind(first)) {
                 of_type(left, &first.clone());
             }

@@ -21,7 +21,7 @@ pub struct SchemaProblem {
     pub message: String,
 }
 
-/// The problems one error of the validator stands for: usually one, several for several unknown fields.
+/// The problems for one error of the validator: usually one, several for several unknown fields.
 pub(super) fn of_value(schema: &Value, error: &ValidationError<'_>) -> Vec<SchemaProblem> {
     let pointer = error.instance_path().as_str().to_owned();
     let messages = match error.kind() {

@@ -14,7 +14,7 @@ pub(super) fn read(cursor: &mut TextCursor<'_>) -> Result<Value, RepairRefusal> 
     open_fence(cursor)?;
     let value = first(cursor)?;
     finish(cursor, &value)?;
-    // `[word]` within a sentence is no list that somebody sent.
+    // `[word]` within a sentence is no list of arguments.
     let made_of_words = cursor.repairs.contains(RepairKind::UnquotedText) && value.is_array();
     if made_of_words && cursor.repairs.contains(RepairKind::TextAround) {
         return cursor.refuse(RefusalReason::NoValue);

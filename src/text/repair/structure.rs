@@ -75,7 +75,7 @@ impl RepairParser<'_, '_> {
             }
             return self.close(byte);
         }
-        // Models leave the `...` of an example in their answer; it stands for no member.
+        // Models leave the `...` of an example in their answer; it is no member.
         if matches!(byte, b'.' | 0xe2) && (self.cursor.take("...") || self.cursor.take("…")) {
             self.cursor.repaired(RepairKind::Ellipsis);
             self.due = ExpectedNext::AfterEllipsis;
@@ -186,7 +186,7 @@ impl RepairParser<'_, '_> {
     fn next(&mut self) -> Result<Option<Value>, RepairRefusal> {
         let ellipsis = self.due == ExpectedNext::AfterEllipsis;
         match self.cursor.peek() {
-            // After `...` at the end nobody can say what was left out.
+            // After `...` at the end it is unknown what was left out.
             None | Some(b'`') if ellipsis => self.cursor.refuse(RefusalReason::CutOff),
             None => self.close_all(RepairKind::MissingBracket),
             Some(b'`') if self.cursor.rest().starts_with("```") => self.close_all(RepairKind::MissingBracket),

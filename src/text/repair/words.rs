@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::number;
 
 /// Words that other languages have for values JSON does not know.
-// JSON has no such values. `null` in their place would be an argument that nobody sent.
+// JSON has no such values. Replacing them by `null` would invent an argument.
 const NO_VALUES: [&str; 9] =
     ["undefined", "NaN", "nan", "Infinity", "inf", "nil", "NULL", "void", "NotImplemented"];
 /// Words that may be meant as themselves, or as true, false and null.

@@ -213,7 +213,7 @@ pub(super) fn assigned(text: &str) -> Vec<Range<usize>> {
         let quoted = rest.starts_with(['"', '\'']);
         let start = start.saturating_add(usize::from(quoted));
         let rest = text.get(start..).unwrap_or_default();
-        // Neither a comparison, nor a variable that stands for the secret.
+        // Neither a comparison, nor a variable that contains the secret.
         if rest.starts_with(['=', '$', '{', ' ']) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Secrets that somebody wrote into a file all the same: where they are, so that no report shows them.
+//! Finds secrets that were written into a file, so that no report shows them.
 //!
 //! They are looked for in the text, not in the tree: a file that cannot be read is shown too.
 

@@ -166,7 +166,7 @@ fn base() -> &'static Environment<'static> {
     static BASE: OnceLock<Environment<'static>> = OnceLock::new();
     BASE.get_or_init(|| {
         let mut env = Environment::empty();
-        // A value that is missing is an error. By default Jinja writes nothing in its place, and nobody notices.
+        // A missing value is an error. By default Jinja writes an empty text, which hides the mistake.
         env.set_undefined_behavior(UndefinedBehavior::Strict);
         // Fuel and not a time limit: the same template must end at the same place on every machine.
         env.set_fuel(Some(FUEL));

@@ -205,7 +205,7 @@ impl<'a> ReferenceWalk<'a> {
                 return None;
             }
         }
-        // The count takes each object's fields once, whether or not anything is said of them.
+        // The count includes each object's fields once, with or without rules for them.
         self.steps += value.as_object().map_or(0, |entries| entries.len() as u64);
         self.visiting.pop();
         (self.steps <= self.most).then_some(())
