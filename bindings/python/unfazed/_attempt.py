@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -99,11 +98,10 @@ class AttemptScope:
             self._task.cancel()
 
 
-@contextmanager
-def attempting(attempt: CallAttempt) -> Iterator[None]:
-    """Makes an attempt the current one."""
-    token = _current.set(attempt)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def enter(attempt: CallAttempt) -> Token[CallAttempt | None]:
+    """Makes an attempt the current one, until it is left."""
+    return _current.set(attempt)
+
+
+def leave(entered: Token[CallAttempt | None]) -> None:
+    _current.reset(entered)

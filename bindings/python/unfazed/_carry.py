@@ -7,7 +7,7 @@ import inspect
 import threading
 from typing import Any
 
-from unfazed._attempt import AttemptDropped, AttemptScope, AttemptTimedOut, attempt_of, attempting
+from unfazed._attempt import AttemptDropped, AttemptScope, AttemptTimedOut, attempt_of, enter, leave
 from unfazed._channel import CallChannel, Directive, ProposalTicket
 from unfazed._failure import timed_out
 from unfazed._run import GuardRun
@@ -59,11 +59,11 @@ async def _perform(run: GuardRun, channel: CallChannel, series: CallSeries, work
     scope = AttemptScope(attempt.timeout)
     if not run.watch(channel, scope.drop, work["work"]):
         return None
+    entered = enter(attempt)
     try:
-        with attempting(attempt):
-            value = series.invoke(work)
-            if inspect.isawaitable(value):
-                value = await scope.wait_for(value)
+        value = series.invoke(work)
+        if inspect.isawaitable(value):
+            value = await scope.wait_for(value)
     except AttemptDropped:
         return None
     except AttemptTimedOut:
@@ -73,6 +73,7 @@ async def _perform(run: GuardRun, channel: CallChannel, series: CallSeries, work
     except Exception as error:
         return series.failed(work, series.facts(error), error)
     finally:
+        leave(entered)
         run.unwatch(channel)
     return series.succeeded(work, value)
 
@@ -83,13 +84,15 @@ def _perform_sync(run: GuardRun, channel: CallChannel, series: CallSeries, work:
         return _fired(channel, work)
     if not _is_attempt(series, work):
         return series.other(work)
+    entered = enter(attempt_of(work))
     try:
-        with attempting(attempt_of(work)):
-            value: Any = series.invoke(work)
+        value: Any = series.invoke(work)
     except series.passes:
         raise
     except Exception as error:
         return series.failed(work, series.facts(error), error)
+    finally:
+        leave(entered)
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError("the function is `async`; await `call` instead of using `call_sync`")

@@ -46,10 +46,11 @@ class SessionLog:
 
 def report(directives: list[dict[str, Any]], run: str) -> None:
     """Writes what was decided to `logging`. A record has the `directive` and the `run` it is of."""
+    closely = logger.isEnabledFor(logging.DEBUG)
     for directive in directives:
         name = directive["directive"]
         level = _LEVELS.get(name, logging.DEBUG)
-        if logger.isEnabledFor(level):
+        if closely or (level > logging.DEBUG and logger.isEnabledFor(level)):
             extra = {"directive": directive, "run": run}
             logger.log(level, "%s%s", name, _subject(directive), extra=extra)
 

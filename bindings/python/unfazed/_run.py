@@ -149,7 +149,9 @@ class GuardRun:
         directives = self._record(self._engine.step(event, self._clock()))
         woken: list[Callable[[], None]] = []
         for directive in directives:
-            woken.extend(self._deliver(directive, cause))
+            for channel in self._deliver(directive, cause):
+                if (wake := channel.wakes()) is not None:
+                    woken.append(wake)
         return directives, woken
 
     def _record(self, directives: list[Directive]) -> list[Directive]:
@@ -163,7 +165,7 @@ class GuardRun:
                 raise lost from error
         return directives
 
-    def _deliver(self, directive: Directive, cause: ProposalTicket | None) -> list[Callable[[], None]]:
+    def _deliver(self, directive: Directive, cause: ProposalTicket | None) -> list[CallChannel]:
         name = directive["directive"]
         if name == "finish":
             self._is_running = False
@@ -175,7 +177,7 @@ class GuardRun:
         concerned = ticket.put(directive)
         if name in ("settled", "proposal_refused"):
             self._tickets.pop(ticket.proposal, None)
-        return [wake for channel in concerned if (wake := channel.wakes()) is not None]
+        return concerned
 
     def _lose(self, error: RunError) -> list[Callable[[], None]]:
         """Nothing follows: whoever waits is to learn of it."""

@@ -10,6 +10,7 @@
 //! - `console`: commands behind `$`, each with what it prints and, in brackets, its exit code where it is not 0. All of a
 //!   page run in one folder, with the files of the blocks above them. `UNFAZED_WRITE_GUIDE=1` writes anew what they print.
 //! - `rust`: compiles and runs, by `src/doctests.rs`; in `README.md` a piece of an example.
+//! - `python`: runs, and prints the `text` that follows, by `bindings/python/tests/test_docs.py`.
 //! - `json`, `jsonl`, `toml`, `sh`, `text`: nothing is done with them here.
 
 mod blocks;
