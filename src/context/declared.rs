@@ -17,6 +17,8 @@ pub enum ToolForm {
     Messages,
     /// The form of `OpenAI`'s Responses.
     Responses,
+    /// As Gemini wants them.
+    Gemini,
 }
 
 impl ToolForm {
@@ -37,7 +39,7 @@ impl ToolForm {
     /// The provider's rule for counting image tokens.
     pub(super) const fn image_rule(self) -> ImageRule {
         match self {
-            Self::Chat | Self::Responses => ImageRule::Tiles,
+            Self::Chat | Self::Responses | Self::Gemini => ImageRule::Tiles,
             Self::Messages => ImageRule::Pixels,
         }
     }
@@ -60,6 +62,13 @@ impl ToolForm {
                 // every schema allows (`function_tool_param.py` of OpenAI's SDK requires the field).
                 tool.insert("strict".to_owned(), json!(false));
                 with_type("function", tool)
+            }
+            Self::Gemini => {
+                // `parameters` takes a part of JSON Schema alone (`FunctionDeclaration` in `types.py` of google-genai).
+                if spec.parameters.as_object().is_some_and(|schema| !schema.is_empty()) {
+                    tool.insert("parametersJsonSchema".to_owned(), spec.parameters.clone());
+                }
+                Value::Object(tool)
             }
             Self::Messages => {
                 // Anthropic requires a schema, and one with `type: object` (`tool_param.py` of its SDK).
@@ -105,6 +114,8 @@ mod tests {
         assert_eq!(ToolForm::Messages.declare(&spec).to_string(), messages);
         let responses = r#"{"type":"function","name":"look","description":"Looks.","parameters":{"type":"object"},"strict":false}"#;
         assert_eq!(ToolForm::Responses.declare(&spec).to_string(), responses);
+        let gemini = r#"{"name":"look","description":"Looks.","parametersJsonSchema":{"type":"object"}}"#;
+        assert_eq!(ToolForm::Gemini.declare(&spec).to_string(), gemini);
     }
 
     #[test]
@@ -122,6 +133,7 @@ mod tests {
             ToolForm::Responses.declare(&spec),
             json!({"type": "function", "name": "look", "parameters": null, "strict": false})
         );
+        assert_eq!(ToolForm::Gemini.declare(&spec), json!({"name": "look"}));
     }
 
     #[test]

@@ -14,6 +14,8 @@ const CHAT: &str = r#"{"choices": [{"message": {"role": "assistant", "content": 
 const MESSAGES: &str = r#"{"type": "message", "role": "assistant", "content": [{"type": "text", "text": "team-planted-1 says hello"}], "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}"#;
 const RESPONSES: &str = r#"{"object": "response", "status": "completed", "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "team-planted-1 says hello"}]}]}"#;
 
+const GEMINI: &str = r#"{"candidates": [{"content": {"role": "model", "parts": [{"text": "team-planted-1 says hello"}]}, "finishReason": "STOP"}]}"#;
+
 /// A folder with that agent file, and one with a secret.
 fn folder(agent: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -81,7 +83,9 @@ fn run(api: &str, answered: &'static str, headers: &str) -> (String, String) {
 fn headers_are_sent_with_every_request_and_secret_ones_are_never_shown() {
     let headers =
         "{anthropic-beta: 'first-beta,second-beta', X-Team: {env: TEAM_TOKEN}, x-other: {file: team.txt}}";
-    for (api, answered) in [("openai", CHAT), ("anthropic", MESSAGES), ("responses", RESPONSES)] {
+    for (api, answered) in
+        [("openai", CHAT), ("anthropic", MESSAGES), ("responses", RESPONSES), ("gemini", GEMINI)]
+    {
         let (sent, shown) = run(api, answered, headers);
         for header in
             ["anthropic-beta: first-beta,second-beta", "x-team: team-planted-1", "x-other: team-planted-1"]

@@ -85,7 +85,14 @@ fn the_story_is_the_same_in_every_wire_format() {
     let agent = std::fs::read_to_string(example.join("agent.yaml")).unwrap();
     let script = std::fs::read(example.join("model.yaml")).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for (api, stream) in [("openai", true), ("anthropic", true), ("responses", true), ("responses", false)] {
+    for (api, stream) in [
+        ("openai", true),
+        ("anthropic", true),
+        ("responses", true),
+        ("responses", false),
+        ("gemini", true),
+        ("gemini", false),
+    ] {
         let script = Script::from_yaml("model.yaml", &script).unwrap();
         let server = runtime.block_on(ScriptedServer::start(script, 0)).unwrap();
         let model = format!(

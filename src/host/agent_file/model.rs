@@ -7,7 +7,7 @@ use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
 use crate::host::key_source::KeySource;
 use crate::host::model::ApiEntry;
-use crate::host::model::{AnthropicKeys, AzureKeys, OpenAiKeys, ResponsesKeys};
+use crate::host::model::{AnthropicKeys, AzureKeys, GeminiKeys, OpenAiKeys, ResponsesKeys};
 use crate::host::{ConfigError, ModelConfig, ModelFacts};
 use crate::policy::decode::{Decode, DecodedDocument, Form, NodeReader, Spanned, record};
 use crate::policy::{Price, PriceEntry};
@@ -20,6 +20,7 @@ const FORMS: &[Form<ModelEntry>] = &[
     Form::of::<AnthropicKeys, ApiEntry>("anthropic"),
     Form::of::<ResponsesKeys, ApiEntry>("responses"),
     Form::of::<AzureKeys, ApiEntry>("azure"),
+    Form::of::<GeminiKeys, ApiEntry>("gemini"),
     Form::of::<ScriptedEntry, ScriptedEntry>("scripted"),
 ];
 

@@ -79,7 +79,7 @@ impl HttpAnswer {
     pub(super) fn received(&self) -> u64 {
         match self {
             Self::Body(_) => 0,
-            Self::Events(events) => events.assembly.received(),
+            Self::Events(events) => events.assembly.tally().received,
         }
     }
 
@@ -87,7 +87,7 @@ impl HttpAnswer {
     pub(super) fn kept(&self) -> usize {
         match self {
             Self::Body(body) => body.bytes.len(),
-            Self::Events(events) => events.assembly.kept(),
+            Self::Events(events) => events.assembly.tally().kept,
         }
     }
 
@@ -95,7 +95,7 @@ impl HttpAnswer {
     pub(super) fn fresh(&mut self) -> String {
         match self {
             Self::Body(_) => String::new(),
-            Self::Events(events) => events.assembly.fresh(),
+            Self::Events(events) => std::mem::take(&mut events.assembly.tally_mut().fresh),
         }
     }
 

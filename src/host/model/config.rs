@@ -166,6 +166,15 @@ impl ModelConfig {
         url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned()
     }
 
+    /// Who can read what the model sealed or signed: itself, on the same server. A gateway has one path for each provider
+    /// or account.
+    pub(super) fn issuer(&self) -> String {
+        let url = Url::parse(self.base_url.trim()).ok();
+        let port = url.as_ref().and_then(Url::port).map(|port| format!(":{port}")).unwrap_or_default();
+        let path = url.as_ref().map(|url| url.path().trim_end_matches('/')).unwrap_or_default();
+        format!("{}{port}{path} {}", self.host(), self.model)
+    }
+
     /// The headers of every request.
     pub(super) fn header_map(&self) -> Result<HeaderMap, ConfigError> {
         let mut headers = HeaderMap::new();
@@ -187,5 +196,23 @@ impl ModelConfig {
     /// Everything that must not be reported.
     pub(super) fn secrets(&self) -> impl Iterator<Item = SecretString> {
         secrets(self.api_key.as_ref(), &self.headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_server_and_another_model_are_another_issuer() {
+        for (base_url, issuer) in [
+            ("https://api.openai.com/v1?key=secret", "api.openai.com/v1 m"),
+            ("http://127.0.0.1:8000/azure/v1/", "127.0.0.1:8000/azure/v1 m"),
+            ("http://host", "host m"),
+        ] {
+            let config =
+                ModelConfig { base_url: base_url.into(), ..ModelConfig::new(Provider::RESPONSES, "m") };
+            assert_eq!(config.issuer(), issuer);
+        }
     }
 }

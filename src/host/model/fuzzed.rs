@@ -15,6 +15,7 @@ use super::failure::from_status;
 use super::sse::{SseEvent, SseParser};
 use super::wire::anthropic::MessagesFormat;
 use super::wire::chat::{ChatFormat, ChatServer, LearnedForms, SamplingOptions};
+use super::wire::gemini::{GeminiFormat, SignatureRules};
 use super::wire::responses::ResponsesFormat;
 use super::wire::{StreamProgress, WireFormat};
 use crate::engine::{Failure, ModelReply};
@@ -35,6 +36,7 @@ pub fn provider_bodies(data: &[u8]) {
     let _ = read_as(&chat(), "application/json", &[body]);
     let _ = read_as(&messages(), "application/json", &[body]);
     let _ = read_as(&responses(), "application/json", &[body]);
+    let _ = read_as(&gemini(), "application/json", &[body]);
 }
 
 /// The first bytes say how long the pieces are in which the rest arrives: the events, and the answer they make, are the
@@ -46,6 +48,7 @@ pub fn sse_bytes(data: &[u8]) {
     arrives(&chat(), bytes, &split);
     arrives(&messages(), bytes, &split);
     arrives(&responses(), bytes, &split);
+    arrives(&gemini(), bytes, &split);
 }
 
 fn chat() -> ChatFormat {
@@ -77,6 +80,17 @@ pub(super) fn responses() -> ResponsesFormat {
         max_tokens: None,
         extra: Map::new(),
         refuses_reasoning: Arc::default(),
+    }
+}
+
+pub(super) fn gemini() -> GeminiFormat {
+    GeminiFormat {
+        model: "main".into(),
+        issuer: "host main".into(),
+        temperature: None,
+        max_tokens: None,
+        extra: Map::new(),
+        signatures: SignatureRules::default().into(),
     }
 }
 

@@ -27,7 +27,7 @@ pub use sse::{EventTooLarge, SseEvent, SseParser};
 pub use window::{WindowPages, WindowQuestion};
 
 pub(crate) use failure::{cut_off, from_status};
-pub(super) use provider::{AnthropicKeys, AzureKeys, OpenAiKeys, ResponsesKeys};
+pub(super) use provider::{AnthropicKeys, AzureKeys, GeminiKeys, OpenAiKeys, ResponsesKeys};
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;
 pub(crate) use wire::chat::{ChatContent, ChatMessage, WireCall, chat_messages, read_body};

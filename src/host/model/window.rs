@@ -22,7 +22,7 @@ const MOST: usize = 16 * 1024 * 1024;
 /// What Ollama gives a model of which nobody says more, on a machine with little memory.
 const OLLAMAS_OWN: u64 = 4096;
 /// The fields by which lists of models tell how large a window is, the most certain first.
-// vLLM; LM Studio of a model it has loaded; OpenRouter; Groq; LM Studio of one it has not; Anthropic.
+// vLLM; LM Studio of a model it has loaded; OpenRouter; Groq; LM Studio of one it has not; Anthropic; Gemini.
 const WINDOWS: &[&str] = &[
     "max_model_len",
     "loaded_context_length",
@@ -30,9 +30,11 @@ const WINDOWS: &[&str] = &[
     "context_window",
     "max_context_length",
     "max_input_tokens",
+    "inputTokenLimit",
 ];
 /// And how long a reply may be.
-const OUTPUTS: &[&str] = &["max_completion_tokens", "max_output_tokens", "max_output_length", "max_tokens"];
+const OUTPUTS: &[&str] =
+    &["max_completion_tokens", "max_output_tokens", "max_output_length", "max_tokens", "outputTokenLimit"];
 
 /// A question to a server: how large the window of its model is.
 ///

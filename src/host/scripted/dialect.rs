@@ -1,6 +1,6 @@
 //! The wire formats that the scripted model's server speaks, one entry each.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,9 +14,9 @@ use crate::host::model::ChatRequest;
 /// A wire format that the server speaks.
 pub(super) struct Dialect {
     /// Where its requests go.
-    pub(super) path: &'static str,
+    pub(super) paths: &'static [&'static str],
     /// Reads a request; an error is what its API answers to one that it does not take.
-    pub(super) read: fn(&HeaderMap, &Value) -> Result<Asked, Box<ErrorReply>>,
+    pub(super) read: fn(&Uri, &HeaderMap, &Value) -> Result<Asked, Box<ErrorReply>>,
     /// The body of an answer.
     pub(super) body: fn(&AnswerRendering<'_>) -> String,
     /// The same as it is streamed. `include_usage`: the client asks for the tokens.
@@ -36,15 +36,15 @@ pub(super) struct Asked {
 
 /// The chat completions of `OpenAI`.
 pub(super) static CHAT: Dialect = Dialect {
-    path: "/v1/chat/completions",
-    read: read_chat,
+    paths: &["/v1/chat/completions"],
+    read: |_, _, body| read_chat(body),
     body: |rendering| rendering.body(),
     chunks: |rendering, include_usage| AnswerChunks::of(rendering, include_usage),
     error_body: render::error_body,
     error_event: render::error_body,
 };
 
-fn read_chat(_: &HeaderMap, body: &Value) -> Result<Asked, Box<ErrorReply>> {
+fn read_chat(body: &Value) -> Result<Asked, Box<ErrorReply>> {
     let request = ChatRequest::deserialize(body).map_err(|error| not_a_request(&error))?;
     history::check(&request.messages)?;
     let options = request.extra.get("stream_options");

@@ -11,6 +11,8 @@ mod connection;
 mod dialect;
 mod document;
 mod facts;
+#[cfg(feature = "scripted")]
+mod gemini;
 mod history;
 mod model;
 mod render;

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::{StreamExt, stream};
@@ -26,7 +26,7 @@ use super::connection::{BreakableListener, ConnectionBreaker};
 use super::dialect::{Asked, CHAT, Dialect, not_a_request};
 use super::render::{self, AnswerRendering};
 use super::script::{ErrorReply, Script, ScriptFault, ScriptOutcome, ScriptReply, ScriptState};
-use super::{anthropic, responses};
+use super::{anthropic, gemini, responses};
 use crate::host::file_error;
 
 const MAX_REQUEST: usize = 32 * 1024 * 1024;
@@ -38,7 +38,7 @@ const MAX_SEEN_BYTES: usize = 16 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// The formats that it speaks.
-static DIALECTS: [&Dialect; 3] = [&CHAT, &anthropic::MESSAGES, &responses::RESPONSES];
+static DIALECTS: [&Dialect; 4] = [&CHAT, &anthropic::MESSAGES, &responses::RESPONSES, &gemini::GEMINI];
 
 /// A scripted model behind a real HTTP server on loopback. Stops when it is dropped.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct ScriptedServer {
 pub struct SeenRequest {
     /// The body.
     pub body: Value,
-    /// The key, if one came along: a bearer token, or `x-api-key`.
+    /// The key, if one came along: a bearer token, `x-api-key` or `x-goog-api-key`.
     pub key: Option<SecretString>,
 }
 
@@ -141,10 +141,12 @@ impl ScriptedServer {
             stop: CancellationToken::new(),
             broken: CancellationToken::new(),
         });
-        let router = DIALECTS.into_iter().fold(Router::new(), |router, dialect| {
+        let paths =
+            DIALECTS.into_iter().flat_map(|dialect| dialect.paths.iter().map(move |path| (dialect, path)));
+        let router = paths.fold(Router::new(), |router, (dialect, path)| {
             router.route(
-                dialect.path,
-                post(move |state, peer, headers, body| serve(dialect, state, peer, headers, body)),
+                path,
+                post(move |state, peer, uri, headers, body| serve(dialect, state, peer, uri, headers, body)),
             )
         });
         let router = router
@@ -206,7 +208,8 @@ async fn models(State(shared): State<Arc<ServerState>>) -> Response {
 }
 
 async fn unknown() -> Response {
-    let known: String = DIALECTS.map(|dialect| format!("POST {}, ", dialect.path)).concat();
+    let paths = DIALECTS.iter().flat_map(|dialect| dialect.paths);
+    let known: String = paths.map(|path| format!("POST {path}, ")).collect();
     let message = format!("unknown address; this server knows {known}GET /v1/models");
     CHAT.error(&ErrorReply::new(404, "unknown_url", message))
 }
@@ -215,10 +218,11 @@ async fn serve(
     dialect: &'static Dialect,
     State(shared): State<Arc<ServerState>>,
     ConnectInfo(ConnectionBreaker(breaker)): ConnectInfo<ConnectionBreaker>,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    match shared.read(&headers, &body).and_then(|body| (dialect.read)(&headers, &body)) {
+    match shared.read(&headers, &body).and_then(|body| (dialect.read)(&uri, &headers, &body)) {
         Ok(asked) => shared.answer(dialect, &asked, &breaker).await,
         Err(refused) => dialect.error(&refused),
     }
@@ -346,7 +350,8 @@ impl ServerState {
     fn remember(&self, body: Value, size: usize, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
-        let key = bearer.or_else(|| text("x-api-key")).map(SecretString::from);
+        let key =
+            bearer.or_else(|| text("x-api-key")).or_else(|| text("x-goog-api-key")).map(SecretString::from);
         lock(&self.seen).remember(SeenRequest { body, key }, size);
     }
 

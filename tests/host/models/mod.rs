@@ -3,6 +3,7 @@
 mod anthropic;
 mod azure;
 mod encoded;
+mod gemini;
 mod learned_forms;
 mod long;
 mod partial;
@@ -36,9 +37,11 @@ enum Way {
     AnthropicStreamed,
     Responses,
     ResponsesStreamed,
+    Gemini,
+    GeminiStreamed,
 }
 
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 9] = [
     Way::InProcess,
     Way::Http,
     Way::Streamed,
@@ -46,9 +49,12 @@ const WAYS: [Way; 7] = [
     Way::AnthropicStreamed,
     Way::Responses,
     Way::ResponsesStreamed,
+    Way::Gemini,
+    Way::GeminiStreamed,
 ];
 /// Those on which the answer of a server comes in pieces.
-const STREAMED: [Way; 3] = [Way::Streamed, Way::AnthropicStreamed, Way::ResponsesStreamed];
+const STREAMED: [Way; 4] =
+    [Way::Streamed, Way::AnthropicStreamed, Way::ResponsesStreamed, Way::GeminiStreamed];
 /// Those that speak the chat-completions format.
 const CHAT: [Way; 3] = [Way::InProcess, Way::Http, Way::Streamed];
 const LONG: Nanos = Nanos::from_secs(20);
@@ -80,6 +86,10 @@ fn responses(base_url: &str, stream: bool) -> HttpModel {
     of(Provider::RESPONSES, base_url, stream)
 }
 
+fn gemini(base_url: &str, stream: bool) -> HttpModel {
+    of(Provider::GEMINI, base_url, stream)
+}
+
 fn of(provider: &'static Provider, base_url: &str, stream: bool) -> HttpModel {
     let config = ModelConfig { base_url: base_url.into(), stream, ..ModelConfig::new(provider, "scripted") };
     HttpModel::new(config).unwrap()
@@ -96,6 +106,8 @@ impl Way {
             Self::AnthropicStreamed => anthropic(base_url, true),
             Self::Responses => responses(base_url, false),
             Self::ResponsesStreamed => responses(base_url, true),
+            Self::Gemini => gemini(base_url, false),
+            Self::GeminiStreamed => gemini(base_url, true),
         })
     }
 }

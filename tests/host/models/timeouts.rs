@@ -18,7 +18,8 @@ const FIRST_TOKEN: CallTimeouts = CallTimeouts { connect: None, first_token: Som
 const IDLE: CallTimeouts = CallTimeouts { connect: None, first_token: Some(LONG), idle: Some(SHORT) };
 
 /// The ways on which an answer comes in pieces.
-const STREAMED: [Way; 4] = [Way::InProcess, Way::Streamed, Way::AnthropicStreamed, Way::ResponsesStreamed];
+const STREAMED: [Way; 5] =
+    [Way::InProcess, Way::Streamed, Way::AnthropicStreamed, Way::ResponsesStreamed, Way::GeminiStreamed];
 
 async fn played(way: Way, entry: ScriptEntry, timeouts: CallTimeouts) -> Result<ModelReply, Failure> {
     let messages = [Message::user("go")];
@@ -55,7 +56,7 @@ async fn an_answer_that_stops_in_the_middle_has_stalled() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_streamed_has_only_the_time_of_the_whole() {
-    for way in [Way::Http, Way::Anthropic, Way::Responses] {
+    for way in [Way::Http, Way::Anthropic, Way::Responses, Way::Gemini] {
         let slow = ScriptEntry::text("late").after(Duration::from_millis(120));
         assert_eq!(played(way, slow, FIRST_TOKEN).await.unwrap().text, "late", "{way:?}");
         let stalled = played(way, ScriptEntry::fault(ScriptFault::Stall), IDLE).await.unwrap_err();

@@ -3,6 +3,7 @@
 
 mod anthropic;
 mod azure;
+mod gemini;
 mod openai;
 mod responses;
 
@@ -10,6 +11,7 @@ use super::config::Provider;
 
 pub(in crate::host) use anthropic::AnthropicKeys;
 pub(in crate::host) use azure::AzureKeys;
+pub(in crate::host) use gemini::GeminiKeys;
 pub(in crate::host) use openai::OpenAiKeys;
 pub(in crate::host) use responses::ResponsesKeys;
 
@@ -22,4 +24,6 @@ impl Provider {
     pub const AZURE: &'static Self = &azure::AZURE;
     /// The Responses of `OpenAI`, and of all servers that speak them too.
     pub const RESPONSES: &'static Self = &responses::RESPONSES;
+    /// The `generateContent` of Gemini, at Google's own address or behind another one.
+    pub const GEMINI: &'static Self = &gemini::GEMINI;
 }

@@ -96,7 +96,7 @@ fn endpoint(_: &ModelConfig, url: &mut Url) {
 
 /// The format for the model that is reached so.
 fn format(config: ModelConfig) -> ResponsesFormat {
-    let issuer = issuer(&config);
+    let issuer = config.issuer();
     let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
     ResponsesFormat {
         model,
@@ -107,14 +107,6 @@ fn format(config: ModelConfig) -> ResponsesFormat {
         extra,
         refuses_reasoning: Arc::default(),
     }
-}
-
-/// Whose reasoning the model can read: its own, on the same server. A gateway has one path for each provider or account.
-fn issuer(config: &ModelConfig) -> String {
-    let url = Url::parse(config.base_url.trim()).ok();
-    let port = url.as_ref().and_then(Url::port).map(|port| format!(":{port}")).unwrap_or_default();
-    let path = url.as_ref().map(|url| url.path().trim_end_matches('/')).unwrap_or_default();
-    format!("{}{port}{path} {}", config.host(), config.model)
 }
 
 fn window(config: &ModelConfig, mut endpoint: Url) -> Option<WindowPlaces> {
@@ -143,13 +135,6 @@ mod tests {
         ] {
             assert_eq!(at(base_url).endpoint().unwrap().as_str(), endpoint);
         }
-    }
-
-    #[test]
-    fn another_server_and_another_model_are_another_issuer() {
-        assert_eq!(issuer(&at("https://api.openai.com/v1?key=secret")), "api.openai.com/v1 m");
-        assert_eq!(issuer(&at("http://127.0.0.1:8000/azure/v1/")), "127.0.0.1:8000/azure/v1 m");
-        assert_eq!(issuer(&at("http://host")), "host m");
     }
 
     #[test]

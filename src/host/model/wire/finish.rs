@@ -6,7 +6,7 @@ use crate::host::redact::presentable;
 /// The most characters of a reason that are kept.
 const LONGEST: usize = 80;
 /// Parts of words that say that the answer is not whole, whoever says them.
-const NOT_WHOLE: [&str; 11] = [
+const NOT_WHOLE: [&str; 13] = [
     "abort",
     "cancel",
     "error",
@@ -14,9 +14,11 @@ const NOT_WHOLE: [&str; 11] = [
     "insufficient",
     "interrupt",
     "malformed",
+    "missing",
     "overload",
     "pause",
     "timeout",
+    "too_many",
     "unexpected",
 ];
 
@@ -32,7 +34,7 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
     Ok(match word.as_str() {
         "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "complete" => FinishReason::Stop,
         "tool_calls" | "tool_call" | "tool_use" | "function_call" => FinishReason::ToolCalls,
-        "length" | "max_tokens" | "max_output_tokens" | "incomplete" => FinishReason::Length,
+        "length" | "max_tokens" | "max_output_tokens" | "incomplete" | "continuation" => FinishReason::Length,
         "model_context_window_exceeded" | "model_length" => FinishReason::ContextWindow,
         "content_filter"
         | "content_filtered"
@@ -43,6 +45,12 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
         | "prohibited_content"
         | "spii"
         | "image_safety"
+        | "image_prohibited_content"
+        | "image_recitation"
+        | "language"
+        | "escalation"
+        | "model_armor"
+        | "pup_limited_disabled"
         | "sensitive"
         | "guardrail_intervened"
         | "error_toxic" => FinishReason::ContentFilter,
@@ -81,14 +89,24 @@ mod tests {
         for (reason, words) in [
             (FinishReason::Stop, &["stop", "STOP", "end_turn", "eos", "COMPLETE"][..]),
             (FinishReason::ToolCalls, &["tool_calls", "tool_use", "function_call", "TOOL_CALL"]),
-            (FinishReason::Length, &["length", "max_tokens", "MAX_TOKENS", "incomplete"]),
+            (FinishReason::Length, &["length", "max_tokens", "MAX_TOKENS", "incomplete", "CONTINUATION"]),
             (FinishReason::ContextWindow, &["model_context_window_exceeded", "model_length"]),
             (
                 FinishReason::ContentFilter,
-                &["content_filter", "SAFETY", "refusal", "content_filter: RECITATION", "PROHIBITED_CONTENT"],
+                &[
+                    "content_filter",
+                    "SAFETY",
+                    "refusal",
+                    "content_filter: RECITATION",
+                    "PROHIBITED_CONTENT",
+                    "LANGUAGE",
+                    "MODEL_ARMOR",
+                    "IMAGE_RECITATION",
+                ],
             ),
             (FinishReason::Unsaid, &["", "null"]),
             (FinishReason::Other("compaction".into()), &["compaction"]),
+            (FinishReason::Other("OTHER".into()), &["OTHER"]),
         ] {
             for word in words {
                 assert_eq!(told(word), Ok(reason.clone()), "{word}");
@@ -111,6 +129,9 @@ mod tests {
             ("MALFORMED_FUNCTION_CALL", ErrorClass::MalformedToolCall),
             ("function_call_filter: MALFORMED_FUNCTION_CALL", ErrorClass::MalformedToolCall),
             ("UNEXPECTED_TOOL_CALL", ErrorClass::MalformedToolCall),
+            ("MALFORMED_RESPONSE", ErrorClass::ModelError),
+            ("TOO_MANY_TOOL_CALLS", ErrorClass::ModelError),
+            ("MISSING_THOUGHT_SIGNATURE", ErrorClass::InvalidRequest),
             ("malformed_tool_use", ErrorClass::MalformedToolCall),
             ("malformed_model_output", ErrorClass::ModelError),
         ] {

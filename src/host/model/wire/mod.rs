@@ -5,17 +5,22 @@ pub(crate) mod chat;
 mod event;
 mod extras;
 mod finish;
+pub(crate) mod gemini;
 mod ids;
 mod kept;
 mod lenient;
 mod pieces;
 pub(crate) mod responses;
 mod sendable;
+mod tally;
+mod turns;
 mod unread;
 mod usage;
 
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
+
+use tally::StreamTally;
 
 use super::sse::SseEvent;
 use crate::engine::{Failure, ModelReply};
@@ -57,14 +62,11 @@ pub(crate) trait StreamDecoder: Send {
     /// The event is an error, or cannot be read.
     fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure>;
 
-    /// How many characters of text, of reasoning and of tool calls have come.
-    fn received(&self) -> u64;
+    /// How much has come.
+    fn tally(&self) -> &StreamTally;
 
-    /// About how many bytes are kept of what has come.
-    fn kept(&self) -> usize;
-
-    /// The text that has come since this was asked last.
-    fn fresh(&mut self) -> String;
+    /// The same, to take the fresh text out of it.
+    fn tally_mut(&mut self) -> &mut StreamTally;
 
     /// Whether the model has said why it stopped: what follows can no longer change the answer.
     fn is_whole(&self) -> bool;

@@ -7,8 +7,8 @@ mod request;
 use super::dialect::Dialect;
 
 pub(super) static MESSAGES: Dialect = Dialect {
-    path: "/v1/messages",
-    read: request::read,
+    paths: &["/v1/messages"],
+    read: |_, headers, body| request::read(headers, body),
     body: render::body,
     chunks: |rendering, _| chunks::chunks(rendering),
     error_body: render::error_body,

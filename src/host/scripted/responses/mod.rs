@@ -8,8 +8,8 @@ use super::dialect::Dialect;
 use super::render::error_body;
 
 pub(super) static RESPONSES: Dialect = Dialect {
-    path: "/v1/responses",
-    read: |_, body| request::read(body),
+    paths: &["/v1/responses"],
+    read: |_, _, body| request::read(body),
     body: render::body,
     chunks: |rendering, _| chunks::chunks(rendering),
     error_body,

@@ -6,59 +6,26 @@ use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::pieces::{LENGTH, pieces, with_rest};
 use crate::host::model::wire::sendable::{safe_name, sendable};
+use crate::host::model::wire::turns::RoleTurns;
 use crate::session::{Message, ToolCall, object_arguments};
 
 /// The conversation without what precedes it: the roles alternate, and of a user's blocks the results of tools come
 /// first, as the API wants it.
 pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
-    let mut turns: Vec<MessageTurn> = Vec::new();
+    let mut turns = RoleTurns::default();
     for message in sendable(conversation, IdForm::WORD, &[]) {
-        let (role, results, rest) = match &*message {
-            Message::System { .. } => continue,
-            Message::User { text, .. } => ("user", Vec::new(), said(text)),
-            Message::Tool { text, call, error, .. } => ("user", vec![result(call, text, *error)], Vec::new()),
+        match &*message {
+            Message::System { .. } => {}
+            Message::User { text, .. } => turns.push("user", Vec::new(), said(text)),
+            Message::Tool { text, call, error, .. } => {
+                turns.push("user", vec![result(call, text, *error)], Vec::new());
+            }
             Message::Assistant { text, calls, extra } => {
-                ("assistant", Vec::new(), assistant(text, calls, extra.get(KEPT)))
+                turns.push("assistant", Vec::new(), assistant(text, calls, extra.get(KEPT)));
             }
-        };
-        // Anthropic refuses empty messages, and they say nothing.
-        if results.is_empty() && rest.is_empty() {
-            continue;
-        }
-        match turns.last_mut() {
-            Some(last) if last.role == role => {
-                last.results.extend(results);
-                last.rest.extend(rest);
-            }
-            _ => turns.push(MessageTurn { role, results, rest }),
         }
     }
-    turns.into_iter().map(MessageTurn::message).collect()
-}
-
-/// What precedes the conversation.
-pub(super) fn system(conversation: &[Message]) -> Option<String> {
-    let texts = conversation.iter().filter_map(|message| match message {
-        Message::System { text } => Some(text.trim()).filter(|text| !text.is_empty()),
-        Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
-    });
-    let text = texts.collect::<Vec<_>>().join("\n\n");
-    Some(text).filter(|text| !text.is_empty())
-}
-
-struct MessageTurn {
-    role: &'static str,
-    results: Vec<Value>,
-    rest: Vec<Value>,
-}
-
-impl MessageTurn {
-    fn message(self) -> Value {
-        let Self { role, mut results, rest } = self;
-        // All results of a turn stand in the next message of the user, before any other block.
-        results.extend(rest);
-        json!({"role": role, "content": results})
-    }
+    turns.into_messages("content")
 }
 
 /// A text as a block. A blank one is refused.
@@ -155,6 +122,7 @@ pub(super) fn kept(blocks: &[Map<String, Value>]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::model::wire::turns::system;
 
     fn tool(call: &str, text: &str, error: bool) -> Message {
         Message::Tool { call: call.into(), tool: "look".into(), text: text.into(), error, handle: None }

@@ -3,11 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::MessagesFormat;
-use super::blocks::{messages, system};
+use super::blocks::messages;
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
 use crate::host::model::wire::add_extra;
 use crate::host::model::wire::sendable::safe_name;
+use crate::host::model::wire::turns::system;
 use crate::host::port::ModelRequest;
 use crate::session::Message;
 

@@ -11,6 +11,7 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
 
@@ -46,9 +47,7 @@ pub(crate) struct ReplyBlocks {
     places: HashMap<u64, usize>,
     stop: Option<String>,
     usage: Option<WireUsage>,
-    received: u64,
-    kept: usize,
-    fresh: String,
+    tally: StreamTally,
     started: bool,
     done: bool,
 }
@@ -94,16 +93,12 @@ impl StreamDecoder for ReplyBlocks {
         Ok(StreamProgress::More)
     }
 
-    fn received(&self) -> u64 {
-        self.received
+    fn tally(&self) -> &StreamTally {
+        &self.tally
     }
 
-    fn kept(&self) -> usize {
-        self.kept
-    }
-
-    fn fresh(&mut self) -> String {
-        std::mem::take(&mut self.fresh)
+    fn tally_mut(&mut self) -> &mut StreamTally {
+        &mut self.tally
     }
 
     fn is_whole(&self) -> bool {
@@ -133,9 +128,9 @@ impl ReplyBlocks {
     fn begin(&mut self, index: u64, fields: Map<String, Value>) {
         self.started = true;
         let said = ["text", "thinking", "data", "name"].iter().filter_map(|key| fields.get(*key)?.as_str());
-        self.received = self.received.saturating_add(said.map(chars).sum());
+        self.tally.received = self.tally.received.saturating_add(said.map(chars).sum());
         let fields_weight = fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
-        self.kept += EACH + fields_weight;
+        self.tally.kept += EACH + fields_weight;
         // Deltas name their block by its index, and a server may leave some out.
         self.places.insert(index, self.begun.len());
         self.begun.push(ReplyBlock { fields, input: String::new(), open: true });
@@ -143,12 +138,12 @@ impl ReplyBlocks {
 
     fn add(&mut self, index: u64, delta: Map<String, Value>) -> Result<(), Failure> {
         if let Some(text) = delta.get("text").and_then(Value::as_str) {
-            self.fresh.push_str(text);
+            self.tally.fresh.push_str(text);
         }
-        let mut kept = self.kept;
+        let mut kept = self.tally.kept;
         let grown = self.block(index)?.add(delta, &mut kept);
-        self.kept = kept;
-        self.received = self.received.saturating_add(grown);
+        self.tally.kept = kept;
+        self.tally.received = self.tally.received.saturating_add(grown);
         Ok(())
     }
 
@@ -303,12 +298,12 @@ mod tests {
     #[test]
     fn what_has_come_is_counted_in_characters_and_pings_do_not_count() {
         let mut events = vec![start(), json!({"type": "ping"})];
-        assert_eq!(taken(&events).unwrap().received(), 0);
+        assert_eq!(taken(&events).unwrap().tally().received, 0);
         events
             .extend([begin(0, &json!({"type": "text", "text": ""})), delta(0, "text_delta", "text", "añb")]);
-        assert_eq!(taken(&events).unwrap().received(), 3);
+        assert_eq!(taken(&events).unwrap().tally().received, 3);
         events.extend([stop(0), call(1, "a"), delta(1, "input_json_delta", "partial_json", "{}")]);
-        assert_eq!(taken(&events).unwrap().received(), 9);
+        assert_eq!(taken(&events).unwrap().tally().received, 9);
     }
 
     #[test]

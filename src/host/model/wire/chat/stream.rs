@@ -12,6 +12,7 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
@@ -52,9 +53,7 @@ pub(crate) struct ChatParts {
     extra: Map<String, Value>,
     finish: Option<String>,
     usage: Option<WireUsage>,
-    received: u64,
-    kept: usize,
-    fresh: String,
+    tally: StreamTally,
     started: bool,
     done: bool,
     /// The tokens were reported in a chunk of their own, which comes at the end.
@@ -86,16 +85,12 @@ impl StreamDecoder for ChatParts {
         Ok(StreamProgress::More)
     }
 
-    fn received(&self) -> u64 {
-        self.received
+    fn tally(&self) -> &StreamTally {
+        &self.tally
     }
 
-    fn kept(&self) -> usize {
-        self.kept
-    }
-
-    fn fresh(&mut self) -> String {
-        std::mem::take(&mut self.fresh)
+    fn tally_mut(&mut self) -> &mut StreamTally {
+        &mut self.tally
     }
 
     fn is_whole(&self) -> bool {
@@ -135,22 +130,22 @@ impl ChatParts {
     fn add(&mut self, delta: ChatMessage) {
         if let Some(content) = delta.content {
             let text = content.into_text();
-            self.received = self.received.saturating_add(chars(&text));
-            self.kept += text.len();
+            self.tally.received = self.tally.received.saturating_add(chars(&text));
+            self.tally.kept += text.len();
             self.text.push_str(&text);
-            self.fresh.push_str(&text);
+            self.tally.fresh.push_str(&text);
         }
         let said = SAID_ASIDE.iter().filter_map(|field| delta.extra.get(*field)?.as_str());
-        self.received = self.received.saturating_add(said.map(chars).sum());
+        self.tally.received = self.tally.received.saturating_add(said.map(chars).sum());
         for call in delta.tool_calls {
             self.add_call(call);
         }
-        self.kept = merge(&mut self.extra, delta.extra, self.kept);
+        self.tally.kept = merge(&mut self.extra, delta.extra, self.tally.kept);
     }
 
     fn add_call(&mut self, piece: WireCall) {
         let texts = [&piece.function.name, &piece.function.arguments].into_iter().flatten();
-        self.received = self.received.saturating_add(texts.map(|text| chars(text)).sum());
+        self.tally.received = self.tally.received.saturating_add(texts.map(|text| chars(text)).sum());
         let same = match piece.index {
             Some(index) => self.places.get(&index).copied(),
             None => self.calls.len().checked_sub(1),
@@ -168,8 +163,8 @@ impl ChatParts {
             }
             let mut call = WireCall { index: None, ..piece };
             let extra = std::mem::take(&mut call.extra);
-            let kept = self.kept + size(&call);
-            self.kept = merge(&mut call.extra, extra, kept);
+            let kept = self.tally.kept + size(&call);
+            self.tally.kept = merge(&mut call.extra, extra, kept);
             self.calls.push(call);
             return;
         };
@@ -183,8 +178,8 @@ impl ChatParts {
             (Some(arguments), Some(more)) => arguments.push_str(&more),
             (arguments, more) => *arguments = arguments.take().or(more),
         }
-        let kept = (self.kept + size(call)).saturating_sub(before);
-        self.kept = merge(&mut call.extra, piece.extra, kept);
+        let kept = (self.tally.kept + size(call)).saturating_sub(before);
+        self.tally.kept = merge(&mut call.extra, piece.extra, kept);
     }
 }
 
@@ -350,7 +345,7 @@ mod tests {
             parts
                 .take(&SseEvent { name: String::new(), data: value.to_string() }, &HeaderMap::new())
                 .unwrap();
-            parts.received()
+            parts.tally().received
         };
         assert_eq!(take(delta(&json!({"role": "assistant", "content": ""}))), 0);
         assert_eq!(take(delta(&json!({"reasoning_content": "hm", "audio": "x"}))), 2);

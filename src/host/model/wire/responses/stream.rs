@@ -14,6 +14,7 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::finish::not_whole;
+use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, unread};
 use crate::session::Message;
 
@@ -69,9 +70,7 @@ pub(super) struct ReplyItems {
     numbers: EventNumbers,
     /// The response, and its items, once it has ended.
     end: Option<(WireResponse, Vec<Item>)>,
-    received: u64,
-    kept: usize,
-    fresh: String,
+    tally: StreamTally,
     started: bool,
 }
 
@@ -153,16 +152,12 @@ impl StreamDecoder for ReplyItems {
         Ok(StreamProgress::More)
     }
 
-    fn received(&self) -> u64 {
-        self.received
+    fn tally(&self) -> &StreamTally {
+        &self.tally
     }
 
-    fn kept(&self) -> usize {
-        self.kept
-    }
-
-    fn fresh(&mut self) -> String {
-        std::mem::take(&mut self.fresh)
+    fn tally_mut(&mut self) -> &mut StreamTally {
+        &mut self.tally
     }
 
     fn is_whole(&self) -> bool {
@@ -197,7 +192,8 @@ impl ReplyItems {
             "response.function_call_arguments.delta" => self.add(call, 0, &needed::<String>(read.delta)?),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.started = true;
-                self.received = self.received.saturating_add(chars(&needed::<String>(read.delta)?));
+                self.tally.received =
+                    self.tally.received.saturating_add(chars(&needed::<String>(read.delta)?));
                 Ok(())
             }
             "response.output_text.done" => self.check(message, part, &needed::<String>(read.text)?),
@@ -220,8 +216,8 @@ impl ReplyItems {
         }
         let begun = StreamedItem::begun(index, begun);
         self.started = true;
-        self.received = self.received.saturating_add(chars(begun.name()));
-        self.kept = self.kept.saturating_add(begun.size());
+        self.tally.received = self.tally.received.saturating_add(chars(begun.name()));
+        self.tally.kept = self.tally.kept.saturating_add(begun.size());
         self.items.push(begun);
         Ok(())
     }
@@ -229,16 +225,16 @@ impl ReplyItems {
     fn add(&mut self, place: ItemPlace<'_>, part: usize, more: &str) -> Result<(), Failure> {
         find(&mut self.items, place)?.part(part)?.push_str(more);
         self.started = true;
-        self.kept = self.kept.saturating_add(more.len());
+        self.tally.kept = self.tally.kept.saturating_add(more.len());
         self.show(place.kind, more);
         Ok(())
     }
 
     /// More of what the model says.
     fn show(&mut self, kind: &str, more: &str) {
-        self.received = self.received.saturating_add(chars(more));
+        self.tally.received = self.tally.received.saturating_add(chars(more));
         if kind == "message" {
-            self.fresh.push_str(more);
+            self.tally.fresh.push_str(more);
         }
     }
 
@@ -270,7 +266,7 @@ impl ReplyItems {
         let before = item.size();
         let kind = kind(&done).to_owned();
         item.finish(done)?;
-        self.kept = self.kept.saturating_add(item.size()).saturating_sub(before);
+        self.tally.kept = self.tally.kept.saturating_add(item.size()).saturating_sub(before);
         self.started = true;
         if streamed.is_empty() {
             self.show(&kind, &whole);

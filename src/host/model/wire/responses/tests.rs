@@ -404,12 +404,12 @@ fn what_has_come_is_counted_in_characters() {
     for event in &events {
         let event = SseEvent { name: String::new(), data: event.to_string() };
         items.take(&event, &HeaderMap::new()).unwrap();
-        counts.push(items.received());
+        counts.push(items.tally().received);
     }
-    assert_eq!(items.fresh(), "Let me look. 🦊");
+    assert_eq!(items.tally().fresh, "Let me look. 🦊");
     counts.dedup();
     assert_eq!(counts, [0, 2, 16, 20, 32, 36, 38]);
-    assert!(items.kept() > 100);
+    assert!(items.tally().kept > 100);
 }
 
 #[test]
@@ -455,7 +455,7 @@ proptest! {
         for event in &events[..end] {
             let event = SseEvent { name: String::new(), data: event.to_string() };
             prop_assert_eq!(decoder.take(&event, &HeaderMap::new()).unwrap(), StreamProgress::More);
-            shown.push_str(&decoder.fresh());
+            shown.push_str(&std::mem::take(&mut decoder.tally_mut().fresh));
             prop_assert!(!decoder.is_whole());
         }
         prop_assert!(text.starts_with(&shown));

@@ -1,0 +1,165 @@
+//! One chunk of an answer, and the reply that all parts make.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::parts::{Part, arguments, call, kept, said, word};
+use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
+use crate::host::model::failure;
+use crate::host::model::wire::extras::CONTENT;
+use crate::host::model::wire::finish::finish;
+use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::lenient;
+use crate::host::redact::presentable;
+use crate::policy::ErrorClass;
+use crate::session::{Message, ToolCall, Usage};
+
+/// The most characters of what a server says about an end.
+const LONGEST: usize = 300;
+
+/// A whole answer, or a piece of it: both have one form.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AnswerChunk {
+    #[serde(default)]
+    pub(super) candidates: Option<Vec<Candidate>>,
+    #[serde(default)]
+    pub(super) prompt_feedback: Option<PromptFeedback>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    pub(super) usage_metadata: Option<WireUsage>,
+    #[serde(default)]
+    pub(super) error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Candidate {
+    #[serde(default)]
+    pub(super) index: Option<u64>,
+    #[serde(default)]
+    pub(super) content: Option<CandidateContent>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    pub(super) finish_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    pub(super) finish_message: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct CandidateContent {
+    #[serde(default)]
+    pub(super) parts: Option<Vec<Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PromptFeedback {
+    #[serde(default, deserialize_with = "lenient::text")]
+    block_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    block_reason_message: Option<String>,
+}
+
+/// Tokens. They are repeated in several chunks, and the last ones hold.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireUsage {
+    #[serde(default)]
+    prompt_token_count: Option<u64>,
+    #[serde(default)]
+    tool_use_prompt_token_count: Option<u64>,
+    #[serde(default)]
+    cached_content_token_count: Option<u64>,
+    #[serde(default)]
+    candidates_token_count: Option<u64>,
+    #[serde(default)]
+    thoughts_token_count: Option<u64>,
+}
+
+impl WireUsage {
+    /// A later chunk takes precedence over an earlier one.
+    pub(super) fn then(self, later: Self) -> Self {
+        Self {
+            prompt_token_count: later.prompt_token_count.or(self.prompt_token_count),
+            tool_use_prompt_token_count: later
+                .tool_use_prompt_token_count
+                .or(self.tool_use_prompt_token_count),
+            cached_content_token_count: later.cached_content_token_count.or(self.cached_content_token_count),
+            candidates_token_count: later.candidates_token_count.or(self.candidates_token_count),
+            thoughts_token_count: later.thoughts_token_count.or(self.thoughts_token_count),
+        }
+    }
+
+    fn usage(self) -> Usage {
+        // `total_token_count` is the sum of these; the prompt includes the cache, the candidates exclude the thoughts
+        // (`types.py` of google-genai).
+        let sum =
+            |a: Option<u64>, b: Option<u64>| a.unwrap_or_default().saturating_add(b.unwrap_or_default());
+        Usage {
+            input: sum(self.prompt_token_count, self.tool_use_prompt_token_count),
+            output: sum(self.candidates_token_count, self.thoughts_token_count),
+            cache_read: self.cached_content_token_count.unwrap_or_default(),
+            cache_write: 0,
+            reasoning: self.thoughts_token_count.unwrap_or_default(),
+        }
+    }
+}
+
+impl PromptFeedback {
+    /// The failure that a refused prompt is; `None`: it was not refused.
+    pub(super) fn blocked(self) -> Option<Failure> {
+        let reason = self.block_reason.filter(|reason| !reason.is_empty())?;
+        let message = self.block_reason_message.map(|message| format!(": {message}")).unwrap_or_default();
+        let told = format!("the provider blocked the prompt with `{reason}`{message}");
+        Some(Failure::of(ErrorClass::ContentFilter, shortened(&told)))
+    }
+}
+
+/// The reply that complete parts are.
+///
+/// # Errors
+/// The model stopped because something went wrong.
+pub(super) fn to_reply(
+    parts: &[Part],
+    (reason, message): (String, Option<String>),
+    usage: Option<WireUsage>,
+    conversation: &[Message],
+    issuer: &str,
+) -> Result<ModelReply, Failure> {
+    let mut finish = finish(Some(reason)).map_err(|failure| explained(failure, message))?;
+    let text: String = parts.iter().filter_map(said).collect();
+    let mut ids = None;
+    let calls: Vec<ProposedCall> = parts
+        .iter()
+        .filter_map(call)
+        .map(|call| proposal(call, ids.get_or_insert_with(|| CallIds::of(conversation))))
+        .collect();
+    // There is no reason of its own for calls.
+    if finish == FinishReason::Stop && !calls.is_empty() {
+        finish = FinishReason::ToolCalls;
+    }
+    let ids: Vec<String> = calls.iter().map(|proposal| proposal.call.id.clone()).collect();
+    let extra = kept(parts, &ids, issuer).map(|kept| (CONTENT.to_owned(), kept)).into_iter().collect();
+    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
+}
+
+fn proposal(call: &Map<String, Value>, ids: &mut CallIds) -> ProposedCall {
+    let id = ids.next(Some(word(call, "id").to_owned()));
+    ToolCall { id, name: word(call, "name").to_owned(), arguments: arguments(call) }.into()
+}
+
+fn explained(mut failure: Failure, message: Option<String>) -> Failure {
+    if let Some(message) = message.filter(|message| !message.is_empty()) {
+        failure.message = format!("{}: {}", failure.message, shortened(&message));
+    }
+    failure
+}
+
+fn shortened(text: &str) -> String {
+    presentable(text).chars().take(LONGEST).collect()
+}
+
+/// JSON of another shape than the format's.
+pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
+    failure::unreadable(format!("the answer is not one of Gemini: {error}"))
+}

@@ -1,0 +1,178 @@
+//! Answers, put together chunk by chunk; a body that is not streamed is one chunk. Chunks have no numbers and no end of
+//! their own: an answer is whole once it says why the model stopped, and then nothing may follow.
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use super::parts::{Part, arguments, call, checked, is_bare_text, is_thought, misshapen, said, text, word};
+use super::reply::{AnswerChunk, Candidate, WireUsage, to_reply, unexpected};
+use crate::engine::{Failure, ModelReply};
+use crate::host::model::failure::{cut_off, inside_success, unreadable};
+use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::tally::StreamTally;
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, unread};
+use crate::session::Message;
+
+/// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of calls are
+/// unique in it.
+///
+/// # Errors
+/// The body holds an error, is cut off, is not JSON, holds no candidate, or one that is not whole.
+pub(super) fn read_body(
+    body: &[u8],
+    headers: &HeaderMap,
+    conversation: &[Message],
+    issuer: &str,
+) -> Result<ModelReply, Failure> {
+    let value = unread::json(body)?;
+    if let Some(failure) = inside_success(&value, headers) {
+        return Err(failure);
+    }
+    let mut answer = ReplyParts::of(issuer);
+    // Servers and gateways that ignore `alt=sse` stream one list of chunks.
+    let chunks = if let Value::Array(chunks) = value { chunks } else { vec![value] };
+    for chunk in chunks.into_iter().map(object) {
+        answer.add(serde_json::from_value(chunk?).map_err(|error| unexpected(&error))?)?;
+    }
+    if !answer.started {
+        return Err(unreadable("the answer holds no candidates"));
+    }
+    if !answer.is_whole() {
+        return Err(cut_off("the answer has no `finishReason`, so it may be cut"));
+    }
+    Box::new(answer).reply(conversation)
+}
+
+/// An answer that is being put together.
+#[derive(Debug, Default)]
+pub(super) struct ReplyParts {
+    issuer: String,
+    parts: Vec<Part>,
+    /// Why the model stopped, and what the server says about that.
+    finish: Option<(String, Option<String>)>,
+    /// The failure that a refused prompt is.
+    blocked: Option<Failure>,
+    usage: Option<WireUsage>,
+    tally: StreamTally,
+    started: bool,
+}
+
+impl StreamDecoder for ReplyParts {
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
+        let data = event.data.trim();
+        // It ends the stream; whether the answer is whole, its chunks tell.
+        if data == event::DONE {
+            return Ok(StreamProgress::Done);
+        }
+        if event.name == "error" || !data.starts_with('{') {
+            let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+            return object(value).map(|_| StreamProgress::More);
+        }
+        let chunk: AnswerChunk = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                event::data(event, headers)?;
+                return Err(unexpected(&error));
+            }
+        };
+        if chunk.error.is_some() || (chunk.candidates.is_none() && chunk.prompt_feedback.is_none()) {
+            event::data(event, headers)?;
+        }
+        self.add(chunk)?;
+        Ok(StreamProgress::More)
+    }
+
+    fn tally(&self) -> &StreamTally {
+        &self.tally
+    }
+
+    fn tally_mut(&mut self) -> &mut StreamTally {
+        &mut self.tally
+    }
+
+    fn is_whole(&self) -> bool {
+        self.finish.is_some() || self.blocked.is_some()
+    }
+
+    fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        if let Some(blocked) = self.blocked {
+            return Err(blocked);
+        }
+        let Some(finish) = self.finish else { return Err(unread::ended_early(self.started)) };
+        to_reply(&self.parts, finish, self.usage, conversation, &self.issuer)
+    }
+}
+
+impl ReplyParts {
+    /// Nothing yet, of that issuer.
+    pub(super) fn of(issuer: &str) -> Self {
+        Self { issuer: issuer.to_owned(), ..Self::default() }
+    }
+
+    fn add(&mut self, chunk: AnswerChunk) -> Result<(), Failure> {
+        if let Some(later) = chunk.usage_metadata {
+            self.usage = Some(self.usage.unwrap_or_default().then(later));
+        }
+        if let Some(blocked) = chunk.prompt_feedback.and_then(super::reply::PromptFeedback::blocked) {
+            self.started = true;
+            self.blocked = Some(blocked);
+        }
+        // One candidate is asked for, and a server that sends more must not mix them.
+        let mut candidates = chunk.candidates.unwrap_or_default().into_iter();
+        match candidates.find(|candidate| candidate.index.unwrap_or_default() == 0) {
+            Some(candidate) => self.continue_with(candidate),
+            None => Ok(()),
+        }
+    }
+
+    fn continue_with(&mut self, candidate: Candidate) -> Result<(), Failure> {
+        self.started = true;
+        for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
+            self.push(checked(part)?)?;
+        }
+        let is_said = |reason: &String| !matches!(reason.as_str(), "" | "FINISH_REASON_UNSPECIFIED");
+        let Some(reason) = candidate.finish_reason.filter(is_said) else { return Ok(()) };
+        if self.finish.as_ref().is_some_and(|(first, _)| *first != reason) {
+            return Err(unreadable("the answer says twice why the model stopped, and not the same"));
+        }
+        self.finish = Some((reason, candidate.finish_message));
+        Ok(())
+    }
+
+    fn push(&mut self, part: Part) -> Result<(), Failure> {
+        let text = text(&part);
+        // A last chunk may repeat the reason with an empty text.
+        if self.finish.is_some() && (!text.is_empty() || call(&part).is_some()) {
+            return Err(unreadable("the stream of the answer continues after the model has stopped"));
+        }
+        let is_repeated = |call| self.parts.iter().any(|part| super::parts::call(part) == Some(call));
+        if call(&part).is_some_and(|call| !word(call, "id").is_empty() && is_repeated(call)) {
+            return Err(unreadable("the stream of the answer has a function call twice"));
+        }
+        let called = call(&part).map_or(0, |call| chars(word(call, "name")) + chars(&arguments(call)));
+        self.tally.received = self.tally.received.saturating_add(chars(text)).saturating_add(called);
+        self.tally.fresh.push_str(said(&part).unwrap_or_default());
+        let before = self.parts.last_mut().filter(|_| is_bare_text(&part));
+        match before.filter(|last| is_bare_text(last) && is_thought(last) == is_thought(&part)) {
+            Some(last) => {
+                self.tally.kept += text.len();
+                if let Some(Value::String(all)) = last.get_mut("text") {
+                    all.push_str(text);
+                }
+            }
+            None if is_bare_text(&part) && text.is_empty() => {}
+            None => {
+                self.tally.kept +=
+                    EACH + part.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                self.parts.push(part);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A chunk. `serde` would take a list for one too.
+fn object(value: Value) -> Result<Value, Failure> {
+    if value.is_object() { Ok(value) } else { Err(misshapen("a chunk is no object")) }
+}
