@@ -58,9 +58,15 @@ fn events(c: &mut Criterion) {
             "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"{text}\",\"logprobs\":[],\"sequence_number\":7,\"obfuscation\":\"a1b2c3\"}}\n\n"
         )
     };
+    let gemini = |text: &str| {
+        format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"role\":\"model\",\"parts\":[{{\"text\":\"{text}\"}}]}},\"index\":0}}],\"usageMetadata\":{{\"promptTokenCount\":9,\"totalTokenCount\":9}},\"modelVersion\":\"m\",\"responseId\":\"r\"}}\r\n\r\n"
+        )
+    };
     let streams = [
         ("20000 events of a chat", chunk(" word").repeat(20_000)),
         ("20000 events of a response", part(" word").repeat(20_000)),
+        ("20000 chunks of Gemini", gemini(" word").repeat(20_000)),
         ("20 events of 100 KB", chunk(&"word ".repeat(20_000)).repeat(20)),
         ("20000 keep-alive comments", ": OPENROUTER PROCESSING\r\n\r\n".repeat(20_000)),
     ];
