@@ -44,6 +44,7 @@ PROVIDERS = {
     "openai": ("gpt-4o-mini", "/v1"),
     "anthropic": ("claude-sonnet-4-5", "/anthropic"),
     "responses": ("gpt-4o-mini", "/v1"),
+    "gemini": ("gemini-2.5-pro", "/gemini"),
 }
 
 GOOD, FAILED = 0, "failed"
