@@ -60,7 +60,7 @@ fn named(model: &str, base_url: &str, stream: bool) -> HttpModel {
     HttpModel::new(config).unwrap()
 }
 
-async fn last_body(server: &ScriptedServer) -> Value {
+fn last_body(server: &ScriptedServer) -> Value {
     server.requests().pop().unwrap().body
 }
 
@@ -97,7 +97,7 @@ async fn all_parts_go_back_as_they_came_with_the_results_after_them() {
         assert_eq!(model.call(request(&messages, LONG)).await.unwrap().text, "Done.");
         let response = |id: &str, name: &str| json!({"functionResponse": {"name": name, "response": {"output": "12.50"}, "id": id}});
         assert_eq!(
-            last_body(&server).await,
+            last_body(&server),
             json!({
                 "systemInstruction": {"parts": [{"text": "Be brief."}]},
                 "contents": [
@@ -132,14 +132,14 @@ async fn a_conversation_goes_to_any_other_provider_and_comes_back() {
         for other in others {
             let reply = other.call(request(&messages, LONG)).await.unwrap();
             messages.extend([assistant(&reply), Message::user("and?")]);
-            let sent = last_body(&server).await.to_string();
+            let sent = last_body(&server).to_string();
             for foreign in ["thinking_gemini", "thoughtSignature", "c2NyaXB0ZWQ=", "First the price"] {
                 assert!(!sent.contains(foreign), "{foreign} is in {sent}");
             }
             assert!(sent.contains("call_1") && sent.contains("Let me look."), "{sent}");
         }
         assert_eq!(own.call(request(&messages, LONG)).await.unwrap().text, "Done.");
-        let sent = last_body(&server).await;
+        let sent = last_body(&server);
         assert_eq!(sent["contents"][1]["parts"][2]["thoughtSignature"], "c2NyaXB0ZWQ=", "{sent}");
     }
 }
@@ -155,7 +155,7 @@ async fn a_conversation_of_any_other_provider_continues_here_with_a_stand_in() {
                 let messages = answered(&reply);
                 let reply = named(model, &url, stream).call(request(&messages, LONG)).await.unwrap();
                 assert_eq!((reply.text.as_str(), reply.notes.len()), ("Done.", 0));
-                let sent = last_body(&server).await["contents"][1]["parts"].clone();
+                let sent = last_body(&server)["contents"][1]["parts"].clone();
                 let mut call =
                     json!({"functionCall": {"name": "look", "args": {"item": 42}, "id": "call_1"}});
                 if at == 1 {

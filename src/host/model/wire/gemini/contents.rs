@@ -308,10 +308,10 @@ pub(super) mod tests {
     fn a_text_that_was_changed_comes_before_the_calls_and_without_its_signature() {
         let mut message = said(&gemini(), &turn());
         if let Message::Assistant { text, .. } = &mut message {
-            *text = "Other".to_owned();
+            *text = "Changed".to_owned();
         }
         let parts = sent_back(&gemini(), message);
-        assert_eq!(parts[1], json!({"text": "Other"}));
+        assert_eq!(parts[1], json!({"text": "Changed"}));
         assert_eq!(parts[2][SIGNATURE], "Yg==");
     }
 
