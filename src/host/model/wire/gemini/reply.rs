@@ -62,31 +62,28 @@ pub(super) struct PromptFeedback {
 
 /// Tokens. They are repeated in several chunks, and the last ones hold.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct WireUsage {
-    #[serde(default)]
-    prompt_token_count: Option<u64>,
-    #[serde(default)]
-    tool_use_prompt_token_count: Option<u64>,
-    #[serde(default)]
-    cached_content_token_count: Option<u64>,
-    #[serde(default)]
-    candidates_token_count: Option<u64>,
-    #[serde(default)]
-    thoughts_token_count: Option<u64>,
+    #[serde(default, rename = "promptTokenCount")]
+    prompt: Option<u64>,
+    #[serde(default, rename = "toolUsePromptTokenCount")]
+    tool_use: Option<u64>,
+    #[serde(default, rename = "cachedContentTokenCount")]
+    cached: Option<u64>,
+    #[serde(default, rename = "candidatesTokenCount")]
+    candidates: Option<u64>,
+    #[serde(default, rename = "thoughtsTokenCount")]
+    thoughts: Option<u64>,
 }
 
 impl WireUsage {
     /// A later chunk takes precedence over an earlier one.
     pub(super) fn then(self, later: Self) -> Self {
         Self {
-            prompt_token_count: later.prompt_token_count.or(self.prompt_token_count),
-            tool_use_prompt_token_count: later
-                .tool_use_prompt_token_count
-                .or(self.tool_use_prompt_token_count),
-            cached_content_token_count: later.cached_content_token_count.or(self.cached_content_token_count),
-            candidates_token_count: later.candidates_token_count.or(self.candidates_token_count),
-            thoughts_token_count: later.thoughts_token_count.or(self.thoughts_token_count),
+            prompt: later.prompt.or(self.prompt),
+            tool_use: later.tool_use.or(self.tool_use),
+            cached: later.cached.or(self.cached),
+            candidates: later.candidates.or(self.candidates),
+            thoughts: later.thoughts.or(self.thoughts),
         }
     }
 
@@ -96,11 +93,11 @@ impl WireUsage {
         let sum =
             |a: Option<u64>, b: Option<u64>| a.unwrap_or_default().saturating_add(b.unwrap_or_default());
         Usage {
-            input: sum(self.prompt_token_count, self.tool_use_prompt_token_count),
-            output: sum(self.candidates_token_count, self.thoughts_token_count),
-            cache_read: self.cached_content_token_count.unwrap_or_default(),
+            input: sum(self.prompt, self.tool_use),
+            output: sum(self.candidates, self.thoughts),
+            cache_read: self.cached.unwrap_or_default(),
             cache_write: 0,
-            reasoning: self.thoughts_token_count.unwrap_or_default(),
+            reasoning: self.thoughts.unwrap_or_default(),
         }
     }
 }
