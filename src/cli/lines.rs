@@ -7,13 +7,16 @@ pub(super) const MOST: usize = 16 << 20;
 /// The most bytes of the first line of `step`, which may have a whole session.
 pub(super) const MOST_OF_HELLO: usize = 64 << 20;
 
+/// How much is kept of a line that is too long.
+const HEAD: usize = 4 << 10;
+
 /// A line that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InputLine {
     /// Its bytes.
     Whole(Vec<u8>),
-    /// It has more bytes than a line may have.
-    TooLong,
+    /// It has more bytes than a line may have: the first of them.
+    TooLong(Vec<u8>),
 }
 
 /// The next line that is not blank, and its number, from 1; `None` at the end of the input.
@@ -27,7 +30,9 @@ pub(super) fn next(input: &mut impl BufRead, number: &mut u64, most: usize) -> i
         *number += 1;
         if line.last() != Some(&b'\n') && line.len() > most {
             skip(input)?;
-            return Ok(Some(InputLine::TooLong));
+            line.truncate(HEAD);
+            line.shrink_to_fit();
+            return Ok(Some(InputLine::TooLong(line)));
         }
         if !line.trim_ascii().is_empty() {
             return Ok(Some(InputLine::Whole(line)));
@@ -65,7 +70,12 @@ mod tests {
         let whole = |text: &str| InputLine::Whole(text.into());
         assert_eq!(
             read,
-            [(2, whole(" one \n")), (3, InputLine::TooLong), (4, whole("12345\r\n")), (5, whole("last"))]
+            [
+                (2, whole(" one \n")),
+                (3, InputLine::TooLong(b"far too ".to_vec())),
+                (4, whole("12345\r\n")),
+                (5, whole("last"))
+            ]
         );
     }
 }

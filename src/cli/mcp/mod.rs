@@ -32,6 +32,9 @@ use crate::store::FsyncMode;
 /// The longest that a client is waited for which has closed its end, and may read what is left.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// The longest that answers are waited for once the client has closed its end.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
 /// What is logged without being asked for.
 const RELAY_LOG: &str = "unfazed::host::tool::mcp=warn";
 
@@ -236,7 +239,17 @@ async fn serve(args: &McpArgs, maker: RelayMaker) -> Result<ExitStatus, CommandF
 async fn serve_one(maker: &RelayMaker, mut signals: StopSignals) -> Result<ExitStatus, CommandFailure> {
     let (relay, answers) = maker.relay().await?;
     let writing = streams::write(answers);
-    let ended = signals.unless_heard(read(&relay, &writing)).await;
+    let ended = signals
+        .unless_heard(async {
+            read(&relay, &writing).await?;
+            tokio::select! {
+                biased;
+                () = writing.cancelled() => {}
+                () = relay.finish(LAST_ANSWERS) => {}
+            }
+            Ok(())
+        })
+        .await;
     let written = relay.close().await.map_err(|error| CommandFailure::Stopped(error.to_string()));
     drop(relay);
     // A client that does not read is not waited for.
@@ -283,7 +296,9 @@ async fn read(relay: &McpRelay, writing: &CancellationToken) -> Result<(), Comma
         match line {
             None => return Ok(()),
             Some(Err(error)) => return Err(CommandFailure::io("cannot read standard input", error)),
-            Some(Ok(InputLine::TooLong)) => relay.refuse_long(lines::MOST_OF_HELLO).await,
+            Some(Ok(InputLine::TooLong(beginning))) => {
+                relay.refuse_long(&beginning, lines::MOST_OF_HELLO).await
+            }
             Some(Ok(InputLine::Whole(line))) => relay.take(&String::from_utf8_lossy(&line)).await,
         }
     }

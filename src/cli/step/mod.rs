@@ -264,7 +264,7 @@ impl RecordedPlace {
 fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
     let bytes = match line {
         InputLine::Whole(bytes) => bytes,
-        InputLine::TooLong => {
+        InputLine::TooLong(_) => {
             return Err(ErrorAnswer::new(format!("the line has more than {} MiB", most >> 20)));
         }
     };

@@ -70,13 +70,15 @@ fn second_answers_noise_and_floods_change_nothing() {
 }
 
 #[test]
-fn a_message_of_100_megabytes_ends_the_server_and_not_the_relay() {
+fn a_message_of_100_megabytes_is_a_failure_of_its_call_alone() {
     let mut client = hostile("plain");
     client.shake_hands(&json!({}));
     let huge = client.call("huge", &json!({"bytes": 100_000_000}));
-    assert!(texts(&huge)[0].contains("longer than 8388608 bytes"), "{huge}");
-    assert_eq!(class(&huge), "network_error");
+    assert!(texts(&huge)[0].contains("more than 8388608 bytes"), "{huge}");
+    assert_eq!(class(&huge), "execution_error");
     assert_eq!(texts(&client.call("echo", &json!({"text": "a"}))), ["a"]);
+    let starts = client.notes().iter().filter(|note| note.contains("start")).count();
+    assert_eq!(starts, 1, "{:?}", client.notes());
 }
 
 #[test]

@@ -76,6 +76,33 @@ fn a_handshake_says_what_the_server_says_and_that_there_are_resources() {
 }
 
 #[test]
+fn half_a_surrogate_pair_is_passed_on() {
+    let mut client = Client::ready("plain", POLICY, &[]);
+    for (id, fails) in [(1, false), (2, true)] {
+        client.send(&json!(id), "tools/call", &json!({"name": "half", "arguments": {"fails": fails}}));
+    }
+    let lines = [client.line(), client.line()];
+    let of = |id: &str| lines.iter().find(|line| line.contains(&format!(r#""id":{id}"#))).unwrap();
+    assert_eq!(
+        of("1"),
+        r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a\ud800b"}],"isError":false}}"#
+    );
+    // A failure is the policy's.
+    assert!(of("2").contains(r#""class":"execution_error""#), "{lines:?}");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_answered_under_its_id() {
+    let mut client = Client::ready("plain", POLICY, &[]);
+    let padding = "x".repeat(64 << 20);
+    client.write(&format!(r#"{{"jsonrpc":"2.0","id":"long","method":"ping","params":{{"x":"{padding}"}}}}"#));
+    assert_eq!(client.answer_to(&json!("long"))["error"]["code"], -32600);
+    client.write(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"x":"{padding}"}}}}"#));
+    let answer = client.next();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!(-32600)));
+}
+
+#[test]
 fn results_that_the_policy_leaves_alone_are_the_servers() {
     let mut client = Client::ready("plain", POLICY, &[]);
     assert_eq!(client.call("task", &json!({})), json!({"task": {"taskId": "7", "status": "working"}}));

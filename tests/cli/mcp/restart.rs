@@ -60,6 +60,45 @@ fn who_waits_for_a_server_that_ends_learns_why_there_is_no_answer() {
 }
 
 #[test]
+fn a_server_that_is_started_again_has_the_level_and_the_subscriptions_of_its_client() {
+    let mut client = Client::ready("resources", POLICY, &[]);
+    for level in ["info", "debug"] {
+        client.ask("logging/setLevel", &json!({ "level": level }));
+    }
+    for (method, uri) in
+        [("subscribe", "file:///a"), ("subscribe", "file:///b"), ("unsubscribe", "file:///a")]
+    {
+        client.ask(&format!("resources/{method}"), &json!({ "uri": uri }));
+    }
+    client.call("die", &json!({"text": "a"}));
+    client.call("echo", &json!({"text": "b"}));
+    let read = client.read_by_server();
+    let begins = read.iter().rposition(|line| line.contains(r#""method":"initialize""#)).unwrap();
+    let again: Vec<Value> = read[begins..].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sent = |method: &str| -> Vec<&Value> {
+        again.iter().filter(|line| line["method"] == method).map(|line| &line["params"]).collect()
+    };
+    assert_eq!(sent("logging/setLevel"), [&json!({"level": "debug"})]);
+    assert_eq!(sent("resources/subscribe"), [&json!({"uri": "file:///b"})]);
+}
+
+#[test]
+fn requests_right_before_the_end_of_the_input_are_answered() {
+    let mut client = Client::ready("plain", POLICY, &[]);
+    for id in 1..4 {
+        client.send(&json!(id), "tools/call", &json!({"name": "echo", "arguments": {"text": "a"}}));
+    }
+    client.send(&json!(4), "prompts/list", &json!({}));
+    assert_eq!(client.end(), Some(0));
+    let mut answered: Vec<Value> =
+        client.lines.iter().map(|line| serde_json::from_str(&line).unwrap()).collect();
+    answered.retain(|message: &Value| message.get("result").is_some());
+    let mut ids: Vec<&Value> = answered.iter().map(|message| &message["id"]).collect();
+    ids.sort_by_key(|id| id.as_u64());
+    assert_eq!(ids, [1, 2, 3, 4]);
+}
+
+#[test]
 fn a_server_that_does_not_start_ends_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let output = crate::command::unfazed(folder.path(), &["mcp", "--", "no-such-server"]).output().unwrap();

@@ -49,6 +49,7 @@ def tools():
         tool("echo", TEXT, annotations=look), tool("die"), tool("big", annotations=look),
         tool("picture", annotations=look), tool("table", annotations=look, outputSchema=OBJECT), tool("slow"),
         tool("refuse"), tool("ask"), tool("deaf"), tool("broken", {"type": "objekt"}), tool("task"), tool("new.kind"),
+        tool("half"), tool("huge", annotations=look),
     ]
     return listed + ([tool("late")] if MODE == "again" and AGAIN else [])
 
@@ -80,6 +81,12 @@ def call(ident, params):
         return text("y" * 3000, structuredContent={"n": 1.50})
     if name == "refuse":
         return {"error": {"code": -32602, "message": "no such thing"}}
+    if name == "half":
+        raw('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\\ud800b"}],"isError":%s}}'
+            % (ident, json.dumps(bool(arguments.get("fails")))))
+        return None
+    if name == "huge":
+        return text("x" * 9_000_000)
     if name == "task":
         return {"task": {"taskId": "7", "status": "working"}}
     if name == "new.kind":

@@ -26,6 +26,9 @@ pub(super) enum ReadLine {
     Message,
     /// An answer that cannot be read, and what is passed on in its place.
     Instead(Vec<u8>),
+    /// An answer whose texts cannot be decoded, such as one with half a surrogate pair, and what is passed on in its place where
+    /// that must be possible.
+    Undecodable(Vec<u8>),
     /// An answer that says nothing of whose it is: an error object.
     Nameless(Value),
     /// A batch with answers: the ids of these.
@@ -124,7 +127,17 @@ fn whole(line: &[u8], id: &Value) -> ReadLine {
             ReadLine::Instead(format!("{}\n", Value::Object(answer)).into_bytes())
         }
         Ok(_) => ReadLine::Message,
-        Err(_) => refused(id, NO_JSON),
+        Err(_) => ReadLine::Undecodable(instead(id, NO_JSON)),
+    }
+}
+
+/// What replaces a message that has more bytes than it may have, of which this is the beginning.
+pub(super) fn too_long(beginning: &[u8], most: usize) -> ReadLine {
+    let text = String::from_utf8_lossy(beginning);
+    match (broken_id(&text), value_of(&text, "method")) {
+        (_, Some(_)) => ReadLine::Noise,
+        (Some(id), None) => refused(&id, &format!("the server's answer has more than {most} bytes")),
+        (None, None) => ReadLine::Unanswerable,
     }
 }
 
@@ -201,9 +214,13 @@ fn broken(line: &[u8]) -> ReadLine {
     }
 }
 
-/// The id of a message that is broken somewhere: the first one that stands in the message itself, as far as it can be
-/// followed.
-fn broken_id(text: &str) -> Option<Value> {
+/// The id of a message that is broken somewhere, or cut.
+pub(super) fn broken_id(text: &str) -> Option<Value> {
+    id_at(value_of(text, "id")?)
+}
+
+/// What begins with the value of a key that stands in the message itself, as far as a broken message can be followed.
+pub(super) fn value_of<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let (mut depth, mut rest) = (0_usize, text);
     while let Some(at) = rest.find(['"', '{', '[', '}', ']']) {
         let (found, after) = rest.get(at..)?.split_at(1);
@@ -214,10 +231,10 @@ fn broken_id(text: &str) -> Option<Value> {
                 let end = end_of_string(after)?;
                 let (word, behind) = (after.get(..end)?, after.get(end.saturating_add(1)..)?);
                 if depth == 1
-                    && word == "id"
+                    && word == key
                     && let Some(value) = behind.trim_start().strip_prefix(':')
                 {
-                    return id_at(value.trim_start());
+                    return Some(value.trim_start());
                 }
                 rest = behind;
                 continue;
@@ -252,7 +269,7 @@ pub(super) fn readable(said: &[u8], asked: Option<&RequestId>) -> Option<Vec<u8>
     let asked = asked.map(|id| id.clone().into_json_value());
     match read(said) {
         ReadLine::Message => Some(said.to_vec()),
-        ReadLine::Instead(other) => Some(other),
+        ReadLine::Instead(other) | ReadLine::Undecodable(other) => Some(other),
         ReadLine::Nameless(error) => Some(error_line(asked.as_ref(), &error)),
         ReadLine::Batch(_) => asked.map(|id| instead(&id, BATCH)),
         ReadLine::Unanswerable => asked.map(|id| instead(&id, NO_JSON)),
@@ -269,7 +286,9 @@ mod tests {
     }
 
     fn instead(line: &str) -> Value {
-        let ReadLine::Instead(other) = of(line) else { panic!("{line} is {:?}", of(line)) };
+        let (ReadLine::Instead(other) | ReadLine::Undecodable(other)) = of(line) else {
+            panic!("{line} is {:?}", of(line))
+        };
         assert!(other.ends_with(b"\n"));
         serde_json::from_slice(&other).unwrap()
     }
@@ -314,6 +333,19 @@ mod tests {
         assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)));
         let told = instead(r#"{"id":7,"result":{"content":[]}}"#);
         assert_eq!(told, json!({"jsonrpc": "2.0", "id": 7, "result": {"content": []}}));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error_to_whoever_asked_if_its_beginning_says_who() {
+        let long = |beginning: &str| too_long(beginning.as_bytes(), 8);
+        let ReadLine::Instead(told) = long(r#"{"jsonrpc":"2.0","id":7,"result":{"method":1,"text":"xxx"#)
+        else {
+            panic!()
+        };
+        let told: Value = serde_json::from_slice(&told).unwrap();
+        assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)));
+        assert_eq!(long(r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":"xxx"#), ReadLine::Noise);
+        assert_eq!(long(r#"{"jsonrpc":"2.0","result":{"id":7,"text":"xxx"#), ReadLine::Unanswerable);
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl ServerLink {
         let (service, process) = match &config.reach {
             McpReach::Process { command, working_dir, pass_env, env } => {
                 let program = ServerProgram {
+                    relayed: false,
                     command,
                     working_dir: working_dir.as_deref(),
                     pass_env,

@@ -29,6 +29,10 @@ const MOST_MESSAGE: usize = 8 * 1024 * 1024;
 const STDERR_BYTES: usize = 4 * 1024;
 /// The most bytes of a line that is no message that are kept.
 const NOISE_BYTES: usize = 200;
+/// How much is kept of a message that is too long: enough to see whose answer it is.
+const HEAD_BYTES: usize = 4 * 1024;
+/// The largest buffer that is kept for the next line.
+const BUFFER_BYTES: usize = 256 * 1024;
 /// How long a server that closed its output has to end, so that its exit can be reported.
 const LINGER: Duration = Duration::from_millis(250);
 
@@ -41,6 +45,8 @@ pub(super) struct ServerProgram<'a> {
     pub(super) env: &'a BTreeMap<String, String>,
     /// How long its processes have, once asked to end, before they are killed.
     pub(super) grace: Duration,
+    /// What it writes is passed on by somebody who need not decode it, and who goes without a message that is too long.
+    pub(super) relayed: bool,
 }
 
 /// A server process.
@@ -83,6 +89,7 @@ impl ServerProcess {
             quit: quit.clone(),
             gone: gone.clone(),
             shown: shown.to_owned(),
+            relayed: program.relayed,
         };
         let keeper = tokio::spawn(keeper.keep(child, group, stdout, far, program.grace)).abort_handle();
         Ok((Self { said, quit, gone, keeper }, near, stdin))
@@ -147,6 +154,7 @@ struct ProcessSupervisor {
     quit: CancellationToken,
     gone: CancellationToken,
     shown: String,
+    relayed: bool,
 }
 
 impl ProcessSupervisor {
@@ -211,13 +219,16 @@ impl ProcessSupervisor {
         loop {
             match lines.next().await {
                 ServerLine::Whole(line) => {
-                    let read = answer::read(line);
+                    let read = match answer::read(line) {
+                        ReadLine::Undecodable(_) if self.relayed => ReadLine::Message,
+                        read => read,
+                    };
                     if read != ReadLine::Message {
                         self.noise(line);
                     }
                     let passed = match &read {
                         ReadLine::Message => line,
-                        ReadLine::Instead(other) => other,
+                        ReadLine::Instead(other) | ReadLine::Undecodable(other) => other,
                         ReadLine::Nameless(error) => &answer::error_line(None, error),
                         ReadLine::Batch(ids) => &answer::instead_of_batch(ids),
                         ReadLine::Unanswerable => {
@@ -229,8 +240,22 @@ impl ProcessSupervisor {
                         return None;
                     }
                 }
-                ServerLine::TooLong => {
-                    return Some(format!("it sent a message longer than {MOST_MESSAGE} bytes and was ended"));
+                ServerLine::TooLong(beginning) => {
+                    let read = if self.relayed {
+                        answer::too_long(beginning, MOST_MESSAGE)
+                    } else {
+                        ReadLine::Unanswerable
+                    };
+                    match read {
+                        ReadLine::Instead(other) if far.write_all(&other).await.is_ok() => {}
+                        ReadLine::Instead(_) => return None,
+                        ReadLine::Noise => self.noise(beginning),
+                        _ => {
+                            let message =
+                                format!("it sent a message longer than {MOST_MESSAGE} bytes and was ended");
+                            return Some(message);
+                        }
+                    }
                 }
                 ServerLine::End => return None,
             }
@@ -282,7 +307,8 @@ struct BoundedLines<R> {
 enum ServerLine<'a> {
     /// A line with its end.
     Whole(&'a [u8]),
-    TooLong,
+    /// The beginning of one that has more bytes than a message may have.
+    TooLong(&'a [u8]),
     End,
 }
 
@@ -293,6 +319,10 @@ impl<R: AsyncRead + Unpin> BoundedLines<R> {
 
     async fn next(&mut self) -> ServerLine<'_> {
         self.line.clear();
+        if self.line.capacity() > BUFFER_BYTES {
+            self.line = Vec::new();
+        }
+        let mut is_long = false;
         loop {
             let Ok(piece) = self.pipe.fill_buf().await else { return ServerLine::End };
             if piece.is_empty() {
@@ -305,10 +335,12 @@ impl<R: AsyncRead + Unpin> BoundedLines<R> {
             self.pipe.consume(taken);
             // What does not begin like a message is not kept whole.
             if self.line.len() > MOST_MESSAGE {
-                if answer::begins_a_message(&self.line) {
-                    return ServerLine::TooLong;
-                }
-                self.line.truncate(NOISE_BYTES);
+                is_long |= answer::begins_a_message(&self.line);
+                self.line.truncate(if is_long { HEAD_BYTES } else { NOISE_BYTES });
+            }
+            if end.is_some() && is_long {
+                self.line.truncate(HEAD_BYTES);
+                return ServerLine::TooLong(&self.line);
             }
             if end.is_some() {
                 return ServerLine::Whole(&self.line);

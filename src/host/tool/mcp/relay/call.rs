@@ -16,6 +16,7 @@ use super::ask;
 use super::link::RelayLink;
 use super::message::{self, PROTOCOL_META, RpcMessage};
 use super::result::{CallRecord, RelayedResult};
+use super::surrogates::without_halves;
 use super::tools::KnownTool;
 use super::upstream::RelayServer;
 use crate::engine::{
@@ -363,7 +364,9 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
         return Ok(RelayedResult::unseen(result));
     }
     // What has a kind of content that is not known here is passed on; the policy sees it as the JSON that it is.
-    let data = match serde_json::from_str::<CallToolResult>(result.get()) {
+    let parsed = serde_json::from_str::<CallToolResult>(result.get())
+        .or_else(|_| serde_json::from_str(&without_halves(result.get())));
+    let data = match parsed {
         Ok(parsed) => content::read(&parsed, usize::MAX, &ProgressReporter::default()).await?,
         Err(_) => Value::String(result.get().to_owned()),
     };

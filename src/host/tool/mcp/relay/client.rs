@@ -88,16 +88,16 @@ impl RelayParts {
                 Ok(params) => return self.begin_call(id, params).await,
                 Err(why) => Err((INVALID_PARAMS, why)),
             },
-            "tools/list" => return self.forward(line, id, method, ClientRequest::ListTools).await,
+            "tools/list" => return self.forward(line, id, (method, params), ClientRequest::ListTools).await,
             "initialize" => {
                 self.introduced(line, params);
-                return self.forward(line, id, method, ClientRequest::Initialize).await;
+                return self.forward(line, id, (method, params), ClientRequest::Initialize).await;
             }
             "resources/read" => {
                 let own = self.kept.lock().unwrap_or_else(PoisonError::into_inner).read(params);
                 match own {
                     Some(read) => read.map_err(|why| (NO_RESOURCE, why)),
-                    None => return self.forward(line, id, method, ClientRequest::Other).await,
+                    None => return self.forward(line, id, (method, params), ClientRequest::Other).await,
                 }
             }
             // The results that were cut are named where they were cut, and in no list.
@@ -105,7 +105,7 @@ impl RelayParts {
             "resources/templates/list" if self.client().only_own_resources => {
                 Ok(r#"{"resourceTemplates":[]}"#.to_owned())
             }
-            _ => return self.forward(line, id, method, ClientRequest::Other).await,
+            _ => return self.forward(line, id, (method, params), ClientRequest::Other).await,
         };
         self.to_client(match answered {
             Ok(result) => message::answer(id.get(), &result),
@@ -143,10 +143,17 @@ impl RelayParts {
     }
 
     /// A request is the server's. Of several servers it is said elsewhere whose it is.
-    async fn forward(self: &Arc<Self>, line: &str, id: &RawValue, method: &str, what: ClientRequest) {
+    async fn forward(
+        self: &Arc<Self>,
+        line: &str,
+        id: &RawValue,
+        (method, params): (&str, Option<&RawValue>),
+        what: ClientRequest,
+    ) {
         let Some(server) = self.only_server() else {
             return self.request_of_several(line, id, method).await;
         };
+        server.remember(line, method, params);
         if let Some(upstream) = server.live_link() {
             return self.pass_over(&upstream, line, what).await;
         }
@@ -308,5 +315,25 @@ impl Drop for OpenQuestion<'_> {
             let line = message::cancelled(&self.number.to_string(), "it is not waited for any more");
             let _ = self.relay.to_client.try_send(line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tool::mcp::relay::{McpRelay, RelayConfig};
+    use crate::host::{McpConfig, McpReach};
+    use crate::policy::Policy;
+
+    #[tokio::test]
+    async fn a_request_whose_work_breaks_off_is_answered() {
+        let server = McpConfig::new("cat", McpReach::command(["cat"]));
+        let (relay, mut answers) =
+            McpRelay::start(RelayConfig::new(Policy::builtin(), server)).await.unwrap();
+        let id = RawValue::from_string("7".into()).unwrap();
+        relay.0.begin(&id, async { panic!("a fault") }).await;
+        let answer: serde_json::Value = serde_json::from_str(&answers.recv().await.unwrap()).unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&7.into(), &INTERNAL_ERROR.into()));
+        relay.close().await.unwrap();
     }
 }

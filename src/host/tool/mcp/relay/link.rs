@@ -85,7 +85,7 @@ impl RelayLink {
             McpReach::Process { command, working_dir, pass_env, env } => {
                 let working_dir = working_dir.as_deref();
                 let grace = config.grace.to_std();
-                let program = ServerProgram { command, working_dir, pass_env, env, grace };
+                let program = ServerProgram { command, working_dir, pass_env, env, grace, relayed: true };
                 let (process, lines, stdin) = ServerProcess::start(&program)?;
                 tokio::spawn(write(stdin, due, closing.clone(), unwritable.clone()));
                 (ServerSide::Process(process), LinkLines::Pipe(BufReader::new(lines)))
@@ -138,6 +138,13 @@ impl RelayLink {
             return Err(closed);
         }
         Ok(own)
+    }
+
+    /// Sends a request of the relay whose answer nobody waits for.
+    pub(super) async fn repeat(&self, line: impl FnOnce(u64) -> String) -> Result<(), LinkClosed> {
+        let (sender, _) = oneshot::channel();
+        let number = self.asked().open(AskedOfServer::Relay(sender)).ok_or(LinkClosed)?;
+        self.send(line(number)).await
     }
 
     /// The requests without an answer.

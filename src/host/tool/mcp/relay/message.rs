@@ -150,7 +150,13 @@ impl MessageFault {
 
     /// The answer to whoever sent it. Whose it is cannot be known.
     pub(super) fn answer(&self) -> String {
-        error("null", self.code, &self.message)
+        self.answer_to(None)
+    }
+
+    /// The answer to the request of that id, if it is known.
+    pub(super) fn answer_to(&self, id: Option<&Value>) -> String {
+        let id = id.map_or_else(|| "null".to_owned(), Value::to_string);
+        error(&id, self.code, &self.message)
     }
 }
 

@@ -22,6 +22,7 @@ mod resources;
 mod result;
 mod routes;
 mod server;
+mod surrogates;
 mod tools;
 mod upstream;
 
@@ -39,12 +40,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::client::ClientFacts;
 use self::kept::KeptResults;
-use self::link::RelayLink;
+use self::link::{AskedOfServer, RelayLink};
 use self::names::SharedNames;
 use self::progress::ProgressTable;
 use self::requests::RequestTable;
 use self::resources::SharedResources;
 use self::upstream::{LinkSlot, RelayServer};
+use super::answer;
 use super::failure::LinkError;
 use super::{McpConfig, McpError};
 use crate::engine::{Interpreter, RunStarted, ToolCatalogue, ToolSpec};
@@ -242,9 +244,16 @@ impl McpRelay {
         self.0.client_sent(line).await;
     }
 
-    /// Answers a line of the client that is longer than so many bytes.
-    pub async fn refuse_long(&self, most: usize) {
-        self.0.to_client(message::MessageFault::too_long(most).answer()).await;
+    /// Answers a line of the client that is longer than so many bytes. Its beginning says which request it is, if it is one.
+    pub async fn refuse_long(&self, beginning: &[u8], most: usize) {
+        let text = String::from_utf8_lossy(beginning);
+        let id = answer::broken_id(&text).filter(|_| answer::value_of(&text, "method").is_some());
+        self.0.to_client(message::MessageFault::too_long(most).answer_to(id.as_ref())).await;
+    }
+
+    /// The client sends nothing more: waits until its requests are answered, at most that long.
+    pub async fn finish(&self, within: Duration) {
+        let _ = tokio::time::timeout(within, self.0.answered()).await;
     }
 
     /// The client has gone: its calls are withdrawn, the server is ended, and what happened is written down.
@@ -358,6 +367,19 @@ impl RelayParts {
             self.run.set_tools(catalogue).map_err(|error| LinkError::of(error.to_string(), error))?;
         }
         Ok(())
+    }
+
+    /// Waits until no request of the client is without an answer.
+    async fn answered(&self) {
+        /// How often that is looked at.
+        const LOOK: Duration = Duration::from_millis(5);
+        let is_open =
+            |link: Arc<RelayLink>| link.asked().number_of(AskedOfServer::is_of_any_client).is_some();
+        while !self.calls().is_empty()
+            || self.servers.iter().filter_map(|server| server.live_link()).any(is_open)
+        {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     async fn close(&self) -> Result<(), ProposalError> {

@@ -63,9 +63,10 @@ impl RelayParts {
             Ok(upstream) => upstream,
             Err(error) => return failed(&error.why),
         };
-        let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(line) else {
+        let Ok(RpcMessage::Request { id, method, params }) = RpcMessage::parse(line) else {
             return failed("the request cannot be read");
         };
+        server.remember(line, &method, params);
         let asked = upstream.ask(|number| message::with_part(line, id, &number.to_string())).await;
         let answer = match asked {
             Ok(asked) => asked.answer().await,

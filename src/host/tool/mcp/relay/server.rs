@@ -49,6 +49,11 @@ impl AskedOfServer {
     pub(super) fn is_of_client(&self, wanted: &str) -> bool {
         matches!(self, Self::Client { id, .. } if id == wanted)
     }
+
+    /// Whether it is a request of the client.
+    pub(super) const fn is_of_any_client(&self) -> bool {
+        matches!(self, Self::Client { .. })
+    }
 }
 
 impl RelayParts {
@@ -165,6 +170,11 @@ impl RelayParts {
             _ => {}
         }
         let _ = upstream.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned()).await;
+        for line in server.remembered() {
+            if let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(&line) {
+                let _ = upstream.repeat(|number| message::with_part(&line, id, &number.to_string())).await;
+            }
+        }
         server.tools.outdate();
         tracing::warn!(server = server.config.name, "the server was started again");
         tokio::spawn(Arc::clone(self).look_for_changes(Arc::clone(server), Arc::clone(upstream)));

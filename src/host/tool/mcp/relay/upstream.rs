@@ -1,14 +1,20 @@
 //! One of the servers behind the relay: how it is reached, whether it is connected, and what it has.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::link::RelayLink;
 use super::tools::RelayTools;
 use crate::host::tool::mcp::McpConfig;
 use crate::host::tool::mcp::failure::LinkError;
+
+/// The most subscriptions that are repeated when a server is started again.
+const MOST_SUBSCRIPTIONS: usize = 10_000;
 
 /// A server.
 pub(super) struct RelayServer {
@@ -34,6 +40,10 @@ struct ServerFacts {
     features: Option<IndexMap<String, Value>>,
     /// It could not be started when that was tried last.
     failed: bool,
+    /// The request of the client that set its level of logging last.
+    level: Option<String>,
+    /// The requests of the client by which it has subscriptions, by the addresses of the resources.
+    subscriptions: BTreeMap<String, String>,
 }
 
 impl RelayServer {
@@ -67,6 +77,33 @@ impl RelayServer {
     /// Whether it has announced a feature; `None`: it has announced nothing yet.
     pub(super) fn has(&self, feature: &str) -> Option<bool> {
         self.facts().features.as_ref().map(|features| features.contains_key(feature))
+    }
+
+    /// Takes note of a request of the client that is to be repeated when the server is started again.
+    pub(super) fn remember(&self, line: &str, method: &str, params: Option<&RawValue>) {
+        #[derive(Deserialize)]
+        struct Subscription {
+            uri: String,
+        }
+        let uri = || {
+            let Subscription { uri } = serde_json::from_str(params?.get()).ok()?;
+            Some(uri)
+        };
+        let mut facts = self.facts();
+        match method {
+            "logging/setLevel" => facts.level = Some(line.to_owned()),
+            "resources/subscribe" if facts.subscriptions.len() < MOST_SUBSCRIPTIONS => {
+                facts.subscriptions.extend(uri().map(|uri| (uri, line.to_owned())));
+            }
+            "resources/unsubscribe" => drop(uri().and_then(|uri| facts.subscriptions.remove(&uri))),
+            _ => {}
+        }
+    }
+
+    /// The requests that a server that is started again gets once more.
+    pub(super) fn remembered(&self) -> Vec<String> {
+        let facts = self.facts();
+        facts.level.iter().chain(facts.subscriptions.values()).cloned().collect()
     }
 
     /// Whether it could not be started when that was tried last.
