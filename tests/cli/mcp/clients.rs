@@ -67,6 +67,15 @@ fn a_client_in_typescript_is_corrected_asked_and_obeyed() {
 }
 
 #[test]
+#[ignore = "takes a client from PyPI"]
+fn langchain_sees_the_result_of_a_call_that_was_retried_and_of_one_that_was_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Command::new(place("UNFAZED_MCP_LANGCHAIN"));
+    client.arg(script("langchain.py")).arg(env!("CARGO_BIN_EXE_unfazed"));
+    went_well(&client.arg(script("server.py")).arg(folder.path().join("notes")).output().unwrap());
+}
+
+#[test]
 #[ignore = "takes servers from npm"]
 fn a_server_over_http_that_was_started_again_gets_a_handshake() {
     const ADDRESS: &str = "127.0.0.1:38291";
