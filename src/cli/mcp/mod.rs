@@ -128,12 +128,11 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
     let log = if settings.log.is_empty() { RELAY_LOG.to_owned() } else { settings.log.clone() };
     super::logs::start(&CliSettings { log, ..settings.clone() })?;
     let loader = named::chosen(args.profile.as_deref(), settings);
-    let ServedFile { policy, paths, servers } = match &args.file {
-        Some(path) => ServedFile::read(path, &loader)?,
-        None => {
-            let (policy, _) = policies::load(&args.policy, &loader)?;
-            ServedFile { policy, paths: args.policy.clone(), servers: vec![server(args)?] }
-        }
+    let ServedFile { policy, paths, servers } = if let Some(path) = &args.file {
+        ServedFile::read(path, &loader)?
+    } else {
+        let (policy, _) = policies::load(&args.policy, &loader)?;
+        ServedFile { policy, paths: args.policy.clone(), servers: vec![server(args)?] }
     };
     if let Some(warnings) = policy.warnings() {
         out::say(&format!("{warnings}\n"));
@@ -297,7 +296,7 @@ async fn read(relay: &McpRelay, writing: &CancellationToken) -> Result<(), Comma
             None => return Ok(()),
             Some(Err(error)) => return Err(CommandFailure::io("cannot read standard input", error)),
             Some(Ok(InputLine::TooLong(beginning))) => {
-                relay.refuse_long(&beginning, lines::MOST_OF_HELLO).await
+                relay.refuse_long(&beginning, lines::MOST_OF_HELLO).await;
             }
             Some(Ok(InputLine::Whole(line))) => relay.take(&String::from_utf8_lossy(&line)).await,
         }
