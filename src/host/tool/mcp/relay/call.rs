@@ -208,13 +208,11 @@ async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Str
         Err(CallRecord::refused(ErrorClass::ToolUnavailable, text).failed(params.is_complete()))
     };
     let meta = params.protocol_meta();
-    let found = match relay.server_meant(&params.name) {
-        Some(found) => Some(found),
-        None => {
-            relay.list_all_tools(&meta).await;
-            relay.server_meant(&params.name)
-        }
-    };
+    let mut found = relay.server_meant(&params.name);
+    if found.is_none() {
+        relay.list_all_tools(&meta).await;
+        found = relay.server_meant(&params.name);
+    }
     let Some((server, name)) = found else {
         // None of the servers that are there has it.
         let down: Vec<&str> = relay.failed_servers();
