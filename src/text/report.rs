@@ -3,7 +3,7 @@
 use core::fmt;
 use std::collections::BTreeSet;
 
-use super::{Diagnostic, Severity, Sources, visible};
+use super::{Code, Diagnostic, Severity, Sources, visible};
 
 /// The most problems a report shows unless it is informed otherwise. The rest is counted.
 pub(super) const SHOWN: usize = 100;
@@ -81,6 +81,15 @@ impl Report {
             text.extend(["and ", &self.more().to_string(), " more\n"]);
         }
         text
+    }
+
+    /// The problems of one code alone.
+    #[must_use]
+    pub(crate) fn only(mut self, code: Code) -> Self {
+        self.diagnostics.retain(|d| d.code == code);
+        self.shown = self.diagnostics.len();
+        self.dropped = (0, 0);
+        self
     }
 
     /// The texts.

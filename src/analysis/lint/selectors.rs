@@ -121,6 +121,9 @@ impl SeenSelector {
             // The rules may be meant for a future tool; they are not moved to another one automatically.
             found.push(match near {
                 Some(meant) => problem.label(format!("did you mean `{meant}`?")),
+                None if kind == "tool" && !owner.unasked.is_empty() => {
+                    problem.help(with_prefixes(selector, owner.unasked))
+                }
                 None if self.names.is_empty() => problem.help(format!("the {who} has no {kind}s")),
                 None if certain => problem
                     .help(self.known(kind))
@@ -143,4 +146,14 @@ impl SeenSelector {
             names => format!("its {kind}s are {}", crate::policy::decode::list(names)),
         }
     }
+}
+
+/// How a selector is written for the tools of servers.
+fn with_prefixes(selector: &str, prefixes: &[String]) -> String {
+    let with: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}{selector}")).collect();
+    let with: Vec<&str> = with.iter().map(String::as_str).collect();
+    format!(
+        "the names of its servers' tools begin with the server's: write {}",
+        crate::policy::decode::list(&with)
+    )
 }

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::analysis::LintOptions;
 use crate::cli::exit::CommandFailure;
 use crate::cli::policies::reported;
-use crate::cli::{files, named};
+use crate::cli::{files, named, out};
 use crate::host::McpConfig;
-use crate::host::agent_file::NamedAgent;
+use crate::host::agent_file::{AgentFile, NamedAgent};
 use crate::policy::{Loader, Policy};
+use crate::text::{Code, Diagnostic, GivenHelps, Report};
 
 /// What is served.
 pub(super) struct ServedFile {
@@ -34,15 +36,30 @@ impl ServedFile {
         if servers.is_empty() {
             return Err(CommandFailure::Usage(format!("{shown} names no server; write one under `mcp`")));
         }
-        let prefixes = named.server_prefixes();
-        if let Some((one, other)) = alike(&prefixes) {
-            let message =
-                format!("{shown}: the tools of `{one}` and `{other}` cannot be told apart by their prefixes");
-            return Err(CommandFailure::Usage(format!(
-                "{message}; choose another name or `prefix` for one of them"
-            )));
+        if let Some(report) = unlike(&named) {
+            return Err(reported(&[report]));
         }
+        say_unused(&named);
         Ok(Self { paths: named.policy_paths(), policy: named.policy, servers })
+    }
+}
+
+/// The mistake that the tools of two servers cannot be told apart.
+fn unlike(named: &NamedAgent) -> Option<Report> {
+    let prefixes = named.server_prefixes();
+    let (one, other) = alike(&prefixes)?;
+    let message = format!("the tools of `{one}` and `{other}` cannot be told apart by their prefixes");
+    let at = AgentFile::key(&named.file, &["mcp", other]);
+    let problem = Diagnostic::error(Code::CONTRADICTION, at, message);
+    Some(named.file.report(vec![problem.help("choose another name or `prefix` for one of them")]))
+}
+
+/// Warns of rules that no tool of the servers can ever have: an approval that is never asked for would pass unnoticed.
+fn say_unused(named: &NamedAgent) {
+    let options = LintOptions { names: Some(named.known_names()), ..LintOptions::default() };
+    let unused = named.policy.lint(&options).only(Code::DEAD_SELECTOR);
+    if !unused.is_empty() {
+        out::say(&unused.human_within(true, out::width_of_errors(), &mut GivenHelps::default()));
     }
 }
 

@@ -212,8 +212,10 @@ fn a_server_that_cannot_start_is_left_out_and_tried_again() {
     let mut client = Client::run(folder, &["mcp", "s.yaml"]);
     let hello = client.shake_hands(&json!({}));
     assert_eq!(hello["result"]["instructions"], "# red\n\nUse red.");
-    assert_eq!(named(&client.ask("tools/list", &json!({})), "tools", "name"), ["read"]);
-    assert_eq!(texts(&client.call("read", &json!({}))), ["red ran read"]);
+    // The other one may have a tool of that name, too, and a client may keep permissions by name.
+    let list = client.ask("tools/list", &json!({"cursor": null}));
+    assert_eq!(named(&list, "tools", "name"), ["red__read"]);
+    assert_eq!(texts(&client.call("red__read", &json!({}))), ["red ran read"]);
     let missing = client.call("write", &json!({}));
     assert_eq!(missing["_meta"]["unfazed"]["class"], "tool_unavailable", "{missing}");
     fs::remove_file(lock).unwrap();
@@ -222,7 +224,7 @@ fn a_server_that_cannot_start_is_left_out_and_tried_again() {
     while client.next()["method"] != "notifications/tools/list_changed" {
         client.send(&json!("again"), "tools/list", &json!({}));
     }
-    while named(&client.ask("tools/list", &json!({})), "tools", "name") != ["read", "write"] {}
+    while named(&client.ask("tools/list", &json!({})), "tools", "name") != ["red__read", "write"] {}
     assert_eq!(texts(&client.call("write", &json!({}))), ["blue ran write"]);
 }
 
@@ -254,6 +256,19 @@ fn a_file_with_one_server_is_that_server() {
 }
 
 #[test]
+fn rules_that_no_tool_of_the_servers_can_have_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = "version: 1\ntools: {\"delete*\": {approval: always}, \"*drop*\": {approval: always}}\n";
+    fs::write(folder.path().join("p.yaml"), rules).unwrap();
+    fs::write(folder.path().join("s.yaml"), "version: 1\npolicy: p.yaml\nmcp: {a: {command: [x]}}\n")
+        .unwrap();
+    let output = crate::command::unfazed(folder.path(), &["mcp", "s.yaml"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("`delete*` matches no tool") && said.contains("write `a__delete*`"), "{said}");
+    assert!(!said.contains("drop"), "{said}");
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |text: &str| {
@@ -264,6 +279,7 @@ fn what_is_wrong_with_a_file_is_reported_before_anything_starts() {
     };
     let alike = refused("version: 1\nmcp: {a: {command: [x]}, a__b: {command: [x]}}\n");
     assert!(alike.contains("the tools of `a` and `a__b` cannot be told apart"), "{alike}");
+    assert!(alike.contains("s.yaml:2:26"), "{alike}");
     assert!(refused("version: 1\nmcp: {a: {}}\n").contains("nothing says how MCP server `a` is reached"));
     assert!(
         refused("version: 1\ntask: x\nmodels: {m: {api: scripted, script: s.yaml}}\n").contains("script")

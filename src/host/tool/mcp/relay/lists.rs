@@ -88,7 +88,7 @@ impl RelayParts {
     ) -> RpcAnswer {
         let mut params: IndexMap<String, Box<RawValue>> =
             params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
-        if params.shift_remove("cursor").is_some() {
+        if params.shift_remove("cursor").is_some_and(|cursor| cursor.get() != "null") {
             return Err(message::failure(INVALID_PARAMS, "the list has one page, and no cursor was given"));
         }
         let asked = self.with_feature(kind.feature());
@@ -120,16 +120,22 @@ impl RelayParts {
             let upstream = self.link(server).await?;
             self.list_tools(server, &upstream, meta).await
         }));
+        let mut is_complete = self.is_complete("tools", asked.len());
         for ((_, server), listed) in asked.iter().zip(listed.await) {
             if let Err(LinkError { why, .. }) = listed {
+                is_complete = false;
                 tracing::debug!(server = server.config.name, why, "the tools of a server are not known");
             }
         }
         let names: Vec<Vec<String>> = self.servers.iter().map(|server| server.tools.remotes()).collect();
         let names = names.iter().enumerate();
-        self.shared()
-            .tools
-            .learn(names.flat_map(|(at, names)| names.iter().map(move |name| (at, name.as_str()))));
+        let names = names.flat_map(|(at, names)| names.iter().map(move |name| (at, name.as_str())));
+        self.shared().tools.learn(names, is_complete);
+    }
+
+    /// Whether so many servers are all that have a feature, or may have it.
+    fn is_complete(&self, feature: &str, servers: usize) -> bool {
+        self.servers.iter().filter(|server| server.has(feature) != Some(false)).count() == servers
     }
 
     /// All pages of one server.
@@ -195,6 +201,7 @@ impl RelayParts {
     /// What the client sees of the lists, and what is known of it from now on.
     fn shown(&self, kind: ListKind, listed: Vec<ServerList>) -> Vec<Box<RawValue>> {
         let mut items: Vec<(usize, String, Box<RawValue>)> = Vec::new();
+        let answered = listed.len();
         for list in listed {
             let (at, mut seen) = (list.server, BTreeSet::new());
             for item in list.items {
@@ -206,20 +213,22 @@ impl RelayParts {
                 }
             }
         }
+        let is_complete = self.is_complete(kind.feature(), answered);
         let mut shared = self.shared();
         let names = match kind {
             ListKind::Tools => &mut shared.tools,
             ListKind::Prompts => &mut shared.prompts,
             ListKind::Resources => {
-                items.retain(|(at, uri, _)| shared.resources.learn(*at, uri));
-                return items.into_iter().map(|(_, _, item)| item).collect();
+                let owners = shared.resources.learn(items.iter().map(|(at, uri, _)| (*at, uri.as_str())));
+                let kept = items.iter().filter(|(at, uri, _)| owners.get(uri.as_str()) == Some(at));
+                return kept.map(|(_, _, item)| item.clone()).collect();
             }
             ListKind::Templates => {
                 items.retain(|(at, uri, _)| shared.resources.learn_template(*at, uri));
                 return items.into_iter().map(|(_, _, item)| item).collect();
             }
         };
-        names.learn(items.iter().map(|(at, name, _)| (*at, name.as_str())));
+        names.learn(items.iter().map(|(at, name, _)| (*at, name.as_str())), is_complete);
         let renamed = items.into_iter().filter_map(|(at, name, item)| {
             let shown = names.shown(at, &name);
             if shown == name { Some(item) } else { merge::with_text(&item, "name", &shown) }

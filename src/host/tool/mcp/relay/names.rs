@@ -2,7 +2,8 @@
 //!
 //! The whole name of each is its server's prefix and its own name; no prefix begins another one, so that it says whose it is.
 //! A client sees the short name, without the prefix, of what only one server had when the name came up first. From then on the
-//! short name is of that server, whatever others have later; where several had it, it is nobody's.
+//! short name is of that server, whatever others have later; where several had it, it is nobody's. While a server has not
+//! listed what it has, new names are shown whole: a client may keep a permission by name, and that server may have the same.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +15,7 @@ const MOST_NAMES: usize = 100_000;
 pub(super) struct SharedNames {
     /// The prefixes of the servers, in their order.
     prefixes: Vec<String>,
-    /// `None`: several servers had it, and it is nobody's.
+    /// `None`: it is nobody's, as several servers had it, or not all had listed theirs.
     owners: HashMap<String, Option<usize>>,
 }
 
@@ -23,13 +24,17 @@ impl SharedNames {
         Self { prefixes, owners: HashMap::new() }
     }
 
-    /// Takes note of what the servers have: each name with the number of its server.
-    pub(super) fn learn<'a>(&mut self, listed: impl IntoIterator<Item = (usize, &'a str)>) {
+    /// Takes note of what the servers have: each name with the number of its server. `is_complete`: all of them have listed it.
+    pub(super) fn learn<'a>(
+        &mut self,
+        listed: impl IntoIterator<Item = (usize, &'a str)>,
+        is_complete: bool,
+    ) {
         let mut new: BTreeMap<&str, Option<usize>> = BTreeMap::new();
         for (server, name) in listed {
             if !self.owners.contains_key(name) && !self.is_whole(name) {
                 let owner = new.entry(name).or_insert(Some(server));
-                *owner = owner.filter(|owner| *owner == server);
+                *owner = owner.filter(|owner| is_complete && *owner == server);
             }
         }
         for (name, owner) in new {
@@ -73,7 +78,7 @@ mod tests {
     #[test]
     fn only_names_that_two_servers_have_are_shown_whole() {
         let mut names = names();
-        names.learn([(0, "read"), (0, "x"), (1, "x"), (1, "write")]);
+        names.learn([(0, "read"), (0, "x"), (1, "x"), (1, "write")], true);
         let shown = |server, name| names.shown(server, name);
         assert_eq!(
             [shown(0, "read"), shown(0, "x"), shown(1, "x"), shown(1, "write")],
@@ -87,17 +92,27 @@ mod tests {
     #[test]
     fn a_name_that_was_shown_stays_its_servers() {
         let mut names = names();
-        names.learn([(0, "x")]);
-        names.learn([(0, "x"), (1, "x")]);
+        names.learn([(0, "x")], true);
+        names.learn([(0, "x"), (1, "x")], true);
         assert_eq!((names.shown(0, "x"), names.shown(1, "x")), ("x".into(), "b__x".into()));
-        names.learn([(1, "x")]);
+        names.learn([(1, "x")], true);
         assert_eq!((names.shown(1, "x"), names.find("x")), ("b__x".into(), Some((0, "x"))));
+    }
+
+    #[test]
+    fn names_are_whole_while_a_server_has_not_listed_its_own() {
+        let mut names = names();
+        names.learn([(0, "x")], false);
+        names.learn([(0, "x"), (0, "y"), (1, "z")], true);
+        let shown = |server, name| names.shown(server, name);
+        assert_eq!([shown(0, "x"), shown(0, "y"), shown(1, "z")], ["a__x", "y", "z"]);
+        assert_eq!(names.find("x"), None);
     }
 
     #[test]
     fn a_name_that_looks_like_anothers_whole_name_is_shown_whole() {
         let mut names = names();
-        names.learn([(0, "x"), (1, "a__x")]);
+        names.learn([(0, "x"), (1, "a__x")], true);
         assert_eq!((names.shown(1, "a__x"), names.find("a__x")), ("b__a__x".into(), Some((0, "x"))));
         assert_eq!(names.find("b__a__x"), Some((1, "a__x")));
     }

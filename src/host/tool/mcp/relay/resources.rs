@@ -14,18 +14,26 @@ pub(super) struct SharedResources {
 }
 
 impl SharedResources {
-    /// Takes note of a resource that a server listed. Returns whether it is that server's: the first that lists it has it.
-    pub(super) fn learn(&mut self, server: usize, uri: &str) -> bool {
-        if let Some(owner) = self.owners.get(uri) {
-            return *owner == server;
+    /// Takes note of what the servers list now. Returns the server of each address: the one that had it, if it still lists it, else
+    /// the first that lists it.
+    pub(super) fn learn<'a>(
+        &mut self,
+        listed: impl IntoIterator<Item = (usize, &'a str)>,
+    ) -> HashMap<&'a str, usize> {
+        let mut now: HashMap<&str, usize> = HashMap::new();
+        for (server, uri) in listed {
+            let had = self.owners.get(uri) == Some(&server);
+            now.entry(uri).and_modify(|owner| *owner = if had { server } else { *owner }).or_insert(server);
         }
-        if self.owners.len() < MOST_ADDRESSES {
-            self.owners.insert(uri.to_owned(), server);
+        for (uri, server) in &now {
+            if self.owners.len() < MOST_ADDRESSES || self.owners.contains_key(*uri) {
+                self.owners.insert((*uri).to_owned(), *server);
+            }
         }
-        true
+        now
     }
 
-    /// The same for a template (RFC 6570).
+    /// Takes note of a template (RFC 6570) that a server listed. Returns whether it is that server's: the first that lists it has it.
     pub(super) fn learn_template(&mut self, server: usize, template: &str) -> bool {
         if let Some((_, owner)) = self.templates.iter().find(|(known, _)| known == template) {
             return *owner == server;
@@ -48,14 +56,22 @@ impl SharedResources {
     }
 }
 
-/// Whether an address may be made of a template: what stands between the variables is in it, in that order.
+/// Whether an address may be made of a template: what stands between the variables is in it, in that order. The value of a
+/// variable without an operator has no `/` (RFC 6570, section 3.2.2).
 fn matches(template: &str, uri: &str) -> bool {
     let Some((start, mut rest)) = template.split_once('{') else { return template == uri };
     let Some(mut left) = uri.strip_prefix(start) else { return false };
     loop {
-        let Some((_, after)) = rest.split_once('}') else { return false };
-        let Some((text, next)) = after.split_once('{') else { return left.ends_with(after) };
-        let Some((_, behind)) = left.split_once(text) else { return false };
+        let Some((variable, after)) = rest.split_once('}') else { return false };
+        let is_simple = variable.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '%'));
+        let fits = |value: &str| !is_simple || !value.contains('/');
+        let Some((text, next)) = after.split_once('{') else {
+            return left.strip_suffix(after).is_some_and(fits);
+        };
+        let Some((value, behind)) = left.split_once(text) else { return false };
+        if !fits(value) {
+            return false;
+        }
         (left, rest) = (behind, next);
     }
 }
@@ -67,12 +83,15 @@ mod tests {
     #[test]
     fn a_resource_is_of_the_server_that_listed_it_first() {
         let mut resources = SharedResources::default();
-        assert!(resources.learn(0, "file:///a") && !resources.learn(1, "file:///a"));
-        assert!(resources.learn(1, "file:///b") && resources.learn(1, "file:///b"));
+        let of = resources.learn([(0, "file:///a"), (1, "file:///a"), (1, "file:///b")]);
+        assert_eq!((of["file:///a"], of["file:///b"]), (0, 1));
+        // Where it is listed no more, another server may have it; where it is, it stays.
+        assert_eq!(resources.learn([(1, "file:///a")])["file:///a"], 1);
+        assert_eq!(resources.learn([(0, "file:///a"), (1, "file:///a")])["file:///a"], 1);
         assert!(resources.learn_template(1, "db://{table}/rows/{id}"));
         assert!(!resources.learn_template(0, "db://{table}/rows/{id}"));
         for (uri, server) in [
-            ("file:///a", Some(0)),
+            ("file:///a", Some(1)),
             ("file:///b", Some(1)),
             ("db://t/rows/7", Some(1)),
             ("db://{table}/rows/{id}", Some(1)),
@@ -92,6 +111,10 @@ mod tests {
             ("{a}{b}", "x", true),
             ("a/{b", "a/x", false),
             ("a", "ab", false),
+            ("a/{b}", "a/x/y", false),
+            ("a/{+b}", "a/x/y", true),
+            ("a{/b*}", "a/x/y", true),
+            ("a/{b}/c/{d}", "a/x/y/c/z", false),
         ] {
             assert_eq!(matches(template, uri), does, "{template} {uri}");
         }

@@ -45,7 +45,7 @@ impl RelayParts {
             "initialize" | "server/discover" => self.merged_handshake(line, method).await,
             "prompts/get" => self.get_prompt(line, params).await,
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-                self.ask_for_resource(line, params).await
+                self.ask_for_resource(line, method, params).await
             }
             "completion/complete" => self.complete(line, params).await,
             "logging/setLevel" => self.ask_all(line, "logging").await,
@@ -151,27 +151,47 @@ impl RelayParts {
         Err(message::failure(INVALID_PARAMS, &format!("no server has a prompt `{shown}`")))
     }
 
-    /// A resource that no server has listed is asked for in the order of the servers.
-    async fn ask_for_resource(self: &Arc<Self>, line: &str, params: Option<&RawValue>) -> RpcAnswer {
+    /// A resource is asked for at the server that has it. Where that has it no more, and where none has listed it, the others are
+    /// asked in the order of the servers. Only what was read shows whose it is: any server may take a subscription.
+    async fn ask_for_resource(
+        self: &Arc<Self>,
+        line: &str,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> RpcAnswer {
         let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
         let Some(UriParams { uri }) = read else {
             return Err(message::failure(INVALID_PARAMS, "`params` has no `uri` of a resource"));
         };
-        let owner = self.shared().resources.find(&uri);
-        if let Some(server) = owner.and_then(|at| self.servers.get(at)) {
-            return self.ask_server(server, line).await;
-        }
-        let mut refused = None;
-        for (at, server) in self.with_feature("resources") {
+        let owner = self.resource_owner(&uri).await;
+        let (mut refused, mut taken) = (None, None);
+        let others = self.with_feature("resources").into_iter().filter(|(at, _)| Some(*at) != owner);
+        let owned = owner.and_then(|at| Some((at, self.servers.get(at)?)));
+        for (at, server) in owned.into_iter().chain(others) {
             match self.ask_server(server, line).await {
-                Ok(result) => {
-                    self.shared().resources.learn(at, &uri);
-                    return Ok(result);
-                }
+                Ok(result) if method == "resources/read" || owner == Some(at) => return Ok(result),
+                Ok(result) => drop(taken.get_or_insert(result)),
                 Err(error) => drop(refused.get_or_insert(error)),
             }
         }
-        Err(refused.unwrap_or_else(|| message::failure(INVALID_PARAMS, "no server has resources")))
+        let none = || message::failure(INVALID_PARAMS, "no server has resources");
+        taken.ok_or_else(|| refused.unwrap_or_else(none))
+    }
+
+    /// The server that has a resource, or the template with that address. What the servers have is listed if none is known to
+    /// have it.
+    async fn resource_owner(self: &Arc<Self>, uri: &str) -> Option<usize> {
+        for kind in [None, Some(ListKind::Resources), Some(ListKind::Templates)] {
+            if let Some(kind) = kind {
+                // A server that lists nothing may have it all the same.
+                let _ = self.merged_list(kind, None).await;
+            }
+            let owner = self.shared().resources.find(uri);
+            if owner.is_some() {
+                return owner;
+            }
+        }
+        None
     }
 
     async fn complete(self: &Arc<Self>, line: &str, params: Option<&RawValue>) -> RpcAnswer {
@@ -185,7 +205,10 @@ impl RelayParts {
             let own = own.map(|own| message::with_part(line, params, own.get()));
             return self.ask_server(&server, own.as_deref().unwrap_or(line)).await;
         }
-        let owner = of.uri.and_then(|uri| self.shared().resources.find(&uri));
+        let owner = match of.uri {
+            Some(uri) => self.resource_owner(&uri).await,
+            None => None,
+        };
         match owner.and_then(|at| self.servers.get(at)) {
             Some(server) => self.ask_server(server, line).await,
             None => self.ask_only(line, "completions").await,

@@ -24,6 +24,8 @@ const MOST_LOGGED: usize = 1000;
 /// The tools of a server.
 #[derive(Debug)]
 pub(super) struct RelayTools {
+    /// The name of the server.
+    server: String,
     /// What the names begin with by which the policy knows the tools.
     prefix: String,
     /// Whoever lists them holds it: the others wait, and have the same.
@@ -52,8 +54,9 @@ pub(super) struct KnownTool {
 }
 
 impl RelayTools {
-    pub(super) fn new(prefix: String) -> Self {
+    pub(super) fn new(server: String, prefix: String) -> Self {
         Self {
+            server,
             prefix,
             listing: tokio::sync::Mutex::default(),
             stale: AtomicBool::new(true),
@@ -194,7 +197,8 @@ impl RelayTools {
         let McpToolIssue { tool, reason, message } = issue;
         let mut known = self.known();
         if known.logged.len() < MOST_LOGGED && known.logged.insert(message.clone()) {
-            tracing::warn!(tool, reason = reason.name(), message, "a tool of the server is left out");
+            let server = &self.server;
+            tracing::warn!(server, tool, reason = reason.name(), message, "a tool of the server is left out");
         }
     }
 

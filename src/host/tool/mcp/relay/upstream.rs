@@ -49,7 +49,7 @@ struct ServerFacts {
 impl RelayServer {
     pub(super) fn new(config: McpConfig) -> Self {
         Self {
-            tools: RelayTools::new(config.prefix.clone()),
+            tools: RelayTools::new(config.name.clone(), config.prefix.clone()),
             config,
             starting: tokio::sync::Mutex::default(),
             slot: Mutex::new(LinkSlot::Down),
