@@ -209,8 +209,8 @@ async fn models(State(shared): State<Arc<ServerState>>) -> Response {
 
 async fn unknown() -> Response {
     let paths = DIALECTS.iter().flat_map(|dialect| dialect.paths);
-    let known: String = paths.map(|path| format!("POST {path}, ")).collect();
-    let message = format!("unknown address; this server knows {known}GET /v1/models");
+    let known: Vec<String> = paths.map(|path| format!("POST {path}")).collect();
+    let message = format!("unknown address; this server knows {}, GET /v1/models", known.join(", "));
     CHAT.error(&ErrorReply::new(404, "unknown_url", message))
 }
 

@@ -4,7 +4,7 @@
 
 HAS is JSON: the names of its `tools`, `prompts` and `resources` (addresses), each on a page of its own, its `templates`, and
 `features`, which it announces besides. Tool `grow` adds a tool, `ask` asks the client, `die` ends it. NOTES is where it notes
-each line that it reads, after its name. It ends at once while there is a file NOTES.NAME.
+each line that it reads, after its name. It ends at once while there is a file NOTES.NAME. With `hangs` it never answers a handshake.
 """
 
 import json
@@ -54,6 +54,8 @@ def call(ident, name, params):
 
 def answer(message):
     method, params = message["method"], message.get("params", {})
+    if method == "initialize" and HAS.get("hangs"):
+        return None
     if method == "initialize":
         features = {"tools": {"listChanged": True}, **HAS.get("features", {})}
         version = HAS.get("version", params["protocolVersion"])

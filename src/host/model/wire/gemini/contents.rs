@@ -29,7 +29,7 @@ pub(super) fn contents(format: &GeminiFormat, request: &ModelRequest<'_>) -> Vec
         match &*message {
             Message::System { .. } => {}
             Message::User { text, .. } => {
-                turns.push("user", Vec::new(), text_part(text).into_iter().collect())
+                turns.push("user", Vec::new(), text_part(text).into_iter().collect());
             }
             Message::Tool { text, call, tool, error, .. } => {
                 turns.push("user", vec![sent.result(call, tool, text, *error)], Vec::new());

@@ -75,7 +75,7 @@ mod tests {
 
     fn written(extra: &Value, max_tokens: Option<u32>, request: &ModelRequest<'_>) -> Value {
         let extra = extra.as_object().cloned().unwrap_or_default();
-        body(&GeminiFormat { extra, max_tokens, ..gemini() }, request)
+        body(&GeminiFormat { max_tokens, extra, ..gemini() }, request)
     }
 
     fn tool() -> ToolSpec {

@@ -58,7 +58,8 @@ fn rich() -> Vec<Value> {
 }
 
 fn bytes(chunks: &[Value]) -> Vec<u8> {
-    chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect::<String>().into_bytes()
+    let events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect();
+    events.concat().into_bytes()
 }
 
 fn streamed(chunks: &[Value]) -> Result<ModelReply, Failure> {
@@ -193,7 +194,7 @@ fn what_is_of_another_type_is_no_answer() {
         }
         bodies.push(json!([value]));
         for body in bodies {
-            for read in [read(&body), streamed(&[body.clone()])] {
+            for read in [read(&body), streamed(std::slice::from_ref(&body))] {
                 let failure = read.expect_err(&body.to_string());
                 let found = class(&failure);
                 assert!(
@@ -246,7 +247,7 @@ fn each_end_has_its_meaning() {
 #[test]
 fn a_blocked_prompt_is_a_refusal_of_the_filter() {
     let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 5}});
-    for read in [read(&blocked), streamed(&[blocked.clone()])] {
+    for read in [read(&blocked), streamed(std::slice::from_ref(&blocked))] {
         let failure = read.unwrap_err();
         assert_eq!(failure.message, "the provider blocked the prompt with `PROHIBITED_CONTENT`");
         assert_eq!(class(&failure), ErrorClass::ContentFilter);

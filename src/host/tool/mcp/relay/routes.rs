@@ -84,7 +84,7 @@ impl RelayParts {
     async fn merged_handshake(self: &Arc<Self>, line: &str, method: &str) -> RpcAnswer {
         let begins = method == "initialize";
         let answers = join_all(self.servers.iter().map(|server| self.handshake_of(server, line))).await;
-        let (mut taken, mut refused) = (Vec::new(), None);
+        let (mut taken, mut refused, mut ended) = (Vec::new(), None, Vec::new());
         for (server, answer) in self.servers.iter().zip(answers) {
             match answer {
                 Ok(result) => {
@@ -95,13 +95,12 @@ impl RelayParts {
                 Err(error) if !begins => return Err(error),
                 Err(error) => {
                     server.failed(&LinkError::from(format!("it does not begin: {}", message_of(&error))));
-                    if let Some(upstream) = server.live_link() {
-                        upstream.end().await;
-                    }
+                    ended.extend(server.live_link());
                     refused.get_or_insert(error);
                 }
             }
         }
+        join_all(ended.iter().map(|upstream| upstream.end())).await;
         let Some(merged) = merge::handshake(&taken) else {
             return Err(refused.unwrap_or_else(|| message::failure(INTERNAL_ERROR, "there is no server")));
         };
@@ -166,8 +165,8 @@ impl RelayParts {
         let owner = self.resource_owner(&uri).await;
         let (mut refused, mut taken) = (None, None);
         let others = self.with_feature("resources").into_iter().filter(|(at, _)| Some(*at) != owner);
-        let owned = owner.and_then(|at| Some((at, self.servers.get(at)?)));
-        for (at, server) in owned.into_iter().chain(others) {
+        let first = owner.and_then(|at| Some((at, self.servers.get(at)?)));
+        for (at, server) in first.into_iter().chain(others) {
             match self.ask_server(server, line).await {
                 Ok(result) if method == "resources/read" || owner == Some(at) => return Ok(result),
                 Ok(result) => drop(taken.get_or_insert(result)),

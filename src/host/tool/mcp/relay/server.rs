@@ -80,7 +80,7 @@ impl RelayParts {
         if let Some(upstream) = server.live_link() {
             return Ok(upstream);
         }
-        let started = tokio::spawn(Arc::clone(self).start_link(Arc::clone(server)));
+        let started = tokio::spawn(Arc::clone(self).start_link(Arc::clone(server), server.attempts()));
         started.await.unwrap_or_else(|_| Err("the start of the server was given up".to_owned().into()))
     }
 
@@ -90,7 +90,8 @@ impl RelayParts {
             self.servers.iter().enumerate().filter(|(_, server)| server.has(feature) != Some(false));
         let is_there = |(_, server): &(usize, &Arc<RelayServer>)| {
             let is_there = !server.has_failed() || server.live_link().is_some();
-            if !is_there {
+            // One attempt at a time: a client may list again and again while a server hangs.
+            if !is_there && server.starting.try_lock().is_ok() {
                 let (relay, server) = (Arc::clone(self), Arc::clone(server));
                 tokio::spawn(async move { relay.link(&server).await });
             }
@@ -99,18 +100,32 @@ impl RelayParts {
         may_have.filter(is_there).collect()
     }
 
-    async fn start_link(self: Arc<Self>, server: Arc<RelayServer>) -> Result<Arc<RelayLink>, LinkError> {
-        let _one_at_a_time = server.starting.lock().await;
+    /// Starts the server, or waits for who does. `seen` is how many attempts had ended before: all who wait for an attempt have
+    /// its result.
+    async fn start_link(
+        self: Arc<Self>,
+        server: Arc<RelayServer>,
+        seen: u64,
+    ) -> Result<Arc<RelayLink>, LinkError> {
+        let mut last_error = server.starting.lock().await;
         let dead = match &*server.slot() {
             LinkSlot::Up(upstream) if upstream.is_alive() => return Ok(Arc::clone(upstream)),
             LinkSlot::Closed => return Err("the relay is closed".to_owned().into()),
             LinkSlot::Up(dead) => Some(Arc::clone(dead)),
             LinkSlot::Down => None,
         };
+        if self.closing.is_cancelled() {
+            return Err("the relay is closed".to_owned().into());
+        }
+        if let Some(error) = last_error.as_ref().filter(|_| server.attempts() != seen) {
+            return Err(error.clone());
+        }
         if let Some(dead) = dead {
             dead.end().await;
         }
         let started = self.started_link(&server).await;
+        server.attempted();
+        *last_error = started.as_ref().err().cloned();
         match &started {
             Ok(upstream) => *server.slot() = LinkSlot::Up(Arc::clone(upstream)),
             // Who has one server only learns it from the answer.

@@ -1,6 +1,7 @@
 //! One of the servers behind the relay: how it is reached, whether it is connected, and what it has.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
@@ -20,8 +21,10 @@ const MOST_SUBSCRIPTIONS: usize = 10_000;
 pub(super) struct RelayServer {
     pub(super) config: McpConfig,
     pub(super) tools: RelayTools,
-    /// Whoever starts it holds it.
-    pub(super) starting: tokio::sync::Mutex<()>,
+    /// Whoever starts it holds it. The error of the last attempt, if that failed.
+    pub(super) starting: tokio::sync::Mutex<Option<LinkError>>,
+    /// How many attempts to start it have ended.
+    attempts: AtomicU64,
     slot: Mutex<LinkSlot>,
     facts: Mutex<ServerFacts>,
 }
@@ -52,6 +55,7 @@ impl RelayServer {
             tools: RelayTools::new(config.name.clone(), config.prefix.clone()),
             config,
             starting: tokio::sync::Mutex::default(),
+            attempts: AtomicU64::new(0),
             slot: Mutex::new(LinkSlot::Down),
             facts: Mutex::default(),
         }
@@ -104,6 +108,16 @@ impl RelayServer {
     pub(super) fn remembered(&self) -> Vec<String> {
         let facts = self.facts();
         facts.level.iter().chain(facts.subscriptions.values()).cloned().collect()
+    }
+
+    /// How many attempts to start it have ended.
+    pub(super) fn attempts(&self) -> u64 {
+        self.attempts.load(Ordering::Acquire)
+    }
+
+    /// An attempt to start it has ended.
+    pub(super) fn attempted(&self) {
+        self.attempts.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether it could not be started when that was tried last.
