@@ -70,12 +70,17 @@ pub(crate) fn load_for(
         .map_err(|report| reported_as(&[report], json))
 }
 
-/// Prints reports on standard error; there is nothing to add.
-pub(crate) fn reported(reports: &[Report]) -> CommandFailure {
+/// Prints reports on standard error.
+pub(crate) fn say(reports: &[Report]) {
     let mut said = GivenHelps::default();
     for report in reports {
         out::say(&report.human_within(true, out::width_of_errors(), &mut said));
     }
+}
+
+/// Prints reports on standard error; there is nothing to add.
+pub(crate) fn reported(reports: &[Report]) -> CommandFailure {
+    say(reports);
     CommandFailure::Report(String::new())
 }
 

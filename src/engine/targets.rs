@@ -49,7 +49,7 @@ struct TargetRound {
 pub(crate) enum AttemptDisposition {
     /// Another attempt follows after this delay.
     Again {
-        /// The delay; zero is none.
+        /// The delay; zero: it is called at once.
         delay: Nanos,
         /// Whether a server's limit is the reason.
         limited: bool,
@@ -61,7 +61,7 @@ pub(crate) enum AttemptDisposition {
 /// The next model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTarget {
-    /// Call this model, after this delay; zero is none.
+    /// Call this model, after this delay, or at once if that is zero.
     Ask {
         /// The index in the list of models.
         target: usize,

@@ -131,7 +131,7 @@ def main():
         results = [part["functionResponse"].get("id") for content in request["contents"] for part in content["parts"] if "functionResponse" in part]
         if results != [None, None, "own"]:
             sys.exit(f"the results do not have the ids of their calls: {results}")
-    # A judge that finds nothing in a broken request is none.
+    # A judge has to find what is wrong with a broken request.
     for breaks in (
         lambda body: body.update(messages=[]),
         lambda body: body["contents"][0].update(parts=7),

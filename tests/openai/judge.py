@@ -159,7 +159,7 @@ def main():
             if found:
                 wrong += 1
                 print(json.dumps(request), *found, sep="\n  ")
-    # A judge that finds nothing in a broken request is none.
+    # A judge has to find what is wrong with a broken request.
     for breaks in (
         lambda body: body["tools"][0].pop("strict"),
         lambda body: body["input"][-1].update(output=7),

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use crate::analysis::LintOptions;
 use crate::cli::exit::CommandFailure;
-use crate::cli::policies::reported;
-use crate::cli::{files, named, out};
+use crate::cli::policies::{self, reported};
+use crate::cli::{files, named};
 use crate::host::McpConfig;
 use crate::host::agent_file::{AgentFile, NamedAgent};
 use crate::policy::{Loader, Policy};
-use crate::text::{Code, Diagnostic, GivenHelps, Report};
+use crate::text::{Code, Diagnostic, Report};
 
 /// What is served.
 pub(super) struct ServedFile {
@@ -59,7 +59,7 @@ fn say_unused(named: &NamedAgent) {
     let options = LintOptions { names: Some(named.known_names()), ..LintOptions::default() };
     let unused = named.policy.lint(&options).only(Code::DEAD_SELECTOR);
     if !unused.is_empty() {
-        out::say(&unused.human_within(true, out::width_of_errors(), &mut GivenHelps::default()));
+        policies::say(&[unused]);
     }
 }
 

@@ -104,8 +104,8 @@ impl NamedAgent {
 /// ships with the product. That has the prices of hosted models, which a server of the user's own does not ask.
 fn price(entry: &ModelEntry, name: &str, models: Option<&ModelCatalogue>) -> Option<Price> {
     let facts = entry.facts(name);
-    let hosted = entry.api().is_some_and(|api| api.config.is_hosted());
-    let listed = || ModelCatalogue::builtin().price(&facts.model).filter(|_| hosted);
+    let hosted = || entry.api().is_some_and(|api| api.config.is_hosted());
+    let listed = || hosted().then(|| ModelCatalogue::builtin().price(&facts.model)).flatten();
     facts.price.or_else(|| models?.price(&facts.model)).or_else(listed)
 }
 

@@ -3,11 +3,11 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::config::ModelConfig;
+use super::config::{ModelConfig, Provider};
 use crate::host::header_entry::HeaderEntry;
 use crate::host::key_source::KeySource;
 use crate::policy::PriceEntry;
-use crate::policy::decode::choice;
+use crate::policy::decode::{Spanned, choice};
 use crate::text::Span;
 
 /// What an agent file says of a model behind the API of a provider.
@@ -40,6 +40,20 @@ choice! {
 }
 
 impl ApiEntry {
+    /// How a model is reached whose provider has an address of its own, and where the file says so.
+    pub(in crate::host) fn reached(
+        provider: &'static Provider,
+        base_url: Option<Spanned<String>>,
+        model: Spanned<String>,
+    ) -> (ModelConfig, Span) {
+        let at = base_url.as_ref().map_or(model.span, |base_url| base_url.span);
+        let mut config = ModelConfig::new(provider, model.value);
+        if let Some(base_url) = base_url {
+            config.base_url = base_url.value;
+        }
+        (config, at)
+    }
+
     /// How it is reached, but for what is secret.
     pub(crate) fn config(&self) -> ModelConfig {
         let plain = self.headers.iter().filter_map(|(name, entry)| match entry {

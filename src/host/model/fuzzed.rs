@@ -51,6 +51,22 @@ pub fn sse_bytes(data: &[u8]) {
     arrives(&gemini(), bytes, &split);
 }
 
+/// A request with these messages and nothing else.
+#[cfg(test)]
+pub(super) fn request(messages: &[crate::session::Message]) -> crate::host::port::ModelRequest<'_> {
+    crate::host::port::ModelRequest {
+        messages,
+        tools: Vec::new(),
+        tool_choice: crate::engine::ToolChoice::Auto,
+        max_output: None,
+        timeout: None,
+        timeouts: crate::engine::CallTimeouts::default(),
+        streamed: None,
+        traffic: crate::host::port::ByteTraffic::default(),
+        cancel: tokio_util::sync::CancellationToken::new(),
+    }
+}
+
 fn chat() -> ChatFormat {
     let sampling = SamplingOptions { stream: true, temperature: None, max_tokens: None, extra: Map::new() };
     ChatFormat {

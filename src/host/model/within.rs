@@ -64,25 +64,13 @@ fn too_slow(message: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use tokio_util::sync::CancellationToken;
-
     use super::*;
-    use crate::engine::ToolChoice;
-    use crate::host::port::ByteTraffic;
+    use crate::host::model::fuzzed::request;
 
     #[tokio::test]
     async fn an_attempt_that_always_has_something_to_do_ends_in_time() {
-        let request = ModelRequest {
-            messages: &[],
-            tools: Vec::new(),
-            tool_choice: ToolChoice::Auto,
-            max_output: None,
-            timeout: Some(core::time::Duration::from_millis(5)),
-            timeouts: CallTimeouts::default(),
-            streamed: None,
-            traffic: ByteTraffic::default(),
-            cancel: CancellationToken::new(),
-        };
+        let timeout = Some(core::time::Duration::from_millis(5));
+        let request = ModelRequest { timeout, ..request(&[]) };
         let busy = async {
             for _ in 0..u32::MAX {
                 tokio::task::consume_budget().await;

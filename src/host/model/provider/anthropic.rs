@@ -63,17 +63,9 @@ record! {
 
 impl From<AnthropicKeys> for ApiEntry {
     fn from(keys: AnthropicKeys) -> Self {
-        let at = keys.base_url.as_ref().map_or(keys.model.span, |base_url| base_url.span);
-        let mut config = ModelConfig {
-            stream: keys.stream,
-            max_tokens: Some(keys.max_tokens),
-            ..ModelConfig::new(Provider::ANTHROPIC, keys.model.value)
-        };
-        if let Some(base_url) = keys.base_url {
-            config.base_url = base_url.value;
-        }
+        let (config, at) = Self::reached(Provider::ANTHROPIC, keys.base_url, keys.model);
         Self {
-            config,
+            config: ModelConfig { stream: keys.stream, max_tokens: Some(keys.max_tokens), ..config },
             at,
             api_key: keys.api_key,
             headers: keys.headers,

@@ -65,17 +65,9 @@ record! {
 
 impl From<GeminiKeys> for ApiEntry {
     fn from(keys: GeminiKeys) -> Self {
-        let at = keys.base_url.as_ref().map_or(keys.model.span, |base_url| base_url.span);
-        let mut config = ModelConfig {
-            stream: keys.stream,
-            max_tokens: keys.max_tokens,
-            ..ModelConfig::new(Provider::GEMINI, keys.model.value)
-        };
-        if let Some(base_url) = keys.base_url {
-            config.base_url = base_url.value;
-        }
+        let (config, at) = Self::reached(Provider::GEMINI, keys.base_url, keys.model);
         Self {
-            config,
+            config: ModelConfig { stream: keys.stream, max_tokens: keys.max_tokens, ..config },
             at,
             api_key: keys.api_key,
             headers: keys.headers,

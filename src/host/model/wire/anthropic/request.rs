@@ -104,23 +104,12 @@ fn thinks(extra: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{CallTimeouts, ToolSpec};
-    use crate::host::port::ByteTraffic;
+    use crate::engine::ToolSpec;
+    use crate::host::model::fuzzed::request;
     use crate::session::ToolCall;
-    use tokio_util::sync::CancellationToken;
 
     fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, extra: &Value, messages: &[Message]) -> Value {
-        let request = ModelRequest {
-            messages,
-            tools,
-            tool_choice,
-            max_output: None,
-            timeout: None,
-            timeouts: CallTimeouts::default(),
-            streamed: None,
-            traffic: ByteTraffic::default(),
-            cancel: CancellationToken::new(),
-        };
+        let request = ModelRequest { tools, tool_choice, ..request(messages) };
         let format = MessagesFormat {
             model: "m".into(),
             max_tokens: 100,

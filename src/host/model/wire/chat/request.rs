@@ -206,9 +206,7 @@ impl From<&ToolSpec> for ChatTool {
 mod tests {
     use super::*;
     use crate::context::ToolForm;
-    use crate::host::port::ByteTraffic;
-
-    use tokio_util::sync::CancellationToken;
+    use crate::host::model::fuzzed;
 
     fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, sampling: &SamplingOptions) -> Value {
         written_with(None, tools, tool_choice, sampling)
@@ -234,17 +232,7 @@ mod tests {
         tools: Vec<&'a ToolSpec>,
         tool_choice: ToolChoice,
     ) -> ModelRequest<'a> {
-        ModelRequest {
-            messages,
-            tools,
-            tool_choice,
-            max_output: None,
-            timeout: None,
-            timeouts: crate::engine::CallTimeouts::default(),
-            streamed: None,
-            traffic: ByteTraffic::default(),
-            cancel: CancellationToken::new(),
-        }
+        ModelRequest { tools, tool_choice, ..fuzzed::request(messages) }
     }
 
     fn tool() -> ToolSpec {

@@ -155,30 +155,13 @@ fn callable(name: &str) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use serde_json::Map;
-    use tokio_util::sync::CancellationToken;
 
     use super::super::SignatureRules;
     use super::*;
-    use crate::engine::{CallTimeouts, ToolChoice};
-    use crate::host::model::fuzzed::{gemini, read_as};
+    use crate::host::model::fuzzed::{gemini, read_as, request};
     use crate::host::model::wire::WireFormat;
-    use crate::host::port::ByteTraffic;
-
-    pub(in super::super) fn request(messages: &[Message]) -> ModelRequest<'_> {
-        ModelRequest {
-            messages,
-            tools: vec![],
-            tool_choice: ToolChoice::Auto,
-            max_output: None,
-            timeout: None,
-            timeouts: CallTimeouts::default(),
-            streamed: None,
-            traffic: ByteTraffic::default(),
-            cancel: CancellationToken::new(),
-        }
-    }
 
     fn sent(format: &GeminiFormat, messages: &[Message]) -> Vec<Value> {
         contents(format, &request(messages))

@@ -28,7 +28,7 @@ pub(super) fn checked(part: Value) -> Result<Part, Failure> {
         return Err(misshapen("the text of a part is not a string"));
     }
     if part.get("thought").is_some_and(|thought| !thought.is_boolean()) {
-        return Err(misshapen("a part neither is a thought nor is none"));
+        return Err(misshapen("`thought` of a part is neither true nor false"));
     }
     match part.get_mut(CALL) {
         None => {}

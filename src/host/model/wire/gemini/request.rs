@@ -67,10 +67,9 @@ fn set(body: &mut Map<String, Value>, format: &GeminiFormat, most: Option<u64>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::contents::tests::request;
     use super::*;
     use crate::engine::ToolSpec;
-    use crate::host::model::fuzzed::gemini;
+    use crate::host::model::fuzzed::{gemini, request};
     use crate::session::Message;
 
     fn written(extra: &Value, max_tokens: Option<u32>, request: &ModelRequest<'_>) -> Value {

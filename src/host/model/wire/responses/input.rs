@@ -166,26 +166,11 @@ fn plain_message(item: &Item) -> Option<Value> {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use tokio_util::sync::CancellationToken;
-
     use super::*;
-    use crate::engine::{CallTimeouts, ToolChoice};
-    use crate::host::model::fuzzed::responses;
-    use crate::host::port::ByteTraffic;
+    use crate::host::model::fuzzed::{request, responses};
 
     fn sent(format: &ResponsesFormat, messages: &[Message]) -> Vec<Value> {
-        let request = ModelRequest {
-            messages,
-            tools: vec![],
-            tool_choice: ToolChoice::Auto,
-            max_output: None,
-            timeout: None,
-            timeouts: CallTimeouts::default(),
-            streamed: None,
-            traffic: ByteTraffic::default(),
-            cancel: CancellationToken::new(),
-        };
-        input(format, &request)
+        input(format, &request(messages))
     }
 
     fn elsewhere() -> ResponsesFormat {

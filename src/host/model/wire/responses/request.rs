@@ -66,12 +66,9 @@ impl ResponsesFormat {
 
 #[cfg(test)]
 mod tests {
-    use tokio_util::sync::CancellationToken;
-
     use super::*;
-    use crate::engine::{CallTimeouts, ToolSpec};
-    use crate::host::model::fuzzed::responses;
-    use crate::host::port::ByteTraffic;
+    use crate::engine::ToolSpec;
+    use crate::host::model::fuzzed::{request, responses};
     use crate::session::Message;
 
     fn written(
@@ -81,17 +78,7 @@ mod tests {
         most: Option<u64>,
     ) -> Value {
         let messages = [Message::user("go")];
-        let request = ModelRequest {
-            messages: &messages,
-            tools,
-            tool_choice,
-            max_output: most,
-            timeout: None,
-            timeouts: CallTimeouts::default(),
-            streamed: None,
-            traffic: ByteTraffic::default(),
-            cancel: CancellationToken::new(),
-        };
+        let request = ModelRequest { tools, tool_choice, max_output: most, ..request(&messages) };
         body(format, &request)
     }
 

@@ -212,6 +212,15 @@ pub(super) fn failure(code: i64, message: &str) -> String {
     json!({ "code": code, "message": message }).to_string()
 }
 
+/// What an error object says; `None`: it has no message.
+pub(super) fn message_of(error: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct ErrorObject {
+        message: String,
+    }
+    serde_json::from_str(error).ok().map(|ErrorObject { message }| message)
+}
+
 /// The answer with that error to the request of that id. Both are JSON.
 pub(super) fn failed(id: &str, error: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)

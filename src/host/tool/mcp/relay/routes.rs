@@ -94,7 +94,9 @@ impl RelayParts {
                 // A client that is refused here begins with a handshake, which all servers know.
                 Err(error) if !begins => return Err(error),
                 Err(error) => {
-                    server.failed(&LinkError::from(format!("it does not begin: {}", message_of(&error))));
+                    let why = message::message_of(&error);
+                    let why = why.as_deref().unwrap_or(&error);
+                    server.failed(&LinkError::from(format!("it does not begin: {why}")));
                     ended.extend(server.live_link());
                     refused.get_or_insert(error);
                 }
@@ -246,13 +248,4 @@ impl RelayParts {
         };
         Err(message::failure(METHOD_NOT_FOUND, &why))
     }
-}
-
-/// What an error object says.
-fn message_of(error: &str) -> String {
-    #[derive(Deserialize)]
-    struct ErrorObject {
-        message: String,
-    }
-    serde_json::from_str(error).map_or_else(|_| error.to_owned(), |ErrorObject { message }| message)
 }

@@ -28,12 +28,6 @@ struct InitializeResult<'a> {
     capabilities: IndexMap<String, &'a RawValue>,
 }
 
-/// Why a server refuses a handshake.
-#[derive(Deserialize)]
-struct Refusal {
-    message: String,
-}
-
 /// What the answer to a handshake announces.
 pub(super) fn announced(result: &RawValue) -> IndexMap<String, Value> {
     #[derive(Deserialize)]
@@ -178,8 +172,7 @@ impl RelayParts {
         match RpcMessage::parse(&answer) {
             Ok(RpcMessage::Answer { outcome: Ok(result), .. }) => server.announced(announced(result)),
             Ok(RpcMessage::Answer { outcome: Err(error), .. }) => {
-                let why = serde_json::from_str(error.get()).map(|Refusal { message, .. }| message);
-                let why = why.unwrap_or_default();
+                let why = message::message_of(error.get()).unwrap_or_default();
                 return Err(format!("the server was started again and refuses to begin: {why}").into());
             }
             _ => {}
