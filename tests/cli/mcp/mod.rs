@@ -2,17 +2,19 @@
 
 mod calls;
 mod clients;
+mod handshake;
 mod hostile;
 mod http;
 mod listen;
 mod passed;
 mod restart;
 mod several;
+mod whose;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -63,7 +65,11 @@ impl Client {
 
     /// Starts the command.
     fn run(folder: TempDir, args: &[&str]) -> Self {
-        let mut command = command::unfazed(folder.path(), args);
+        let command = command::unfazed(folder.path(), args);
+        Self::of_command(folder, command)
+    }
+
+    fn of_command(folder: TempDir, mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let (sender, lines) = channel();

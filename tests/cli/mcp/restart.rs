@@ -49,6 +49,16 @@ fn tools_that_are_others_after_a_restart_are_announced_and_known() {
 }
 
 #[test]
+fn tools_that_are_others_than_the_client_was_shown_are_announced_after_a_restart() {
+    let mut client = Client::ready("again", POLICY, &[]);
+    // The relay itself lists nothing: the list is the client's, and no tool is called.
+    client.ask("tools/list", &json!({}));
+    client.ask("die", &json!({}));
+    client.send(&json!(1), "ping", &json!({}));
+    while client.next()["method"] != "notifications/tools/list_changed" {}
+}
+
+#[test]
 fn who_waits_for_a_server_that_ends_learns_why_there_is_no_answer() {
     let mut client = Client::start("mute", POLICY, &[]);
     client.send(&json!("i"), "initialize", &json!({"protocolVersion": "1", "capabilities": {}}));

@@ -5,7 +5,7 @@
 FILE is where it notes each line that it reads, after `in  `. What it answers to methods that it does not know is odd on
 purpose: a relay passes it on as it is. MODE `again` has other tools when it is started once more; `mute` never answers a
 handshake; `resources` has resources; `slow` takes a second for its first list of tools, and for a
-handshake when it is started once more.
+handshake when it is started once more. The method `die` ends it.
 """
 
 import json
@@ -118,6 +118,8 @@ def answer(message):
             seen["listed"] = 1
             time.sleep(1)
         return {"tools": tools()}
+    if method == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
     if method == "tools/call":
         return call(message["id"], params)
     if method is None and message.get("id") == "s-1":

@@ -3,22 +3,46 @@
     shelf.py NAME NOTES HAS
 
 HAS is JSON: the names of its `tools`, `prompts` and `resources` (addresses), each on a page of its own, its `templates`, and
-`features`, which it announces besides. Tool `grow` adds a tool, `ask` asks the client, `die` ends it. NOTES is where it notes
-each line that it reads, after its name. It ends at once while there is a file NOTES.NAME. With `hangs` it never answers a handshake.
+`features`, which it announces besides. Tool `grow` adds a tool, `ask` asks the client, `die` ends it, `doze` reads nothing until there is a
+file NOTES.NAME.go. NOTES is where it notes each line that it reads, after its name. It ends at once while there is a file NOTES.NAME.
+With `hangs` it never answers a handshake, with `waits` it answers one when there is a file NOTES.NAME.go. It refuses to list its tools
+while there is a file NOTES.NAME.mute. With `token` it asks by that token how far its question is.
 """
 
 import json
 import os
 import sys
+import threading
+import time
 
 NAME, NOTES, HAS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 tools = list(HAS.get("tools", []))
 asker = None
+lock = threading.Lock()
 
 
 def say(message):
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    sys.stdout.flush()
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def wait_to_go():
+    while not os.path.exists(f"{NOTES}.{NAME}.go"):
+        time.sleep(0.005)
+
+
+def greet_later(message):
+    wait_to_go()
+    note("greets")
+    say({"id": message["id"], "result": hello(message["params"])})
+
+
+def hello(params):
+    features = {"tools": {"listChanged": True}, **HAS.get("features", {})}
+    version = HAS.get("version", params["protocolVersion"])
+    return {"protocolVersion": version, "capabilities": features, "serverInfo": {"name": NAME, "version": "1"},
+            "instructions": f"Use {NAME}."}
 
 
 def note(text):
@@ -45,8 +69,11 @@ def call(ident, name, params):
         say({"method": "notifications/tools/list_changed"})
     if name == "ask":
         asker = ident
-        say({"id": "own", "method": "sampling/createMessage", "params": {"from": NAME}})
+        meta = {"_meta": {"progressToken": HAS["token"]}} if "token" in HAS else {}
+        say({"id": "own", "method": "sampling/createMessage", "params": {"from": NAME, **meta}})
         return None
+    if name == "doze":
+        wait_to_go()
     if name not in tools:
         return text(f"{NAME} has no {name}")
     return text(f"{NAME} ran {name}")
@@ -56,11 +83,13 @@ def answer(message):
     method, params = message["method"], message.get("params", {})
     if method == "initialize" and HAS.get("hangs"):
         return None
+    if method == "initialize" and HAS.get("waits"):
+        threading.Thread(target=greet_later, args=(message,), daemon=True).start()
+        return None
     if method == "initialize":
-        features = {"tools": {"listChanged": True}, **HAS.get("features", {})}
-        version = HAS.get("version", params["protocolVersion"])
-        return {"protocolVersion": version, "capabilities": features, "serverInfo": {"name": NAME, "version": "1"},
-                "instructions": f"Use {NAME}."}
+        return hello(params)
+    if method == "tools/list" and os.path.exists(f"{NOTES}.{NAME}.mute"):
+        return {"error": {"code": -32603, "message": f"{NAME} lists nothing"}}
     if method == "tools/list":
         return page(params, "tools", [{"name": name, "inputSchema": {"type": "object"}} for name in tools])
     if method == "tools/call":

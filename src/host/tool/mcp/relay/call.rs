@@ -102,6 +102,8 @@ struct RelayedCall<'a> {
     /// What the policy knows the tool by.
     name: String,
     params: &'a CallParams,
+    /// The id of the client's request, which is JSON.
+    id: &'a str,
     /// What the server answered last.
     answer: Mutex<Option<RelayedResult>>,
     record: Mutex<CallRecord>,
@@ -180,12 +182,13 @@ impl CallParams {
 }
 
 /// Makes a call under the policy: the result of the request, as JSON.
-pub(super) async fn make(relay: &Arc<RelayParts>, params: &CallParams) -> String {
+/// `id` is that of the request, which is JSON.
+pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, params: &CallParams) -> String {
     let name = match policy_name(relay, params).await {
         Ok(name) => name,
         Err(refused) => return refused,
     };
-    let call = RelayedCall { relay, name, params, answer: Mutex::default(), record: Mutex::default() };
+    let call = RelayedCall { relay, name, params, id, answer: Mutex::default(), record: Mutex::default() };
     let proposed =
         ToolCall { id: relay.next_call(), name: call.name.clone(), arguments: params.arguments().to_owned() };
     // No one closes the semaphore.
@@ -256,7 +259,7 @@ impl RelayParts {
     }
 
     fn failed_servers(&self) -> Vec<&str> {
-        let failed = self.servers.iter().filter(|server| server.has_failed());
+        let failed = self.servers.iter().filter(|server| server.is_missing());
         failed.map(|server| server.config.name.as_str()).collect()
     }
 }
@@ -319,8 +322,11 @@ impl RelayedCall<'_> {
             serde_json::to_string(&params)
         };
         let params = params.map_err(|error| ToolError::invalid_args(error.to_string()))?;
-        let asked = upstream.ask(|number| message::request(number, "tools/call", &params)).await;
-        let Ok(asked) = asked else { return Err(ToolError::unavailable(upstream.why().await)) };
+        let asked = upstream.ask(Some(self.id), |number| message::request(number, "tools/call", &params));
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(unsent) => return Err(ToolError::unavailable(upstream.why_unsent(unsent).await)),
+        };
         let line = asked.answer().await?;
         read(&line, tool, &upstream).await
     }

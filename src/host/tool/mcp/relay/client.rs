@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::call::{self, CallParams};
 use super::link::{ClientRequest, RelayLink};
 use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcAnswer, RpcMessage};
+use super::progress::SharedToken;
 use super::{AskedOfClient, RelayParts};
 
 /// The error by which MCP says that there is no such resource.
@@ -73,8 +74,8 @@ impl RelayParts {
         let line = line.as_ref();
         match RpcMessage::parse(line) {
             Ok(RpcMessage::Request { id, method, params }) => self.request(line, id, &method, params).await,
-            Ok(RpcMessage::Notification { method, params }) => self.notification(line, &method, params).await,
-            Ok(RpcMessage::Answer { id, .. }) => self.client_answered(line, id).await,
+            Ok(RpcMessage::Notification { method, params }) => self.notification(line, &method, params),
+            Ok(RpcMessage::Answer { id, .. }) => self.client_answered(line, id),
             Ok(RpcMessage::Nameless { error }) => {
                 tracing::warn!(error = error.get(), "an error of the client names no request");
             }
@@ -88,7 +89,10 @@ impl RelayParts {
                 Ok(params) => return self.begin_call(id, params).await,
                 Err(why) => Err((INVALID_PARAMS, why)),
             },
-            "tools/list" => return self.forward(line, id, (method, params), ClientRequest::ListTools).await,
+            "tools/list" => {
+                let what = ClientRequest::ListTools { is_first: !has_cursor(params) };
+                return self.forward(line, id, (method, params), what).await;
+            }
             "initialize" => {
                 self.introduced(line, params);
                 return self.forward(line, id, (method, params), ClientRequest::Initialize).await;
@@ -124,21 +128,42 @@ impl RelayParts {
         client.initialize = Some(line.trim().to_owned());
     }
 
-    async fn notification(self: &Arc<Self>, line: &str, method: &str, params: Option<&RawValue>) {
+    fn notification(self: &Arc<Self>, line: &str, method: &str, params: Option<&RawValue>) {
         if method.starts_with("tools/") {
             // A server might run it, and nobody would have decided about it.
             tracing::warn!(method, "a request without an id is not passed on");
             return;
         }
-        if method == "notifications/cancelled" {
-            return self.client_cancelled(line, params).await;
+        match method {
+            "notifications/cancelled" => return self.client_cancelled(line, params),
+            "notifications/initialized" => return self.client_confirms(line.trim()),
+            "notifications/progress" if self.only_server().is_none() => {
+                return self.client_moves(line, params);
+            }
+            _ => {}
         }
-        if method == "notifications/initialized" {
-            self.client().initialized = true;
-        }
-        // A server that is down learns of the handshake when it is started, and has no use for the others.
+        // A server that is down has no use for them.
         for upstream in self.servers.iter().filter_map(|server| server.live_link()) {
-            let _ = upstream.send(line.trim().to_owned()).await;
+            let _ = upstream.send(line.trim().to_owned());
+        }
+    }
+
+    /// The client says how far a request of a server is: that server learns it.
+    fn client_moves(&self, line: &str, params: Option<&RawValue>) {
+        let Some(token) = SharedToken::moved_in(params) else { return };
+        let found = {
+            let asked = self.asked_of_client();
+            let number = asked.number_of(|asked| asked.has_token(token.get()));
+            number.and_then(|number| match asked.get(number)? {
+                AskedOfClient::Server { link, token: Some(token), .. } => {
+                    Some((Arc::clone(link), token.own().to_owned()))
+                }
+                _ => None,
+            })
+        };
+        // What has been answered is not in motion any more.
+        if let Some((upstream, own)) = found {
+            let _ = upstream.send(message::with_part(line.trim(), token, &own));
         }
     }
 
@@ -171,19 +196,20 @@ impl RelayParts {
     async fn pass_over(&self, upstream: &RelayLink, line: &str, what: ClientRequest) {
         let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(line) else { return };
         let asked = (id.get().to_owned(), what);
-        let passed = upstream.pass(asked, |number| message::with_part(line, id, &number.to_string())).await;
-        if passed.is_err() {
-            let why = upstream.why().await;
+        let passed = upstream.pass(asked, |number| message::with_part(line, id, &number.to_string()));
+        if let Err(unsent) = passed {
+            let why = upstream.why_unsent(unsent).await;
             self.to_client(message::error(id.get(), INTERNAL_ERROR, &why)).await;
         }
     }
 
     /// A call is the policy's.
     async fn begin_call(self: &Arc<Self>, id: &RawValue, params: CallParams) {
-        let relay = Arc::clone(self);
+        self.look_again();
+        let (relay, own) = (Arc::clone(self), id.get().to_owned());
         self.begin(id, async move {
             let _of_call = CallInProgress::begin(&relay, params.progress_token().map(str::to_owned));
-            Ok(call::make(&relay, &params).await)
+            Ok(call::make(&relay, &own, &params).await)
         })
         .await;
     }
@@ -235,32 +261,33 @@ impl RelayParts {
         drop(place);
     }
 
-    /// The client does not wait for a request any more. It gets no answer to it.
-    async fn client_cancelled(self: &Arc<Self>, line: &str, params: Option<&RawValue>) {
+    /// The client does not wait for a request any more. It gets no answer to it, and the servers that work on it get the client's
+    /// own notification, with its reason.
+    fn client_cancelled(&self, line: &str, params: Option<&RawValue>) {
         let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
         let Some(CancelledParams { id }) = read else { return };
         let call = self.calls().remove(id.get());
-        if let Some(call) = call {
-            return call.abort();
-        }
+        let mut open = Vec::new();
         for upstream in self.servers.iter().filter_map(|server| server.live_link()) {
-            let number = {
-                let mut asked = upstream.asked();
-                let number = asked.number_of(|asked| asked.is_of_client(id.get()));
-                number.inspect(|number| drop(asked.remove(*number)))
-            };
-            if let Some(number) = number {
-                let _ = upstream.send(message::with_part(line.trim(), id, &number.to_string())).await;
+            let of_link = upstream.asked().remove_all(|asked| asked.is_for_client(id.get()));
+            for (number, _) in &of_link {
+                let _ = upstream.send(message::with_part(line.trim(), id, &number.to_string()));
             }
+            open.push(of_link);
         }
+        if let Some(call) = call {
+            call.abort();
+        }
+        // Not before: work that misses its answer would do it again.
+        drop(open);
     }
 
     /// The client answers a request.
-    async fn client_answered(&self, line: &str, id: &RawValue) {
+    fn client_answered(&self, line: &str, id: &RawValue) {
         let asked = self.asked_of_client().answered(id);
         match asked {
-            Some(AskedOfClient::Server { link: upstream, id: own }) => {
-                let _ = upstream.send(message::with_part(line.trim(), id, &own)).await;
+            Some(AskedOfClient::Server { link: upstream, id: own, .. }) => {
+                upstream.answer(message::with_part(line.trim(), id, &own));
             }
             Some(AskedOfClient::Relay(answer)) => drop(answer.send(line.to_owned())),
             None => tracing::debug!(id = id.get(), "the client answers what it was not asked"),
@@ -278,6 +305,17 @@ impl RelayParts {
         drop(question);
         answer
     }
+}
+
+/// Whether a request is for a further page of a list.
+fn has_cursor(params: Option<&RawValue>) -> bool {
+    #[derive(Deserialize)]
+    struct PageParams {
+        #[serde(default)]
+        cursor: Option<IgnoredAny>,
+    }
+    let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
+    read.is_some_and(|PageParams { cursor }| cursor.is_some())
 }
 
 /// A call whose client wants to know how far it is.

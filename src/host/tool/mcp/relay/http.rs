@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::event::{EndReason, LinkEvent};
 use super::message::RpcMessage;
+use super::outgoing::DueLines;
 use crate::host::ToolError;
 use crate::host::tool::mcp::failure::{self, LinkError};
 use crate::host::tool::mcp::http::{
@@ -66,7 +67,7 @@ struct AwaitedRequest {
 pub(super) fn start(
     url: &str,
     headers: &[(String, SecretString)],
-    due: mpsc::Receiver<String>,
+    due: DueLines,
     closing: CancellationToken,
 ) -> Result<(EndReason, mpsc::Receiver<LinkEvent>), LinkError> {
     let (client, headers) = http_client(url, headers)?;
@@ -80,7 +81,7 @@ pub(super) fn start(
 
 impl HttpSide {
     /// Sends what is due until the connection is closed. What is in flight then is dropped.
-    async fn run(self: Arc<Self>, mut due: mpsc::Receiver<String>) {
+    async fn run(self: Arc<Self>, mut due: DueLines) {
         let mut in_flight = JoinSet::new();
         loop {
             let line = tokio::select! {
@@ -115,7 +116,7 @@ impl HttpSide {
         }
         // That calls were taken back the server is still to learn.
         let last = async {
-            while let Ok(line) = due.try_recv() {
+            while let Some(line) = due.try_recv() {
                 self.tell(&line).await;
             }
         };

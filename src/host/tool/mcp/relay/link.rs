@@ -1,6 +1,7 @@
 //! One connection to the server: lines go out in order, and requests are known until they are answered.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -11,23 +12,23 @@ use tokio_util::sync::CancellationToken;
 use super::event::{EndReason, LinkEvent};
 use super::http;
 use super::message;
+use super::outgoing::{self, DueLines, OutgoingQueue, Unsent};
 use super::requests::RequestTable;
 use crate::host::ToolError;
 use crate::host::tool::mcp::failure::LinkError;
 use crate::host::tool::mcp::stdio::{ServerProcess, ServerProgram};
 use crate::host::tool::mcp::{McpConfig, McpReach};
 
-/// How many lines wait for a server that does not read. Whoever has more waits too.
-const WAITING: usize = 256;
-
-/// The longest that a server is waited for which does not read while so many wait.
-const STALLED: Duration = Duration::from_secs(30);
 /// The longest wait for what is still to be written when the connection is closed.
 const COURTESY: Duration = Duration::from_millis(500);
 
 /// A connection.
 pub(super) struct RelayLink {
-    outgoing: mpsc::Sender<String>,
+    outgoing: OutgoingQueue,
+    /// A handshake was sent.
+    begun: AtomicBool,
+    /// The client's confirmation of it was sent.
+    confirmed: AtomicBool,
     closing: CancellationToken,
     /// The server does not read.
     unwritable: CancellationToken,
@@ -52,34 +53,35 @@ pub(super) enum LinkLines {
 pub(super) enum AskedOfServer {
     /// Of the client, which gets the answer under its own id.
     Client { id: String, what: ClientRequest },
-    /// Of the relay, which gets the whole line, or why there is none.
-    Relay(oneshot::Sender<Result<String, ToolError>>),
+    /// Of the relay, which gets the whole line, or why there is none. `of` is the id of the client's request that it is made for, if
+    /// it is made for one alone.
+    Relay { answer: oneshot::Sender<Result<String, ToolError>>, of: Option<String> },
 }
 
 /// A request of the client whose answer is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientRequest {
     Initialize,
-    ListTools,
+    ListTools {
+        /// Its page is the first.
+        is_first: bool,
+    },
     Other,
 }
 
-/// The connection has ended, before the request was sent.
-#[derive(Debug)]
-pub(super) struct LinkClosed;
-
 /// A request of the relay. Dropped before its answer, it is taken back, and the server is informed.
-pub(super) struct OwnRequest<'a> {
-    link: &'a RelayLink,
+pub(super) struct OwnRequest {
+    link: Arc<RelayLink>,
     number: u64,
     answer: oneshot::Receiver<Result<String, ToolError>>,
-    answered: bool,
+    /// It may be taken back: a handshake may not (the specification, "Cancellation").
+    is_revocable: bool,
 }
 
 impl RelayLink {
     /// Starts or reaches the server. The other end is where its lines come from.
     pub(super) fn start(config: &McpConfig) -> Result<(Self, LinkLines), LinkError> {
-        let (outgoing, due) = mpsc::channel(WAITING);
+        let (outgoing, due) = outgoing::queue();
         let (closing, unwritable) = (CancellationToken::new(), CancellationToken::new());
         let (side, lines) = match &config.reach {
             McpReach::Process { command, working_dir, pass_env, env } => {
@@ -95,18 +97,27 @@ impl RelayLink {
                 (ServerSide::Http(why), LinkLines::Events(lines))
             }
         };
-        Ok((Self { outgoing, closing, unwritable, side, asked: Mutex::default() }, lines))
+        let (begun, confirmed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok((Self { outgoing, begun, confirmed, closing, unwritable, side, asked: Mutex::default() }, lines))
     }
 
     /// Sends a line, after those before it.
-    pub(super) async fn send(&self, mut line: String) -> Result<(), LinkClosed> {
-        end_line(&mut line);
-        if self.outgoing.send_timeout(line, STALLED).await.is_ok() {
-            return Ok(());
+    pub(super) fn send(&self, line: String) -> Result<(), Unsent> {
+        self.sent(self.outgoing.send(line))
+    }
+
+    /// Sends the answer to a request of the server, which a handshake does not hold back.
+    pub(super) fn answer(&self, line: String) {
+        // Who has ended waits for no answer.
+        let _ = self.sent(self.outgoing.send_at_once(line));
+    }
+
+    /// Sends the client's confirmation of the handshake, once.
+    pub(super) fn confirm(&self, line: String) {
+        if !self.confirmed.swap(true, Ordering::AcqRel) {
+            // Who has ended has no use for it.
+            let _ = self.send(line);
         }
-        // A server that does not read is of no more use than one that has ended.
-        self.unwritable.cancel();
-        Err(LinkClosed)
     }
 
     /// Ends when the server does not read any more.
@@ -115,36 +126,89 @@ impl RelayLink {
     }
 
     /// Passes a request of the client on under a number of the relay.
-    pub(super) async fn pass(
+    pub(super) fn pass(
         &self,
-        asked: (String, ClientRequest),
+        (id, what): (String, ClientRequest),
         line: impl FnOnce(u64) -> String,
-    ) -> Result<(), LinkClosed> {
-        let (id, what) = asked;
-        let number = self.asked().open(AskedOfServer::Client { id, what }).ok_or(LinkClosed)?;
-        let sent = self.send(line(number)).await;
+    ) -> Result<(), Unsent> {
+        let number = self.open_request(AskedOfServer::Client { id, what })?;
+        let sent = self.send(line(number));
         // If the end of the connection came between, it has answered the request already.
         if sent.is_err() && self.asked().remove(number).is_none() { Ok(()) } else { sent }
     }
 
-    /// Sends a request of the relay.
-    pub(super) async fn ask(&self, line: impl FnOnce(u64) -> String) -> Result<OwnRequest<'_>, LinkClosed> {
-        let (sender, answer) = oneshot::channel();
-        let number = self.asked().open(AskedOfServer::Relay(sender)).ok_or(LinkClosed)?;
-        let mut own = OwnRequest { link: self, number, answer, answered: false };
-        if let Err(closed) = self.send(line(number)).await {
-            own.answered = true;
-            self.asked().remove(number);
-            return Err(closed);
-        }
+    /// Sends a request of the relay. `of` is the id of the client's request that it is made for.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        of: Option<&str>,
+        line: impl FnOnce(u64) -> String,
+    ) -> Result<OwnRequest, Unsent> {
+        let mut own = self.own_request(of)?;
+        let sent = self.send(line(own.number));
+        own.unless_unsent(sent)?;
+        own.is_revocable = true;
         Ok(own)
     }
 
+    /// Sends the request that begins the conversation. What is sent after it waits until [`RelayLink::open`].
+    pub(super) fn begin(self: &Arc<Self>, line: impl FnOnce(u64) -> String) -> Result<OwnRequest, Unsent> {
+        self.begun.store(true, Ordering::Release);
+        let own = self.own_request(None)?;
+        let sent = self.sent(self.outgoing.begin(line(own.number)));
+        own.unless_unsent(sent)?;
+        Ok(own)
+    }
+
+    /// Whether a handshake was sent.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// The handshake is answered.
+    pub(super) fn open(&self) {
+        self.outgoing.open();
+    }
+
+    /// Whether no handshake is in flight.
+    pub(super) fn is_open(&self) -> bool {
+        self.outgoing.is_open()
+    }
+
     /// Sends a request of the relay whose answer nobody waits for.
-    pub(super) async fn repeat(&self, line: impl FnOnce(u64) -> String) -> Result<(), LinkClosed> {
-        let (sender, _) = oneshot::channel();
-        let number = self.asked().open(AskedOfServer::Relay(sender)).ok_or(LinkClosed)?;
-        self.send(line(number)).await
+    pub(super) fn repeat(&self, line: impl FnOnce(u64) -> String) -> Result<(), Unsent> {
+        let (answer, _) = oneshot::channel();
+        let number = self.open_request(AskedOfServer::Relay { answer, of: None })?;
+        self.send(line(number))
+    }
+
+    /// Why a line did not go out.
+    pub(super) async fn why_unsent(&self, unsent: Unsent) -> String {
+        match unsent {
+            Unsent::Closed => self.why().await,
+            Unsent::Full | Unsent::Stalled => {
+                "the server does not read what it is sent, and too much waits for it".to_owned()
+            }
+        }
+    }
+
+    fn own_request(self: &Arc<Self>, of: Option<&str>) -> Result<OwnRequest, Unsent> {
+        let (sender, answer) = oneshot::channel();
+        let of = of.map(str::to_owned);
+        let number = self.open_request(AskedOfServer::Relay { answer: sender, of })?;
+        Ok(OwnRequest { link: Arc::clone(self), number, answer, is_revocable: false })
+    }
+
+    fn open_request(&self, request: AskedOfServer) -> Result<u64, Unsent> {
+        let mut asked = self.asked();
+        let unsent = if asked.is_closed() { Unsent::Closed } else { Unsent::Full };
+        asked.open(request).ok_or(unsent)
+    }
+
+    fn sent(&self, sent: Result<(), Unsent>) -> Result<(), Unsent> {
+        if sent == Err(Unsent::Stalled) {
+            self.unwritable.cancel();
+        }
+        sent
     }
 
     /// The requests without an answer.
@@ -205,41 +269,36 @@ impl LinkLines {
     }
 }
 
-impl OwnRequest<'_> {
+impl OwnRequest {
     /// The line that answers it, or why there is none.
     pub(super) async fn answer(mut self) -> Result<String, ToolError> {
-        let answer = (&mut self.answer).await;
-        self.answered = true;
-        match answer {
+        match (&mut self.answer).await {
             Ok(answer) => answer,
             // The end of the connection lets go of all of them.
             Err(_) => Err(ToolError::network(self.link.why().await)),
         }
     }
-}
 
-impl Drop for OwnRequest<'_> {
-    fn drop(&mut self) {
-        if self.answered || self.link.asked().remove(self.number).is_none() {
-            return;
-        }
-        let mut line = message::cancelled(&self.number.to_string(), "it is not waited for any more");
-        end_line(&mut line);
-        // A server that does not read what it is sent need not know.
-        let _ = self.link.outgoing.try_send(line);
+    fn unless_unsent(&self, sent: Result<(), Unsent>) -> Result<(), Unsent> {
+        sent.inspect_err(|_| drop(self.link.asked().remove(self.number)))
     }
 }
 
-fn end_line(line: &mut String) {
-    if !line.ends_with('\n') {
-        line.push('\n');
+impl Drop for OwnRequest {
+    fn drop(&mut self) {
+        // What was answered is no more in the table.
+        if self.link.asked().remove(self.number).is_some() && self.is_revocable {
+            let line = message::cancelled(&self.number.to_string(), "it is not waited for any more");
+            // A server that does not read what it is sent need not know.
+            let _ = self.link.send(line);
+        }
     }
 }
 
 /// Writes the lines that are due, until the connection is closed; what is due then is written still, if the server reads it.
 async fn write(
     mut stdin: ChildStdin,
-    mut due: mpsc::Receiver<String>,
+    mut due: DueLines,
     closing: CancellationToken,
     unwritable: CancellationToken,
 ) {
@@ -262,11 +321,7 @@ async fn write(
 }
 
 /// The next line to write; `None`: there is none, and the connection is closed.
-async fn next_due(
-    due: &mut mpsc::Receiver<String>,
-    closing: &CancellationToken,
-    ends: &mut bool,
-) -> Option<String> {
+async fn next_due(due: &mut DueLines, closing: &CancellationToken, ends: &mut bool) -> Option<String> {
     if !*ends {
         tokio::select! {
             biased;
@@ -274,5 +329,5 @@ async fn next_due(
             () = closing.cancelled() => *ends = true,
         }
     }
-    due.try_recv().ok()
+    due.try_recv()
 }

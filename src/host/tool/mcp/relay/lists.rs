@@ -4,79 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use indexmap::IndexMap;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::RelayParts;
-use super::merge::{self, ListPage};
-use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcAnswer, RpcMessage};
+use super::merge;
+use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, RpcAnswer};
+use super::pages::{self, ListFields, ListKind, ListPages};
+use super::shown::ShownTools;
 use super::upstream::RelayServer;
-use crate::host::guard::ClassifyError;
 use crate::host::tool::mcp::failure::LinkError;
-use crate::host::tool::mcp::link::{MOST_PAGES, MOST_TOOLS};
-
-/// What is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListKind {
-    Tools,
-    Prompts,
-    Resources,
-    Templates,
-}
 
 /// What a server has listed.
 struct ServerList {
     /// The number of the server.
     server: usize,
-    fields: IndexMap<String, Box<RawValue>>,
-    items: Vec<Box<RawValue>>,
-}
-
-impl ListKind {
-    /// What a method lists; `None`: it does not list.
-    pub(super) fn of(method: &str) -> Option<Self> {
-        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates]
-            .into_iter()
-            .find(|kind| kind.method() == method)
-    }
-
-    const fn method(self) -> &'static str {
-        match self {
-            Self::Tools => "tools/list",
-            Self::Prompts => "prompts/list",
-            Self::Resources => "resources/list",
-            Self::Templates => "resources/templates/list",
-        }
-    }
-
-    /// The field of the answer that has the items.
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
-        }
-    }
-
-    /// What a server announces that has any.
-    const fn feature(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources | Self::Templates => "resources",
-        }
-    }
-
-    /// The field of an item by which it is known.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
-            Self::Templates => "uriTemplate",
-        }
-    }
+    pages: ListPages,
 }
 
 impl RelayParts {
@@ -86,20 +29,57 @@ impl RelayParts {
         kind: ListKind,
         params: Option<&RawValue>,
     ) -> RpcAnswer {
-        let mut params: IndexMap<String, Box<RawValue>> =
+        self.list(kind, params, &mut false).await
+    }
+
+    /// The same for the relay itself, which looks whose something is. A list that a server was left out of before is announced.
+    pub(super) async fn list_on_demand(self: &Arc<Self>, kind: ListKind) -> Result<(), String> {
+        let mut is_longer = false;
+        let listed = self.list(kind, None, &mut is_longer).await;
+        if is_longer {
+            self.announce(kind.feature()).await;
+        }
+        listed.map(drop)
+    }
+
+    /// The same where it may happen often: a list that has not changed is not asked for again.
+    pub(super) async fn list_if_changed(self: &Arc<Self>, kind: ListKind) {
+        let is_known = self.shared().listed.contains(&kind);
+        if !is_known {
+            // Who asks finds that nothing is known then.
+            let _ = self.list_on_demand(kind).await;
+        }
+    }
+
+    /// Lists of a feature have changed.
+    pub(super) fn has_changed(&self, feature: &str) {
+        self.shared().listed.retain(|kind| kind.feature() != feature);
+    }
+
+    /// `is_longer`: set if a server is in the list again that was left out.
+    async fn list(
+        self: &Arc<Self>,
+        kind: ListKind,
+        params: Option<&RawValue>,
+        is_longer: &mut bool,
+    ) -> RpcAnswer {
+        let mut params: ListFields =
             params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
         if params.shift_remove("cursor").is_some_and(|cursor| cursor.get() != "null") {
             return Err(message::failure(INVALID_PARAMS, "the list has one page, and no cursor was given"));
         }
+        self.shared().listed.insert(kind);
         let asked = self.with_feature(kind.feature());
-        let lists = join_all(asked.iter().map(|(at, server)| self.list_of(*at, server, kind, &params))).await;
+        let lists = join_all(asked.iter().map(|(_, server)| self.list_of(server, kind, &params))).await;
         let (mut listed, mut refused) = (Vec::new(), None);
-        for ((_, server), list) in asked.iter().zip(lists) {
+        for ((at, server), list) in asked.iter().zip(lists) {
             match list {
-                Ok(list) => listed.push(list),
+                Ok(pages) => {
+                    *is_longer |= server.is_listed_again(kind);
+                    listed.push(ServerList { server: *at, pages });
+                }
                 Err(error) => {
-                    let (server, list) = (&server.config.name, kind.method());
-                    tracing::warn!(server, list, error, "a server is left out of a list");
+                    server.leave_out(kind, &error);
                     refused.get_or_insert(error);
                 }
             }
@@ -107,7 +87,7 @@ impl RelayParts {
         if let (true, Some(error)) = (listed.is_empty(), refused) {
             return Err(error);
         }
-        let fields = listed.first().map(|list| list.fields.clone()).unwrap_or_default();
+        let fields = listed.first().map(|list| list.pages.fields.clone()).unwrap_or_default();
         let items = self.shown(kind, listed);
         merge::list(fields, kind.key(), &items)
             .map_err(|error| message::failure(INTERNAL_ERROR, &error.to_string()))
@@ -138,79 +118,65 @@ impl RelayParts {
         self.servers.iter().filter(|server| server.has(feature) != Some(false)).count() == servers
     }
 
-    /// All pages of one server.
-    async fn list_of(
-        self: &Arc<Self>,
-        at: usize,
-        server: &Arc<RelayServer>,
-        kind: ListKind,
-        params: &IndexMap<String, Box<RawValue>>,
-    ) -> Result<ServerList, String> {
-        let within = server.config.start_timeout;
-        let pages = tokio::time::timeout(within.to_std(), self.pages_of(server, kind, params.clone())).await;
-        let (fields, items) = pages.unwrap_or_else(|_| {
-            Err(message::failure(INTERNAL_ERROR, &format!("the server did not answer within {within}")))
-        })?;
-        Ok(ServerList { server: at, fields, items })
+    /// Asks servers for lists again that they were left out of: the client learns that they are there.
+    pub(super) fn look_again(self: &Arc<Self>) {
+        for server in &self.servers {
+            let due = server.ask_again();
+            if due.is_empty() {
+                continue;
+            }
+            let (relay, server) = (Arc::clone(self), Arc::clone(server));
+            tokio::spawn(async move {
+                for kind in due {
+                    let is_listed = relay.list_of(&server, kind, &ListFields::new()).await.is_ok();
+                    // A list of the client may have come between.
+                    if is_listed && server.is_listed_again(kind) {
+                        relay.announce(kind.feature()).await;
+                    }
+                }
+                server.asked_again();
+            });
+        }
     }
 
-    async fn pages_of(
+    /// All pages of one server, or the error object.
+    async fn list_of(
         self: &Arc<Self>,
         server: &Arc<RelayServer>,
         kind: ListKind,
-        mut params: IndexMap<String, Box<RawValue>>,
-    ) -> Result<(IndexMap<String, Box<RawValue>>, Vec<Box<RawValue>>), String> {
-        let failed = |why: &str| message::failure(INTERNAL_ERROR, why);
-        let upstream = self.link(server).await.map_err(|error| failed(&error.why))?;
-        let (mut fields, mut items) = (IndexMap::new(), Vec::new());
-        for _ in 0..MOST_PAGES {
-            let text = serde_json::to_string(&params).map_err(|error| failed(&error.to_string()))?;
-            let asked = upstream.ask(|number| message::request(number, kind.method(), &text)).await;
-            let Ok(asked) = asked else { return Err(failed(&upstream.why().await)) };
-            let line = asked.answer().await.map_err(|error| failed(&error.message()))?;
-            let page = match RpcMessage::parse(&line) {
-                Ok(RpcMessage::Answer { outcome: Ok(result), .. }) => {
-                    ListPage::read(result.get(), kind.key())
-                }
-                Ok(RpcMessage::Answer { outcome: Err(error), .. }) if is_unknown_method(error) => break,
-                Ok(RpcMessage::Answer { outcome: Err(error), .. }) => return Err(error.get().to_owned()),
-                _ => None,
-            };
-            let page = page.ok_or_else(|| failed("the server's list cannot be read"))?;
-            items.extend(page.items);
-            if items.len() > MOST_TOOLS {
-                return Err(failed(&format!("the server lists more than {MOST_TOOLS}")));
-            }
-            if fields.is_empty() {
-                fields = page.fields;
-            }
-            let Some(next) = page.next else { return Ok((fields, items)) };
-            params.insert(
-                "cursor".to_owned(),
-                to_raw_value(&next).map_err(|error| failed(&error.to_string()))?,
-            );
-        }
-        // Without pages the server has none of it.
-        if items.is_empty() {
-            Ok((fields, items))
-        } else {
-            Err(failed("the server's list has too many pages"))
-        }
+        params: &ListFields,
+    ) -> Result<ListPages, String> {
+        let within = server.config.start_timeout;
+        let listed = async {
+            let upstream = self.link(server).await;
+            let upstream = upstream.map_err(|error| message::failure(INTERNAL_ERROR, &error.why))?;
+            pages::all(&upstream, kind, params.clone()).await.map_err(|failure| failure.object())
+        };
+        tokio::time::timeout(within.to_std(), listed).await.unwrap_or_else(|_| {
+            Err(message::failure(INTERNAL_ERROR, &format!("the server did not answer within {within}")))
+        })
     }
 
     /// What the client sees of the lists, and what is known of it from now on.
     fn shown(&self, kind: ListKind, listed: Vec<ServerList>) -> Vec<Box<RawValue>> {
         let mut items: Vec<(usize, String, Box<RawValue>)> = Vec::new();
         let answered = listed.len();
+        let mut tools: Vec<ShownTools> = self.servers.iter().map(|_| ShownTools::default()).collect();
         for list in listed {
             let (at, mut seen) = (list.server, BTreeSet::new());
-            for item in list.items {
+            let server = self.servers.get(at).zip(tools.get_mut(at));
+            let Some((server, shown)) = server else { continue };
+            for item in list.pages.items {
                 let Some(name) = merge::text_of(&item, kind.name()) else { continue };
-                let is_usable = kind != ListKind::Tools
-                    || self.servers.get(at).is_some_and(|server| server.tools.may_be_shown(&item));
+                let is_usable = kind != ListKind::Tools || server.tools.may_be_shown(&item, shown);
                 if is_usable && seen.insert(name.clone()) {
                     items.push((at, name, item));
                 }
+            }
+        }
+        if kind == ListKind::Tools {
+            for (server, shown) in self.servers.iter().zip(tools) {
+                server.tools.were_shown(shown);
             }
         }
         let is_complete = self.is_complete(kind.feature(), answered);
@@ -235,9 +201,4 @@ impl RelayParts {
         });
         renamed.collect()
     }
-}
-
-fn is_unknown_method(error: &RawValue) -> bool {
-    let error: Option<Value> = serde_json::from_str(error.get()).ok();
-    error.is_some_and(|error| error.get("code").and_then(Value::as_i64) == Some(METHOD_NOT_FOUND))
 }

@@ -9,6 +9,7 @@ mod ask;
 mod call;
 mod client;
 mod event;
+mod handshake;
 mod http;
 mod kept;
 mod link;
@@ -16,17 +17,21 @@ mod lists;
 mod merge;
 mod message;
 mod names;
+mod outgoing;
+mod pages;
 mod progress;
 mod requests;
 mod resources;
 mod result;
 mod routes;
 mod server;
+mod shown;
+mod starting;
 mod surrogates;
 mod tools;
 mod upstream;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,7 +47,8 @@ use self::client::ClientFacts;
 use self::kept::KeptResults;
 use self::link::{AskedOfServer, RelayLink};
 use self::names::SharedNames;
-use self::progress::ProgressTable;
+use self::pages::ListKind;
+use self::progress::{ProgressTable, SharedToken};
 use self::requests::RequestTable;
 use self::resources::SharedResources;
 use self::upstream::{LinkSlot, RelayServer};
@@ -138,12 +144,14 @@ struct SharedParts {
     tools: SharedNames,
     prompts: SharedNames,
     resources: SharedResources,
+    /// What was listed since it changed last.
+    listed: BTreeSet<ListKind>,
 }
 
 /// A request to the client.
 enum AskedOfClient {
     /// Of the server over that connection, which gets the answer under its own id.
-    Server { link: Arc<RelayLink>, id: String },
+    Server { link: Arc<RelayLink>, id: String, token: Option<SharedToken> },
     /// Of the relay, which gets the whole line.
     Relay(oneshot::Sender<String>),
 }
@@ -269,7 +277,12 @@ impl SharedParts {
     fn of(servers: &[McpConfig]) -> Self {
         let prefixes: Vec<String> = servers.iter().map(|server| server.prefix.clone()).collect();
         let names = || SharedNames::new(prefixes.clone());
-        Self { tools: names(), prompts: names(), resources: SharedResources::default() }
+        Self {
+            tools: names(),
+            prompts: names(),
+            resources: SharedResources::default(),
+            listed: BTreeSet::new(),
+        }
     }
 }
 
@@ -352,7 +365,7 @@ impl RelayParts {
     async fn list_tools(
         &self,
         server: &RelayServer,
-        link: &RelayLink,
+        link: &Arc<RelayLink>,
         meta: &Map<String, Value>,
     ) -> Result<(), LinkError> {
         let within = server.config.start_timeout;

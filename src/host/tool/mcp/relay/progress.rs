@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::message;
+use super::message::{self, RpcMessage};
 
 /// The calls whose clients want to know how far they are, by their tokens, which are JSON.
 #[derive(Debug, Default)]
@@ -27,6 +27,65 @@ struct ProgressParams<'a> {
     #[serde(rename = "progressToken", borrow)]
     token: &'a RawValue,
     progress: f64,
+}
+
+/// By what a server wants to know how far a request of its own is. Two servers may choose the same: the client sees another one
+/// then.
+#[derive(Debug)]
+pub(super) struct SharedToken {
+    own: String,
+    shown: String,
+}
+
+impl SharedToken {
+    /// The token that a server wrote. `number`: that of its request, if the client must see another one.
+    pub(super) fn new(own: &RawValue, number: Option<u64>) -> Self {
+        let own = own.get().to_owned();
+        let shown = number.map_or_else(|| own.clone(), |number| format!("\"unfazed {number}\""));
+        Self { own, shown }
+    }
+
+    /// As the server wrote it, which is JSON.
+    pub(super) fn own(&self) -> &str {
+        &self.own
+    }
+
+    /// As the client sees it, which is JSON.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The token in the `_meta` of a request.
+    pub(super) fn written_in(params: Option<&RawValue>) -> Option<&RawValue> {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            #[serde(rename = "_meta", borrow)]
+            meta: Meta<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Meta<'a> {
+            #[serde(rename = "progressToken", borrow)]
+            token: &'a RawValue,
+        }
+        serde_json::from_str(params?.get()).ok().map(|Params { meta: Meta { token } }| token)
+    }
+
+    /// The token of a notification that says how far a request is.
+    pub(super) fn moved_in(params: Option<&RawValue>) -> Option<&RawValue> {
+        serde_json::from_str(params?.get()).ok().map(|TokenParams { token }| token)
+    }
+
+    /// The request with another token.
+    pub(super) fn renamed(line: &str, shown: &str) -> Option<String> {
+        let Ok(RpcMessage::Request { params, .. }) = RpcMessage::parse(line) else { return None };
+        Some(message::with_part(line, Self::written_in(params)?, shown))
+    }
+}
+
+#[derive(Deserialize)]
+struct TokenParams<'a> {
+    #[serde(rename = "progressToken", borrow)]
+    token: &'a RawValue,
 }
 
 impl ProgressTable {

@@ -34,6 +34,16 @@ impl<T> RequestTable<T> {
         Some(self.last)
     }
 
+    /// The number that the next request is sent under.
+    pub(super) const fn next_number(&self) -> u64 {
+        self.last.saturating_add(1)
+    }
+
+    /// The request of that number, if it has no answer.
+    pub(super) fn get(&self, number: u64) -> Option<&T> {
+        self.open.get(&number)
+    }
+
     /// The request that an answer is to.
     pub(super) fn answered(&mut self, id: &RawValue) -> Option<T> {
         self.remove(id.get().parse().ok()?)

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::RelayParts;
-use super::lists::ListKind;
 use super::merge::{self, CompletionParams};
 use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcAnswer, RpcMessage};
-use super::server::announced;
+use super::pages::ListKind;
 use super::upstream::RelayServer;
 use crate::host::ToolError;
 use crate::host::guard::ClassifyError;
-use crate::host::tool::mcp::failure::LinkError;
 
 #[derive(Deserialize)]
 struct UriParams {
@@ -33,6 +30,13 @@ impl RelayParts {
         if method == "ping" {
             return self.to_client(message::answer(id.get(), "{}")).await;
         }
+        if matches!(method, "initialize" | "server/discover") {
+            let (relay, handshakes) = (Arc::clone(self), self.begin_handshakes(line, method));
+            return self.begin(id, async move { relay.merged_handshake(handshakes).await }).await;
+        }
+        if ListKind::of(method).is_none() {
+            self.look_again();
+        }
         let (relay, line, method) = (Arc::clone(self), line.to_owned(), method.to_owned());
         self.begin(id, async move { relay.answer_of_several(&line, &method).await }).await;
     }
@@ -42,7 +46,6 @@ impl RelayParts {
             return Err(message::failure(INTERNAL_ERROR, "the request cannot be read"));
         };
         match method {
-            "initialize" | "server/discover" => self.merged_handshake(line, method).await,
             "prompts/get" => self.get_prompt(line, params).await,
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
                 self.ask_for_resource(line, method, params).await
@@ -67,10 +70,11 @@ impl RelayParts {
             return failed("the request cannot be read");
         };
         server.remember(line, &method, params);
-        let asked = upstream.ask(|number| message::with_part(line, id, &number.to_string())).await;
-        let answer = match asked {
+        // A cancellation names the client's own id.
+        let own = Some(id.get());
+        let answer = match upstream.ask(own, |number| message::with_part(line, id, &number.to_string())) {
             Ok(asked) => asked.answer().await,
-            Err(_) => Err(ToolError::unavailable(upstream.why().await)),
+            Err(unsent) => Err(ToolError::unavailable(upstream.why_unsent(unsent).await)),
         };
         match answer.as_deref().map(RpcMessage::parse) {
             Ok(Ok(RpcMessage::Answer { outcome: Ok(result), .. })) => Ok(result.get().to_owned()),
@@ -78,51 +82,6 @@ impl RelayParts {
             Ok(_) => failed("the server's answer cannot be read"),
             Err(error) => failed(&error.message()),
         }
-    }
-
-    /// All servers at once: the client sees one. Those that refuse a handshake are left out, and get another one later.
-    async fn merged_handshake(self: &Arc<Self>, line: &str, method: &str) -> RpcAnswer {
-        let begins = method == "initialize";
-        let answers = join_all(self.servers.iter().map(|server| self.handshake_of(server, line))).await;
-        let (mut taken, mut refused, mut ended) = (Vec::new(), None, Vec::new());
-        for (server, answer) in self.servers.iter().zip(answers) {
-            match answer {
-                Ok(result) => {
-                    let read = serde_json::from_str(&result).unwrap_or_default();
-                    taken.push((server.config.name.as_str(), read));
-                }
-                // A client that is refused here begins with a handshake, which all servers know.
-                Err(error) if !begins => return Err(error),
-                Err(error) => {
-                    let why = message::message_of(&error);
-                    let why = why.as_deref().unwrap_or(&error);
-                    server.failed(&LinkError::from(format!("it does not begin: {why}")));
-                    ended.extend(server.live_link());
-                    refused.get_or_insert(error);
-                }
-            }
-        }
-        join_all(ended.iter().map(|upstream| upstream.end())).await;
-        let Some(merged) = merge::handshake(&taken) else {
-            return Err(refused.unwrap_or_else(|| message::failure(INTERNAL_ERROR, "there is no server")));
-        };
-        if begins {
-            self.client().version = merged.get("protocolVersion").and_then(Value::as_str).map(str::to_owned);
-        }
-        Ok(merged.to_string())
-    }
-
-    async fn handshake_of(self: &Arc<Self>, server: &Arc<RelayServer>, line: &str) -> RpcAnswer {
-        let within = server.config.start_timeout;
-        let asked = tokio::time::timeout(within.to_std(), self.ask_server(server, line)).await;
-        let answer = asked.unwrap_or_else(|_| {
-            Err(message::failure(INTERNAL_ERROR, &format!("the server did not answer within {within}")))
-        })?;
-        if let Ok(result) = serde_json::from_str::<&RawValue>(&answer) {
-            server.announced(announced(result));
-        }
-        server.started();
-        Ok(answer)
     }
 
     async fn get_prompt(self: &Arc<Self>, line: &str, params: Option<&RawValue>) -> RpcAnswer {
@@ -138,18 +97,17 @@ impl RelayParts {
 
     /// The server that has a prompt, and the server's own name of it. The prompts are listed if it is not known yet.
     async fn prompt_of(self: &Arc<Self>, shown: &str) -> Result<(Arc<RelayServer>, String), String> {
-        for is_listed in [false, true] {
-            if is_listed {
-                self.merged_list(ListKind::Prompts, None).await?;
-            }
-            let found = self.shared().prompts.find(shown).map(|(at, name)| (at, name.to_owned()));
-            if let Some((at, name)) = found
-                && let Some(server) = self.servers.get(at)
-            {
-                return Ok((Arc::clone(server), name));
-            }
+        if let Some(found) = self.known_prompt(shown) {
+            return Ok(found);
         }
-        Err(message::failure(INVALID_PARAMS, &format!("no server has a prompt `{shown}`")))
+        self.list_on_demand(ListKind::Prompts).await?;
+        self.known_prompt(shown).ok_or_else(|| no_prompt(shown))
+    }
+
+    fn known_prompt(&self, shown: &str) -> Option<(Arc<RelayServer>, String)> {
+        let shared = self.shared();
+        let (at, name) = shared.prompts.find(shown)?;
+        Some((Arc::clone(self.servers.get(at)?), name.to_owned()))
     }
 
     /// A resource is asked for at the server that has it. Where that has it no more, and where none has listed it, the others are
@@ -164,7 +122,14 @@ impl RelayParts {
         let Some(UriParams { uri }) = read else {
             return Err(message::failure(INVALID_PARAMS, "`params` has no `uri` of a resource"));
         };
-        let owner = self.resource_owner(&uri).await;
+        let mut owner = self.shared().resources.find(&uri);
+        for kind in [ListKind::Resources, ListKind::Templates] {
+            if owner.is_none() {
+                // A server that lists nothing may have it all the same.
+                let _ = self.list_on_demand(kind).await;
+                owner = self.shared().resources.find(&uri);
+            }
+        }
         let (mut refused, mut taken) = (None, None);
         let others = self.with_feature("resources").into_iter().filter(|(at, _)| Some(*at) != owner);
         let first = owner.and_then(|at| Some((at, self.servers.get(at)?)));
@@ -179,37 +144,28 @@ impl RelayParts {
         taken.ok_or_else(|| refused.unwrap_or_else(none))
     }
 
-    /// The server that has a resource, or the template with that address. What the servers have is listed if none is known to
-    /// have it.
-    async fn resource_owner(self: &Arc<Self>, uri: &str) -> Option<usize> {
-        for kind in [None, Some(ListKind::Resources), Some(ListKind::Templates)] {
-            if let Some(kind) = kind {
-                // A server that lists nothing may have it all the same.
-                let _ = self.merged_list(kind, None).await;
-            }
-            let owner = self.shared().resources.find(uri);
-            if owner.is_some() {
-                return owner;
-            }
-        }
-        None
-    }
-
+    /// A completion is of the server with the prompt, or the template, that it names. A client asks for one at each key that a
+    /// person presses.
     async fn complete(self: &Arc<Self>, line: &str, params: Option<&RawValue>) -> RpcAnswer {
         let read = params.and_then(|params| Some((params, serde_json::from_str(params.get()).ok()?)));
         let Some((params, CompletionParams { of })) = read else {
             return Err(message::failure(INVALID_PARAMS, "`params` has no `ref` that can be read"));
         };
         if let Some(name) = &of.name {
-            let (server, remote) = self.prompt_of(name).await?;
+            if self.known_prompt(name).is_none() {
+                self.list_if_changed(ListKind::Prompts).await;
+            }
+            let (server, remote) = self.known_prompt(name).ok_or_else(|| no_prompt(name))?;
             let own = merge::with_ref_name(params, &remote).filter(|_| remote != *name);
             let own = own.map(|own| message::with_part(line, params, own.get()));
             return self.ask_server(&server, own.as_deref().unwrap_or(line)).await;
         }
-        let owner = match of.uri {
-            Some(uri) => self.resource_owner(&uri).await,
-            None => None,
-        };
+        let uri = of.uri.unwrap_or_default();
+        // Only templates have something to complete.
+        if self.shared().resources.find(&uri).is_none() {
+            self.list_if_changed(ListKind::Templates).await;
+        }
+        let owner = self.shared().resources.find(&uri);
         match owner.and_then(|at| self.servers.get(at)) {
             Some(server) => self.ask_server(server, line).await,
             None => self.ask_only(line, "completions").await,
@@ -218,6 +174,11 @@ impl RelayParts {
 
     /// All servers with that feature: the answer is of the first that has one that is no error.
     async fn ask_all(self: &Arc<Self>, line: &str, feature: &str) -> RpcAnswer {
+        if let Ok(RpcMessage::Request { method, params, .. }) = RpcMessage::parse(line) {
+            // A server that is not there yet gets it when it is.
+            let may_have = self.servers.iter().filter(|server| server.has(feature) != Some(false));
+            may_have.for_each(|server| server.remember(line, &method, params));
+        }
         let asked = self.with_feature(feature).into_iter().map(|(_, server)| self.ask_server(server, line));
         let mut refused = None;
         let mut taken = None;
@@ -248,4 +209,8 @@ impl RelayParts {
         };
         Err(message::failure(METHOD_NOT_FOUND, &why))
     }
+}
+
+fn no_prompt(shown: &str) -> String {
+    message::failure(INVALID_PARAMS, &format!("no server has a prompt `{shown}`"))
 }

@@ -1,23 +1,21 @@
-//! What the server sends, line by line; how it is started again, and what becomes of what it leaves behind.
+//! What the server sends, line by line, and what becomes of what it leaves behind.
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use indexmap::IndexMap;
 use serde::Deserialize;
+use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
 
 use super::client::CancelledParams;
 use super::event::LinkEvent;
 use super::link::{AskedOfServer, ClientRequest, LinkLines, RelayLink};
 use super::message::{self, INTERNAL_ERROR, RpcMessage};
-use super::upstream::{LinkSlot, RelayServer};
+use super::progress::SharedToken;
+use super::upstream::RelayServer;
 use super::{AskedOfClient, RelayParts};
 use crate::host::ToolError;
 use crate::host::guard::ClassifyError;
-use crate::host::tool::mcp::McpError;
-use crate::host::tool::mcp::failure::LinkError;
 
 /// What of the answer to a handshake says whether the server has resources.
 #[derive(Deserialize)]
@@ -28,20 +26,13 @@ struct InitializeResult<'a> {
     capabilities: IndexMap<String, &'a RawValue>,
 }
 
-/// What the answer to a handshake announces.
-pub(super) fn announced(result: &RawValue) -> IndexMap<String, Value> {
-    #[derive(Deserialize)]
-    struct Announced {
-        #[serde(default)]
-        capabilities: IndexMap<String, Value>,
-    }
-    serde_json::from_str(result.get()).map(|Announced { capabilities }| capabilities).unwrap_or_default()
-}
-
 impl AskedOfServer {
-    /// Whether it is the request of the client of that id.
-    pub(super) fn is_of_client(&self, wanted: &str) -> bool {
-        matches!(self, Self::Client { id, .. } if id == wanted)
+    /// Whether it is the request of the client of that id, or made for it.
+    pub(super) fn is_for_client(&self, wanted: &str) -> bool {
+        match self {
+            Self::Client { id, .. } => id == wanted,
+            Self::Relay { of, .. } => of.as_deref() == Some(wanted),
+        }
     }
 
     /// Whether it is a request of the client.
@@ -51,167 +42,13 @@ impl AskedOfServer {
 }
 
 impl RelayParts {
-    /// Starts all servers at once.
-    pub(super) async fn start_all(self: &Arc<Self>) -> Result<(), McpError> {
-        let links = join_all(self.servers.iter().map(|server| self.link(server))).await;
-        let mut failed = links.into_iter().zip(&self.servers).filter_map(|(link, server)| {
-            let LinkError { why, source } = link.err()?;
-            Some(McpError { server: server.config.name.clone(), message: why, source })
-        });
-        let first = failed.next();
-        match first {
-            Some(error) if failed.count().saturating_add(1) == self.servers.len() => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// The connection; a new one, if the last has ended. Whoever waits for it may be broken off: a server that is being started
-    /// belongs to nobody who waits.
-    pub(super) async fn link(
-        self: &Arc<Self>,
-        server: &Arc<RelayServer>,
-    ) -> Result<Arc<RelayLink>, LinkError> {
-        if let Some(upstream) = server.live_link() {
-            return Ok(upstream);
-        }
-        let started = tokio::spawn(Arc::clone(self).start_link(Arc::clone(server), server.attempts()));
-        started.await.unwrap_or_else(|_| Err("the start of the server was given up".to_owned().into()))
-    }
-
-    /// The servers that may have a feature and are there, with their numbers. One that could not be started is tried again meanwhile.
-    pub(super) fn with_feature(self: &Arc<Self>, feature: &str) -> Vec<(usize, &Arc<RelayServer>)> {
-        let may_have =
-            self.servers.iter().enumerate().filter(|(_, server)| server.has(feature) != Some(false));
-        let is_there = |(_, server): &(usize, &Arc<RelayServer>)| {
-            let is_there = !server.has_failed() || server.live_link().is_some();
-            // One attempt at a time: a client may list again and again while a server hangs.
-            if !is_there && server.starting.try_lock().is_ok() {
-                let (relay, server) = (Arc::clone(self), Arc::clone(server));
-                tokio::spawn(async move { relay.link(&server).await });
-            }
-            is_there
-        };
-        may_have.filter(is_there).collect()
-    }
-
-    /// Starts the server, or waits for who does. `seen` is how many attempts had ended before: all who wait for an attempt have
-    /// its result.
-    async fn start_link(
+    /// Takes what the server sends, until it ends.
+    pub(super) async fn read(
         self: Arc<Self>,
         server: Arc<RelayServer>,
-        seen: u64,
-    ) -> Result<Arc<RelayLink>, LinkError> {
-        let mut last_error = server.starting.lock().await;
-        let dead = match &*server.slot() {
-            LinkSlot::Up(upstream) if upstream.is_alive() => return Ok(Arc::clone(upstream)),
-            LinkSlot::Closed => return Err("the relay is closed".to_owned().into()),
-            LinkSlot::Up(dead) => Some(Arc::clone(dead)),
-            LinkSlot::Down => None,
-        };
-        if self.closing.is_cancelled() {
-            return Err("the relay is closed".to_owned().into());
-        }
-        if let Some(error) = last_error.as_ref().filter(|_| server.attempts() != seen) {
-            return Err(error.clone());
-        }
-        if let Some(dead) = dead {
-            dead.end().await;
-        }
-        let started = self.started_link(&server).await;
-        server.attempted();
-        *last_error = started.as_ref().err().cloned();
-        match &started {
-            Ok(upstream) => *server.slot() = LinkSlot::Up(Arc::clone(upstream)),
-            // Who has one server only learns it from the answer.
-            Err(why) if self.servers.len() > 1 && !self.closing.is_cancelled() => server.failed(why),
-            Err(_) => {}
-        }
-        started
-    }
-
-    async fn started_link(self: &Arc<Self>, server: &Arc<RelayServer>) -> Result<Arc<RelayLink>, LinkError> {
-        let (upstream, lines) = RelayLink::start(&server.config)?;
-        let upstream = Arc::new(upstream);
-        tokio::spawn(Arc::clone(self).read(Arc::clone(server), Arc::clone(&upstream), lines));
-        let shaken = tokio::select! {
-            biased;
-            () = self.closing.cancelled() => Err("the relay is closed".to_owned().into()),
-            shaken = self.shake_hands(server, &upstream) => shaken,
-        };
-        if let Err(why) = shaken {
-            upstream.end().await;
-            return Err(why);
-        }
-        Ok(upstream)
-    }
-
-    /// A server that is started again does not know its client: it gets the handshake of the first once more.
-    async fn shake_hands(
-        self: &Arc<Self>,
-        server: &Arc<RelayServer>,
-        upstream: &Arc<RelayLink>,
-    ) -> Result<(), LinkError> {
-        let (initialize, initialized) = {
-            let client = self.client();
-            (client.initialize.clone(), client.initialized)
-        };
-        let Some(line) = initialize.filter(|_| initialized) else { return Ok(()) };
-        let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(&line) else { return Ok(()) };
-        let within = server.config.start_timeout;
-        let asked = upstream.ask(|number| message::with_part(&line, id, &number.to_string())).await;
-        let answered = async {
-            match asked {
-                Ok(asked) => asked.answer().await,
-                Err(_) => Err(ToolError::unavailable(upstream.why().await)),
-            }
-        };
-        let Ok(answer) = tokio::time::timeout(within.to_std(), answered).await else {
-            return Err(format!("the server did not answer within {within}{}", upstream.complaints()).into());
-        };
-        let answer = answer.map_err(|error| LinkError::from(error.message()))?;
-        match RpcMessage::parse(&answer) {
-            Ok(RpcMessage::Answer { outcome: Ok(result), .. }) => server.announced(announced(result)),
-            Ok(RpcMessage::Answer { outcome: Err(error), .. }) => {
-                let why = message::message_of(error.get()).unwrap_or_default();
-                return Err(format!("the server was started again and refuses to begin: {why}").into());
-            }
-            _ => {}
-        }
-        let _ = upstream.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned()).await;
-        for line in server.remembered() {
-            if let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(&line) {
-                let _ = upstream.repeat(|number| message::with_part(&line, id, &number.to_string())).await;
-            }
-        }
-        server.tools.outdate();
-        tracing::warn!(server = server.config.name, "the server was started again");
-        tokio::spawn(Arc::clone(self).look_for_changes(Arc::clone(server), Arc::clone(upstream)));
-        Ok(())
-    }
-
-    /// A server that was started again may have other tools: the client is informed.
-    async fn look_for_changes(self: Arc<Self>, server: Arc<RelayServer>, upstream: Arc<RelayLink>) {
-        let before = server.tools.names();
-        // What a server has that could not be started the client does not know of.
-        let was_missing = server.started();
-        let listed = self.list_tools(&server, &upstream, &Map::new()).await.is_ok();
-        let are_others = (was_missing || !before.is_empty()) && server.tools.names() != before;
-        let mut changed: Vec<&str> = Vec::new();
-        if listed && are_others {
-            changed.push("tools");
-        }
-        if was_missing {
-            let others = ["prompts", "resources"].into_iter();
-            changed.extend(others.filter(|feature| server.has(feature) == Some(true)));
-        }
-        for feature in changed {
-            let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{feature}/list_changed"}}"#);
-            self.to_client(line).await;
-        }
-    }
-
-    /// Takes what the server sends, until it ends.
-    async fn read(self: Arc<Self>, server: Arc<RelayServer>, upstream: Arc<RelayLink>, mut lines: LinkLines) {
+        upstream: Arc<RelayLink>,
+        mut lines: LinkLines,
+    ) {
         loop {
             let event = tokio::select! {
                 biased;
@@ -237,7 +74,7 @@ impl RelayParts {
             Some(AskedOfServer::Client { id, .. }) => {
                 self.to_client(message::error(&id, INTERNAL_ERROR, &error.message())).await;
             }
-            Some(AskedOfServer::Relay(answer)) => drop(answer.send(Err(error))),
+            Some(AskedOfServer::Relay { answer, .. }) => drop(answer.send(Err(error))),
             None => {}
         }
     }
@@ -248,15 +85,8 @@ impl RelayParts {
                 let asked = upstream.asked().answered(id);
                 self.server_answered(server, line, id, outcome, asked).await;
             }
-            Ok(RpcMessage::Request { id, .. }) => {
-                let asked = AskedOfClient::Server { link: Arc::clone(upstream), id: id.get().to_owned() };
-                let number = self.asked_of_client().open(asked);
-                if let Some(number) = number {
-                    return self.to_client(message::with_part(line, id, &number.to_string())).await;
-                }
-                let refusal =
-                    message::error(id.get(), INTERNAL_ERROR, "too many requests have no answer yet");
-                let _ = upstream.send(refusal).await;
+            Ok(RpcMessage::Request { id, params, .. }) => {
+                self.server_asks(upstream, line, id, params).await;
             }
             Ok(RpcMessage::Notification { method, params }) => {
                 self.server_notifies(server, upstream, line, &method, params).await;
@@ -267,6 +97,33 @@ impl RelayParts {
         }
     }
 
+    /// A request of the server is passed on to the client.
+    async fn server_asks(
+        &self,
+        upstream: &Arc<RelayLink>,
+        line: &str,
+        id: &RawValue,
+        params: Option<&RawValue>,
+    ) {
+        let own = SharedToken::written_in(params);
+        let number = {
+            let mut asked = self.asked_of_client();
+            let token = own.map(|own| {
+                let is_taken = asked.number_of(|asked| asked.has_token(own.get())).is_some();
+                SharedToken::new(own, is_taken.then(|| asked.next_number()))
+            });
+            asked.open(AskedOfClient::Server { link: Arc::clone(upstream), id: id.get().to_owned(), token })
+        };
+        let Some(number) = number else {
+            let refusal = message::error(id.get(), INTERNAL_ERROR, "too many requests have no answer yet");
+            return upstream.answer(refusal);
+        };
+        let line = message::with_part(line, id, &number.to_string());
+        let shown = self.asked_of_client().get(number).and_then(AskedOfClient::renamed_token);
+        let renamed = shown.and_then(|shown| SharedToken::renamed(&line, &shown));
+        self.to_client(renamed.unwrap_or(line)).await;
+    }
+
     /// An error that does not say whose it is: a server that cannot read the id of a request writes null (JSON-RPC 2.0,
     /// section 5). While one request is in flight, the error is its answer.
     async fn nameless(&self, upstream: &RelayLink, error: &RawValue) {
@@ -275,7 +132,7 @@ impl RelayParts {
             Some((_, AskedOfServer::Client { id, .. })) => {
                 self.to_client(message::failed(&id, error.get())).await;
             }
-            Some((number, AskedOfServer::Relay(answer))) => {
+            Some((number, AskedOfServer::Relay { answer, .. })) => {
                 let _ = answer.send(Ok(message::failed(&number.to_string(), error.get())));
             }
             None => tracing::warn!(error = error.get(), "an error of the server names no request"),
@@ -292,7 +149,7 @@ impl RelayParts {
     ) {
         let (own, what) = match asked {
             Some(AskedOfServer::Client { id, what }) => (id, what),
-            Some(AskedOfServer::Relay(answer)) => return drop(answer.send(Ok(line.to_owned()))),
+            Some(AskedOfServer::Relay { answer, .. }) => return drop(answer.send(Ok(line.to_owned()))),
             None => {
                 tracing::debug!(id = id.get(), "the server answers what it was not asked");
                 return;
@@ -300,7 +157,7 @@ impl RelayParts {
         };
         let changed = match (what, outcome) {
             (ClientRequest::Initialize, Ok(result)) => self.with_resources(line, result),
-            (ClientRequest::ListTools, Ok(_)) => server.tools.without_unusable(line),
+            (ClientRequest::ListTools { is_first }, Ok(_)) => server.tools.without_unusable(line, is_first),
             _ => None,
         };
         let line = changed.as_deref().unwrap_or(line);
@@ -336,6 +193,10 @@ impl RelayParts {
             }
             "notifications/tools/list_changed" => {
                 server.tools.outdate();
+                line.to_owned()
+            }
+            "notifications/prompts/list_changed" | "notifications/resources/list_changed" => {
+                self.has_changed(method.split('/').nth(1).unwrap_or_default());
                 line.to_owned()
             }
             _ => line.to_owned(),
@@ -380,10 +241,21 @@ impl AskedOfClient {
     /// Whether it is the request of that server, and of that id if there is one.
     fn is_of_server(&self, wanted: &Arc<RelayLink>, number: Option<&str>) -> bool {
         match self {
-            Self::Server { link: upstream, id } => {
+            Self::Server { link: upstream, id, .. } => {
                 Arc::ptr_eq(upstream, wanted) && number.is_none_or(|number| number == id)
             }
             Self::Relay(_) => false,
         }
+    }
+
+    /// Whether the client knows how far it is by that token.
+    pub(super) fn has_token(&self, shown: &str) -> bool {
+        matches!(self, Self::Server { token: Some(token), .. } if token.shown() == shown)
+    }
+
+    /// The token that the client sees, if it is not the server's own.
+    fn renamed_token(&self) -> Option<String> {
+        let Self::Server { token: Some(token), .. } = self else { return None };
+        (token.shown() != token.own()).then(|| token.shown().to_owned())
     }
 }

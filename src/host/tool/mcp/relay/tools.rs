@@ -2,21 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::{ErrorCode, ErrorData, Tool as Declared};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use rmcp::model::Tool as Declared;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::link::RelayLink;
+use super::merge::ListPage;
 use super::message::{self, RpcMessage};
+use super::pages::{self, ListFields, ListKind};
+use super::shown::ShownTools;
 use crate::engine::ToolSpec;
-use crate::host::guard::ClassifyError;
 use crate::host::tool::mcp::declare;
 use crate::host::tool::mcp::failure::LinkError;
 use crate::host::tool::mcp::issue::{McpIssueReason, McpToolIssue};
-use crate::host::tool::mcp::link::{MOST_PAGES, MOST_TOOLS};
 
 /// The most tools that are logged as left out: a server may invent them without end.
 const MOST_LOGGED: usize = 1000;
@@ -40,6 +40,10 @@ struct KnownTools {
     tools: BTreeMap<String, KnownTool>,
     /// As the policy sees them, in the server's order.
     specs: Vec<ToolSpec>,
+    /// As a client that lists them now would be shown them.
+    listed: ShownTools,
+    /// What the client was shown last; `None`: it has not listed them.
+    shown: Option<ShownTools>,
     /// What was logged about tools that are left out.
     logged: BTreeSet<String>,
 }
@@ -89,16 +93,27 @@ impl RelayTools {
         self.known().tools.values().map(|tool| tool.remote.clone()).collect()
     }
 
-    /// What the policy knows them by.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.known().tools.keys().cloned().collect()
+    /// What the client knows of them: what it was shown, else what its calls found; `None`: nothing.
+    pub(super) fn known_to_client(&self) -> Option<ShownTools> {
+        let known = self.known();
+        known.shown.clone().or_else(|| Some(known.listed.clone()).filter(|listed| !listed.is_empty()))
+    }
+
+    /// What a client that lists them now would be shown.
+    pub(super) fn listed(&self) -> ShownTools {
+        self.known().listed.clone()
+    }
+
+    /// The client was shown these, and no others.
+    pub(super) fn were_shown(&self, shown: ShownTools) {
+        self.known().shown = Some(shown);
     }
 
     /// Lists the tools, unless they are known. `meta` is the `_meta` of the request that needs them. Returns whether
     /// they may be others.
     pub(super) async fn refresh(
         &self,
-        upstream: &RelayLink,
+        upstream: &Arc<RelayLink>,
         meta: &Map<String, Value>,
     ) -> Result<bool, LinkError> {
         let _one_at_a_time = self.listing.lock().await;
@@ -108,88 +123,77 @@ impl RelayTools {
         let mut fresh = FreshTools { stale: &self.stale, is_whole: false };
         // What changes from now on is not in this list.
         self.stale.store(false, Ordering::Release);
-        let (specs, tools) = self.list(upstream, meta).await?;
+        let params = if meta.is_empty() {
+            ListFields::new()
+        } else {
+            ListFields::from([("_meta".to_owned(), to_raw_value(meta).map_err(unwritable)?)])
+        };
+        let pages = pages::all(upstream, ListKind::Tools, params).await?;
+        self.learn(&pages.items);
         fresh.is_whole = true;
-        let mut known = self.known();
-        (known.specs, known.tools) = (specs, tools);
         Ok(true)
     }
 
-    async fn list(
-        &self,
-        upstream: &RelayLink,
-        meta: &Map<String, Value>,
-    ) -> Result<(Vec<ToolSpec>, BTreeMap<String, KnownTool>), LinkError> {
-        let (mut specs, mut tools) = (Vec::new(), BTreeMap::new());
-        let mut cursor: Option<String> = None;
-        for _ in 0..MOST_PAGES {
-            let Some(page) = page(upstream, meta, cursor.take()).await? else { break };
-            for tool in page.tools {
-                match tool.and_then(|tool| Ok((usable(&tool)?, tool))) {
-                    Ok((mut spec, tool)) => {
-                        spec.name = self.name_of(&tool.name);
+    /// Takes note of what the server has listed.
+    fn learn(&self, items: &[Box<RawValue>]) {
+        let (mut specs, mut tools, mut listed) = (Vec::new(), BTreeMap::new(), ShownTools::default());
+        for item in items {
+            match declared(item).and_then(|tool| Ok((usable(&tool)?, tool))) {
+                Ok((mut spec, tool)) => {
+                    spec.name = self.name_of(&tool.name);
+                    if listed.add(&tool.name, item) {
                         let structured = tool.output_schema.is_some();
                         let known = KnownTool { remote: tool.name.into_owned(), structured };
-                        if tools.insert(spec.name.clone(), known).is_none() {
-                            specs.push(spec);
-                        }
+                        tools.insert(spec.name.clone(), known);
+                        specs.push(spec);
                     }
-                    Err(issue) => self.log(&issue),
                 }
-            }
-            if specs.len() > MOST_TOOLS {
-                return Err(format!("the server has more than {MOST_TOOLS} tools").into());
-            }
-            cursor = page.next;
-            if cursor.is_none() {
-                break;
+                Err(issue) => self.log(&issue),
             }
         }
-        if cursor.is_some() {
-            return Err(format!("the server's list of tools has more than {MOST_PAGES} pages").into());
-        }
-        Ok((specs, tools))
+        let mut known = self.known();
+        (known.specs, known.tools, known.listed) = (specs, tools, listed);
     }
 
     /// The line that answers a client's request for tools, without those that cannot be used: they would make some clients
-    /// refuse the whole list. `None`: all of them can be.
-    pub(super) fn without_unusable(&self, line: &str) -> Option<String> {
+    /// refuse the whole list. `None`: all of them can be. `is_first`: it is the first page.
+    pub(super) fn without_unusable(&self, line: &str, is_first: bool) -> Option<String> {
         let Ok(RpcMessage::Answer { outcome: Ok(result), .. }) = RpcMessage::parse(line) else { return None };
-        let ListedTools { tools } = serde_json::from_str(result.get()).ok()?;
-        let mut names = BTreeSet::new();
-        let may_stay = |tool: &&&RawValue| match self.shown(tool, &mut names) {
-            Ok(()) => true,
-            Err(issue) => {
-                self.log(&issue);
-                false
-            }
-        };
-        let kept: Vec<&RawValue> = tools.iter().filter(may_stay).copied().collect();
-        if kept.len() == tools.len() {
+        let page = ListPage::read(result.get(), ListKind::Tools.key())?;
+        let before = if is_first { None } else { self.known().shown.take() };
+        let mut shown = before.unwrap_or_default();
+        let kept: Vec<&RawValue> = page
+            .items
+            .iter()
+            .map(|item| &**item)
+            .filter(|item| self.may_be_shown(item, &mut shown))
+            .collect();
+        shown.has_more(page.next.is_some());
+        self.were_shown(shown);
+        if kept.len() == page.items.len() {
             return None;
         }
-        let mut fields: indexmap::IndexMap<String, Box<RawValue>> =
-            serde_json::from_str(result.get()).ok()?;
-        fields.insert("tools".to_owned(), serde_json::value::to_raw_value(&kept).ok()?);
+        let mut fields: ListFields = serde_json::from_str(result.get()).ok()?;
+        fields.insert(ListKind::Tools.key().to_owned(), to_raw_value(&kept).ok()?);
         Some(message::with_part(line.trim(), result, &serde_json::to_string(&fields).ok()?))
     }
 
-    /// Whether the client is shown a tool, or why not.
-    pub(super) fn may_be_shown(&self, tool: &RawValue) -> bool {
-        self.shown(tool, &mut BTreeSet::new()).map_err(|issue| self.log(&issue)).is_ok()
+    /// Whether the client is shown a tool, after these. Says once why not.
+    pub(super) fn may_be_shown(&self, item: &RawValue, shown: &mut ShownTools) -> bool {
+        self.show(item, shown).map_err(|issue| self.log(&issue)).is_ok()
     }
 
-    fn shown(&self, tool: &RawValue, names: &mut BTreeSet<String>) -> Result<(), McpToolIssue> {
-        let page = declare::page(serde_json::json!({ "tools": [tool] }));
-        let declared = page.and_then(|page| page.tools.into_iter().next());
-        let Some(declared) = declared else { return Ok(()) };
-        let declared = declared?;
-        if !names.insert(declared.name.to_string()) {
-            let message = format!("the server lists tool `{}` more than once", declared.name);
-            return Err(McpToolIssue::new(&declared.name, McpIssueReason::DuplicateName, &message));
-        }
+    fn show(&self, item: &RawValue, shown: &mut ShownTools) -> Result<(), McpToolIssue> {
+        let declared = declared(item)?;
         // What the relay has listed itself is checked already.
-        if self.get(&self.name_of(&declared.name)).is_some() { Ok(()) } else { usable(&declared).map(drop) }
+        if self.get(&self.name_of(&declared.name)).is_none() {
+            usable(&declared)?;
+        }
+        if shown.add(&declared.name, item) {
+            return Ok(());
+        }
+        let message = format!("the server lists tool `{}` more than once", declared.name);
+        Err(McpToolIssue::new(&declared.name, McpIssueReason::DuplicateName, &message))
     }
 
     /// Says once that a tool is left out.
@@ -221,50 +225,21 @@ impl Drop for FreshTools<'_> {
     }
 }
 
-/// The tools of a page as they were sent.
-#[derive(Deserialize)]
-struct ListedTools<'a> {
-    #[serde(borrow)]
-    tools: Vec<&'a RawValue>,
-}
-
 /// The tool as the policy sees it, or why it cannot be used.
 fn usable(tool: &Declared) -> Result<ToolSpec, McpToolIssue> {
     declare::spec("", tool)
 }
 
-/// One page of the list; `None`: the server has no tools.
-async fn page(
-    upstream: &RelayLink,
-    meta: &Map<String, Value>,
-    cursor: Option<String>,
-) -> Result<Option<declare::ToolPage>, LinkError> {
-    let mut params = Map::new();
-    if let Some(cursor) = cursor {
-        params.insert("cursor".to_owned(), cursor.into());
-    }
-    if !meta.is_empty() {
-        params.insert("_meta".to_owned(), Value::Object(meta.clone()));
-    }
-    let params = Value::Object(params).to_string();
-    let asked = upstream.ask(|number| message::request(number, "tools/list", &params)).await;
-    let line = match asked {
-        Ok(asked) => asked.answer().await.map_err(|error| LinkError::from(error.message()))?,
-        Err(_) => return Err(upstream.why().await.into()),
-    };
-    let unreadable = || LinkError::from("the server's list of tools cannot be read".to_owned());
-    match RpcMessage::parse(&line) {
-        Ok(RpcMessage::Answer { outcome: Ok(result), .. }) => {
-            let page = serde_json::from_str(result.get()).ok().and_then(declare::page);
-            page.map(Some).ok_or_else(unreadable)
-        }
-        Ok(RpcMessage::Answer { outcome: Err(error), .. }) => {
-            let error: ErrorData = serde_json::from_str(error.get()).map_err(|_| unreadable())?;
-            if error.code == ErrorCode::METHOD_NOT_FOUND {
-                return Ok(None);
-            }
-            Err(format!("the server does not list its tools: {} ({})", error.message, error.code.0).into())
-        }
-        _ => Err(unreadable()),
-    }
+/// A tool as the server declares it, or why it cannot be read.
+fn declared(item: &RawValue) -> Result<Declared, McpToolIssue> {
+    let page = declare::page(serde_json::json!({ "tools": [item] }));
+    let tool = page.and_then(|page| page.tools.into_iter().next());
+    tool.unwrap_or_else(|| {
+        let message = "the declaration of a tool cannot be read";
+        Err(McpToolIssue::new("without a name", McpIssueReason::UnreadableDeclaration, message))
+    })
+}
+
+fn unwritable(error: serde_json::Error) -> LinkError {
+    LinkError::of(error.to_string(), error)
 }
