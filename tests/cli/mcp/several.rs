@@ -165,6 +165,19 @@ fn a_policy_knows_tools_by_their_servers() {
 }
 
 #[test]
+fn names_that_are_too_long_with_their_prefix_are_cut() {
+    let long = "x".repeat(62);
+    let has = json!({"tools": [long]});
+    let mut client = client_of(&[("red", has.clone()), ("blue", has)], POLICY);
+    client.shake_hands(&json!({}));
+    let names = named(&client.ask("tools/list", &json!({})), "tools", "name");
+    assert!(names.iter().all(|name| name.len() == 64) && names[0] != names[1], "{names:?}");
+    for (name, server) in names.iter().zip(["red", "blue"]) {
+        assert_eq!(texts(&client.call(name, &json!({}))), [format!("{server} ran {long}")]);
+    }
+}
+
+#[test]
 fn what_servers_ask_reaches_the_client_and_each_gets_its_own_answer() {
     let mut client = two();
     client.shake_hands(&json!({}));

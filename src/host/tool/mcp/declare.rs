@@ -8,7 +8,7 @@ use crate::engine::{ToolCatalogue, ToolSpec};
 use crate::policy::Effect;
 
 /// The longest name of a tool that providers take.
-const MOST_NAME: usize = 64;
+pub(super) const MOST_NAME: usize = 64;
 
 /// The longest description that is shown to models, in bytes: one of 2 MB would fill any window.
 pub(super) const MOST_DESCRIPTION: usize = 16 * 1024;
@@ -108,9 +108,14 @@ fn name(prefix: &str, name: &str) -> String {
     if !name.is_empty() && written.len() <= MOST_NAME && written.chars().all(allowed) {
         return written;
     }
-    let digest = format!("_{:08x}", xxhash_rust::xxh3::xxh3_64(written.as_bytes()) & 0xffff_ffff);
-    let kept = written.chars().map(|c| if allowed(c) { c } else { '_' });
-    kept.take(MOST_NAME.saturating_sub(digest.len())).chain(digest.chars()).collect()
+    with_digest(&written, |c| if allowed(c) { c } else { '_' })
+}
+
+/// The name in at most [`MOST_NAME`] bytes if all its characters are of one, shown as `shown` says: it ends with a digest of the
+/// whole name, so that two do not become one.
+pub(super) fn with_digest(whole: &str, shown: impl Fn(char) -> char) -> String {
+    let digest = format!("_{:08x}", xxhash_rust::xxh3::xxh3_64(whole.as_bytes()) & 0xffff_ffff);
+    whole.chars().map(shown).take(MOST_NAME.saturating_sub(digest.len())).chain(digest.chars()).collect()
 }
 
 #[cfg(test)]
