@@ -61,6 +61,18 @@ fn a_server_is_reached_over_http_in_json_and_in_events() {
 }
 
 #[test]
+fn half_a_surrogate_pair_is_passed_on_over_http_too() {
+    for mode in ["http", "sse"] {
+        let server = HttpServer::start(mode);
+        let mut client = client(&server, "sesame");
+        client.shake_hands(&json!({}));
+        client.send(&json!(7), "tools/call", &json!({"name": "plain", "arguments": {"half": true}}));
+        let answer = client.line();
+        assert!(answer.contains(r#""text": "a\ud800b""#), "{mode}: {answer}");
+    }
+}
+
+#[test]
 fn a_key_that_is_not_taken_is_an_error_of_each_request_and_is_not_shown() {
     let server = HttpServer::start("http");
     let mut client = client(&server, "open-up-1234");

@@ -89,6 +89,8 @@ def call(ident, params):
     name, arguments = params["name"], params.get("arguments", {})
     if name == "echo":
         return text(arguments["text"])
+    if name == "plain" and arguments.get("half"):
+        return text("a\ud800b")
     if name == "plain":
         return text("{}", structuredContent={"key": os.environ.get("OPENAI_API_KEY", "none"), "n": 1})
     if name == "image":

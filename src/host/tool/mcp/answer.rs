@@ -39,6 +39,15 @@ pub(super) enum ReadLine {
     Noise,
 }
 
+/// What becomes of an answer whose texts cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UndecodableAnswer {
+    /// It is passed on by somebody who need not decode it.
+    Pass,
+    /// An error replaces it.
+    Replace,
+}
+
 /// What of a message says what it is.
 #[derive(Deserialize)]
 struct MessageHead<'a> {
@@ -263,11 +272,15 @@ fn id_at(text: &str) -> Option<Value> {
     text.get(..digits)?.parse::<u64>().ok().map(Value::from)
 }
 
-/// What a server says, in a form that can be decoded; `None`: it is no message. `asked` is whose answer it is if it does not
-/// say so itself.
-pub(super) fn readable(said: &[u8], asked: Option<&RequestId>) -> Option<Vec<u8>> {
+/// What a server says, as it can be passed on; `None`: it is no message. `asked` is whose answer it is if it does not say so itself.
+pub(super) fn readable(
+    said: &[u8],
+    asked: Option<&RequestId>,
+    undecodable: UndecodableAnswer,
+) -> Option<Vec<u8>> {
     let asked = asked.map(|id| id.clone().into_json_value());
     match read(said) {
+        ReadLine::Undecodable(_) if undecodable == UndecodableAnswer::Pass => Some(said.to_vec()),
         ReadLine::Message => Some(said.to_vec()),
         ReadLine::Instead(other) | ReadLine::Undecodable(other) => Some(other),
         ReadLine::Nameless(error) => Some(error_line(asked.as_ref(), &error)),

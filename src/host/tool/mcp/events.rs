@@ -12,7 +12,7 @@ use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::{Sse, SseStream};
 
-use super::answer;
+use super::answer::{self, UndecodableAnswer};
 
 /// How much of an event has come.
 #[derive(Default)]
@@ -46,14 +46,17 @@ pub(super) fn read(
     response: Response,
     most: usize,
     asked: Option<RequestId>,
+    undecodable: UndecodableAnswer,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    of_bytes(response.bytes_stream().map(|bytes| bytes.map_err(io::Error::other)).boxed(), most, asked)
+    let bytes = response.bytes_stream().map(|bytes| bytes.map_err(io::Error::other));
+    of_bytes(bytes.boxed(), most, asked, undecodable)
 }
 
 fn of_bytes(
     bytes: BoxStream<'static, io::Result<Bytes>>,
     most: usize,
     asked: Option<RequestId>,
+    undecodable: UndecodableAnswer,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let too_large = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&too_large);
@@ -67,7 +70,7 @@ fn of_bytes(
         event.map(|event| match event.data {
             None => event,
             Some(data) => {
-                let data = answer::readable(data.as_bytes(), asked.as_ref());
+                let data = answer::readable(data.as_bytes(), asked.as_ref(), undecodable);
                 Sse { data: data.map(|data| String::from_utf8_lossy(&data).into_owned()), ..event }
             }
         })
@@ -89,7 +92,7 @@ mod tests {
 
     async fn said(pieces: &'static [&'static str], most: usize, asked: Option<RequestId>) -> Vec<Value> {
         let bytes = stream::iter(pieces).map(|piece| Ok(Bytes::from_static(piece.as_bytes())));
-        let events = of_bytes(bytes.boxed(), most, asked);
+        let events = of_bytes(bytes.boxed(), most, asked, UndecodableAnswer::Replace);
         let data = events.filter_map(|event| std::future::ready(event.unwrap().data));
         data.map(|data| serde_json::from_str(&data).unwrap()).collect().await
     }

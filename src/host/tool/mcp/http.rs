@@ -21,7 +21,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-use super::answer::readable;
+use super::answer::{UndecodableAnswer, readable};
 use super::events;
 
 /// The most bytes of an answer.
@@ -38,7 +38,10 @@ pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// The way to a server.
 #[derive(Clone)]
-pub(super) struct HttpClient(pub(super) Client);
+pub(super) struct HttpClient {
+    pub(super) client: Client,
+    pub(super) undecodable: UndecodableAnswer,
+}
 
 /// Whose request it is, and what it says.
 #[derive(Clone, Default)]
@@ -128,7 +131,7 @@ impl StreamableHttpClient for HttpClient {
 
 impl HttpClient {
     fn request(&self, method: Method, uri: &str, sender: RequestSender) -> Result<RequestBuilder, HttpError> {
-        let mut request = self.0.request(method, uri);
+        let mut request = self.client.request(method, uri);
         if let Some(token) = sender.token {
             request = request.bearer_auth(token);
         }
@@ -186,23 +189,60 @@ impl HttpClient {
         }
         let session = text_of(response.headers(), HEADER_SESSION_ID);
         if !status.is_success() {
-            return refusal((asked.as_ref(), discovers), response, in_session, session).await;
+            return self.refusal((asked.as_ref(), discovers), response, in_session, session).await;
         }
         // Some servers answer what needs no answer with an empty 200 in the place of a 202.
         if asked.is_none() && response.content_length() == Some(0) {
             return Ok(HttpAnswer::Accepted);
         }
         if is_of(&response, EVENTS) {
-            return Ok(HttpAnswer::Events(events::read(response, largest, asked), session));
+            return Ok(HttpAnswer::Events(events::read(response, largest, asked, self.undecodable), session));
         }
         if !is_of(&response, JSON) {
             return Err(other_type(&response));
         }
         let body = whole(response, MAX_ANSWER).await?;
-        match readable(&body, asked.as_ref()) {
+        match readable(&body, asked.as_ref(), self.undecodable) {
             Some(message) => Ok(HttpAnswer::Message(message, session)),
             None if asked.is_none() => Ok(HttpAnswer::Accepted),
             None => Err(no_message(&body)),
+        }
+    }
+
+    /// What a status that is no success means. Some servers send an error of the protocol with it.
+    async fn refusal(
+        &self,
+        (asked, discovers): (Option<&RequestId>, bool),
+        response: Response,
+        in_session: bool,
+        session: Option<String>,
+    ) -> Result<HttpAnswer, HttpError> {
+        let (status, json) = (response.status(), is_of(&response, JSON));
+        let overloaded = overloaded(status, response.headers());
+        let body = match overloaded {
+            Some(error) if !json || status == StatusCode::TOO_MANY_REQUESTS => return Err(error.into()),
+            _ => whole(response, MAX_REFUSAL).await.unwrap_or_default(),
+        };
+        let said = readable(&body, asked, self.undecodable);
+        let decoded = said.as_deref().and_then(|said| serde_json::from_slice(said).ok());
+        let error = decoded.and_then(|message: ServerJsonRpcMessage| match message {
+            JsonRpcMessage::Error(error) => Some(error),
+            _ => None,
+        });
+        let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if let Some(id) = asked.filter(|_| discovers && status.is_client_error() && !refused && !in_session) {
+            // A server of an older version, or what comes before it. The transport only believes an answer with its id.
+            let error = error.map_or_else(
+                || ErrorData::invalid_request(format!("HTTP {status}: {}", shown(&body)), None),
+                |said| said.error,
+            );
+            let answer = ServerJsonRpcMessage::error(error, Some(id.clone()));
+            return Ok(HttpAnswer::Message(serde_json::to_vec(&answer)?, None));
+        }
+        match (said.filter(|_| error.is_some() && json && !refused), overloaded) {
+            (Some(said), _) => Ok(HttpAnswer::Message(said, session)),
+            (None, Some(overloaded)) => Err(overloaded.into()),
+            (None, None) => Err(unusable(&format!("HTTP {status}: {}", shown(&body)))),
         }
     }
 
@@ -240,7 +280,7 @@ impl HttpClient {
         if !is_of(&response, EVENTS) && !is_of(&response, JSON) {
             return Err(other_type(&response));
         }
-        Ok(events::read(response, largest, None))
+        Ok(events::read(response, largest, None, self.undecodable))
     }
 }
 
@@ -271,42 +311,6 @@ async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
             Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(challenge, None)))
         }
         _ => Ok(response),
-    }
-}
-
-/// What a status that is no success means. Some servers send an error of the protocol with it.
-async fn refusal(
-    (asked, discovers): (Option<&RequestId>, bool),
-    response: Response,
-    in_session: bool,
-    session: Option<String>,
-) -> Result<HttpAnswer, HttpError> {
-    let (status, json) = (response.status(), is_of(&response, JSON));
-    let overloaded = overloaded(status, response.headers());
-    let body = match overloaded {
-        Some(error) if !json || status == StatusCode::TOO_MANY_REQUESTS => return Err(error.into()),
-        _ => whole(response, MAX_REFUSAL).await.unwrap_or_default(),
-    };
-    let said = readable(&body, asked);
-    let decoded = said.as_deref().and_then(|said| serde_json::from_slice(said).ok());
-    let error = decoded.and_then(|message: ServerJsonRpcMessage| match message {
-        JsonRpcMessage::Error(error) => Some(error),
-        _ => None,
-    });
-    let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if let Some(id) = asked.filter(|_| discovers && status.is_client_error() && !refused && !in_session) {
-        // A server of an older version, or what comes before it. The transport only believes an answer with its id.
-        let error = error.map_or_else(
-            || ErrorData::invalid_request(format!("HTTP {status}: {}", shown(&body)), None),
-            |said| said.error,
-        );
-        let answer = ServerJsonRpcMessage::error(error, Some(id.clone()));
-        return Ok(HttpAnswer::Message(serde_json::to_vec(&answer)?, None));
-    }
-    match (said.filter(|_| error.is_some() && json && !refused), overloaded) {
-        (Some(said), _) => Ok(HttpAnswer::Message(said, session)),
-        (None, Some(overloaded)) => Err(overloaded.into()),
-        (None, None) => Err(unusable(&format!("HTTP {status}: {}", shown(&body)))),
     }
 }
 

@@ -18,6 +18,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
 use secrecy::ExposeSecret;
 
+use super::answer::UndecodableAnswer;
 use super::awaited::AwaitedTransport;
 use super::declare::{self, ToolPage};
 use super::failure::{self, LinkError};
@@ -311,7 +312,7 @@ fn http(
     url: &str,
     headers: &[(String, secrecy::SecretString)],
 ) -> Result<StreamableHttpClientTransport<HttpClient>, LinkError> {
-    let (client, headers) = http_client(url, headers)?;
+    let (client, headers) = http_client(url, headers, UndecodableAnswer::Replace)?;
     let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
@@ -320,6 +321,7 @@ fn http(
 pub(super) fn http_client(
     url: &str,
     headers: &[(String, secrecy::SecretString)],
+    undecodable: UndecodableAnswer,
 ) -> Result<(HttpClient, HashMap<HeaderName, HeaderValue>), LinkError> {
     let parsed = reqwest::Url::parse(url)
         .map_err(|error| LinkError::of(format!("`url` is not a URL: {error}"), error))?;
@@ -334,5 +336,5 @@ pub(super) fn http_client(
         value.set_sensitive(true);
         own.insert(name, value);
     }
-    Ok((HttpClient(client), own))
+    Ok((HttpClient { client, undecodable }, own))
 }

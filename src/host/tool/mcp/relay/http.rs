@@ -16,6 +16,7 @@ use super::event::{EndReason, LinkEvent};
 use super::message::RpcMessage;
 use super::outgoing::DueLines;
 use crate::host::ToolError;
+use crate::host::tool::mcp::answer::UndecodableAnswer;
 use crate::host::tool::mcp::failure::{self, LinkError};
 use crate::host::tool::mcp::http::{
     HttpAnswer, HttpClient, HttpError, MAX_ANSWER, PostedMessage, RequestSender,
@@ -70,7 +71,7 @@ pub(super) fn start(
     due: DueLines,
     closing: CancellationToken,
 ) -> Result<(EndReason, mpsc::Receiver<LinkEvent>), LinkError> {
-    let (client, headers) = http_client(url, headers)?;
+    let (client, headers) = http_client(url, headers, UndecodableAnswer::Pass)?;
     let (lines, coming) = mpsc::channel(WAITING);
     let why = EndReason::default();
     let sender = Mutex::new(RequestSender { headers, ..RequestSender::default() });
