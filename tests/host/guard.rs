@@ -60,7 +60,7 @@ async fn the_end_of_the_attempts_has_their_history_and_the_last_error() {
     let left = Cell::new(9);
     let error = guard.tool("fetch").call((), |(), _| flaky(&left)).await.unwrap_err();
     let CallError::Exhausted(end) = error else { panic!("refused") };
-    let GivenUp { exhausted, last, message } = *end;
+    let GivenUp { exhausted, last, message, .. } = *end;
     assert_eq!(exhausted.attempts.len(), 3);
     assert_eq!(last, Some(ToolError::network("reset")));
     assert!(message.contains("fetch"), "{message}");

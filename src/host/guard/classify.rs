@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::engine::{EffectState, Failure, WaitHint};
+use crate::engine::{DecisionReason, EffectState, Failure, WaitHint};
 use crate::host::ProposalError;
 use crate::policy::{ErrorClass, Policy};
 use crate::session::RetryExhausted;
@@ -77,6 +77,8 @@ impl<E> From<ProposalError> for CallError<E> {
 pub struct GivenUp<E> {
     /// Every attempt and its failure.
     pub exhausted: RetryExhausted,
+    /// Why there is no further attempt: the rules that decided, each with the place it is written at.
+    pub because: Vec<DecisionReason>,
     /// The message to the model.
     pub message: String,
     /// The last error itself; `None` if the last attempt timed out or did not run.
@@ -212,7 +214,12 @@ mod tests {
             attempts: Vec::new(),
             retry_after: None,
         };
-        let given_up = |last| GivenUp { exhausted: exhausted.clone(), message: String::new(), last };
+        let given_up = |last| GivenUp {
+            exhausted: exhausted.clone(),
+            because: Vec::new(),
+            message: String::new(),
+            last,
+        };
         let broken = std::io::Error::other("broken pipe");
         let error = CallError::Exhausted(Box::new(given_up(Some(broken))));
         assert_eq!(error.source().unwrap().to_string(), "broken pipe");

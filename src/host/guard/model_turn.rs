@@ -60,7 +60,7 @@ impl<R: Clone> TurnGuard<R> {
         let mut request = Request { given: &self.request, find: self.find.as_ref(), repaired: None };
         let can = self.find.iter().map(|_| HostSkill::Repair).collect();
         let measure = self.measure(&request);
-        let turn = TurnProposal { measure, can, ..TurnProposal::default() };
+        let turn = TurnProposal { targets: self.targets.clone(), measure, can, ..TurnProposal::default() };
         let mut proposed = run.propose(Event::TurnProposed(turn)).await?;
         let (mut value, mut last, mut message) = (None, None, None);
         while let Some(directive) = proposed.next().await {
@@ -127,8 +127,8 @@ impl<R: Clone> TurnGuard<R> {
         match (&settled.result, value, proposed.said.exhausted.take()) {
             (ProposalResult::Reply { .. }, Some(value), _) => Ok((value, message)),
             (_, _, Some(exhausted)) => {
-                let message = exhausted.to_string();
-                Err(CallError::Exhausted(Box::new(GivenUp { exhausted, message, last })))
+                let (message, because) = (exhausted.to_string(), core::mem::take(&mut proposed.said.because));
+                Err(CallError::Exhausted(Box::new(GivenUp { exhausted, because, message, last })))
             }
             _ => Err(CallError::Refused(Box::new(proposed.refusal(&settled)))),
         }

@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::plain::{PlainTools, ToolCell};
 use super::{CallError, CallRefused};
 use crate::engine::{
-    Directive, DirectiveKind, Directives, Event, Interpreter, Note, PlainEnd, PlainNext, ProposalFault,
-    ProposalId, ProposedCall, RunStarted, SettledProposal, State, WorkId,
+    DecisionReason, Directive, DirectiveKind, Directives, Event, Interpreter, Note, PlainEnd, PlainNext,
+    ProposalFault, ProposalId, ProposedCall, RunStarted, SettledProposal, State, WorkId,
 };
 use crate::host::driven::locked::{AfterFailure, LockedRun, OpenTicket, RunSetup};
 use crate::host::{InterruptedCall, LivePolicy, ProposalError, SessionCheckpoint};
@@ -57,6 +57,8 @@ pub(super) struct Said {
     pub(super) refused: Option<ErrorClass>,
     /// The attempts, once there is no further one.
     pub(super) exhausted: Option<RetryExhausted>,
+    /// Why there is none.
+    pub(super) because: Vec<DecisionReason>,
     /// What else the model is to read.
     pub(super) guidance: Vec<String>,
 }
@@ -290,7 +292,10 @@ impl Proposed {
         }
         match directive.order {
             DirectiveKind::Note(Note::Refused { error_type, .. }) => self.said.refused = Some(error_type),
-            DirectiveKind::Note(Note::Exhausted { exhausted, .. }) => self.said.exhausted = Some(exhausted),
+            DirectiveKind::Note(Note::Exhausted { exhausted, .. }) => {
+                self.said.exhausted = Some(exhausted);
+                self.said.because = directive.because;
+            }
             DirectiveKind::Note(Note::Append { message: Message::Tool { text, .. } }) => {
                 self.said.text = text;
             }

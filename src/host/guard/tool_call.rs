@@ -147,7 +147,8 @@ impl ToolGuard {
             (Some(value), _) => Ok(Made { value, text: core::mem::take(&mut proposed.said.text) }),
             (None, Some(exhausted)) => {
                 let message = core::mem::take(&mut proposed.said.text);
-                Err(CallError::Exhausted(Box::new(GivenUp { exhausted, message, last })))
+                let because = core::mem::take(&mut proposed.said.because);
+                Err(CallError::Exhausted(Box::new(GivenUp { exhausted, because, message, last })))
             }
             (None, None) => Err(CallError::Refused(Box::new(proposed.refusal(&settled)))),
         }

@@ -37,6 +37,7 @@ use crate::session::{Message, Usage};
 pub struct TurnGuard<R> {
     pub(super) inner: Arc<GuardParts>,
     pub(super) request: R,
+    pub(super) targets: Vec<String>,
     pub(super) tokens: Option<u64>,
     pub(super) find: Option<FindHistory<R>>,
 }
@@ -53,7 +54,15 @@ impl<R> core::fmt::Debug for TurnGuard<R> {
 
 impl<R: Clone> TurnGuard<R> {
     pub(super) const fn new(inner: Arc<GuardParts>, request: R) -> Self {
-        Self { inner, request, tokens: None, find: None }
+        Self { inner, request, targets: Vec::new(), tokens: None, find: None }
+    }
+
+    /// Offers the request to these models alone, in order of preference; without this, or without any, to those of the guard. A
+    /// name that the guard does not have is refused.
+    #[must_use]
+    pub fn targets<T: Into<String>>(mut self, targets: impl IntoIterator<Item = T>) -> Self {
+        self.targets = targets.into_iter().map(Into::into).collect();
+        self
     }
 
     /// Says how many tokens the request has, those of its tools among them, and without what a provider adds. Models are
