@@ -11,7 +11,7 @@ use super::text::wrap;
 /// The commands, by what they are for.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Write policies", &["init", "check", "test", "explain", "rule"]),
-    ("Run agents", &["run", "mcp", "step", "sessions", "context", "tools"]),
+    ("Run agents", &["run", "mcp", "serve", "step", "sessions", "context", "tools"]),
     ("Change policies", &["diff", "simulate", "replay"]),
     ("Set up and look up", &["models", "schema", "reference", "completions", "man"]),
 ];

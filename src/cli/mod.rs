@@ -10,6 +10,7 @@ mod files;
 mod format;
 mod generated;
 mod help;
+mod http;
 mod init;
 mod lines;
 mod logs;
@@ -27,6 +28,7 @@ mod rule;
 mod run;
 mod runtime;
 mod schema;
+mod serve;
 mod sessions;
 mod settings;
 mod simulate;
@@ -65,6 +67,7 @@ enum CliCommand {
     Rule(rule::RuleArgs),
     Run(run::RunArgs),
     Mcp(mcp::McpArgs),
+    Serve(serve::ServeArgs),
     Step(step::StepArgs),
     Sessions(sessions::SessionsArgs),
     Context(context::ContextArgs),
@@ -133,6 +136,7 @@ pub fn run_command() -> ExitCode {
         CliCommand::Rule(args) => rule::run(&args),
         CliCommand::Run(args) => run::run(&args, &settings),
         CliCommand::Schema(args) => schema::run(&args),
+        CliCommand::Serve(args) => serve::run(&args, &settings),
         CliCommand::Sessions(args) => sessions::run(&args, &settings),
         CliCommand::Simulate(args) => simulate::run(&args, &settings),
         CliCommand::Step(args) => step::run(&args, &settings),

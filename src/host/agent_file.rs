@@ -5,11 +5,14 @@ mod check;
 mod error;
 mod file_agent;
 mod first_turn;
+#[cfg(feature = "serve")]
+mod gateway;
 mod headers;
 mod mcp;
 mod model;
 mod named;
 mod process;
+mod routes;
 mod secrets;
 mod servers;
 mod tools;
@@ -36,10 +39,15 @@ pub use self::assembly::StartOptions;
 pub use self::check::AgentWarning;
 pub use self::error::AgentFileError;
 pub use self::file_agent::FileAgent;
+#[cfg(feature = "serve")]
+pub(crate) use self::gateway::{FileGateway, GatewayFileError};
 pub(crate) use self::mcp::McpEntry;
 pub(crate) use self::model::{ModelEntry, ScriptedEntry};
 pub use self::named::NamedAgent;
 pub(crate) use self::process::ArgumentEntry;
+#[cfg(feature = "serve")]
+pub(crate) use self::routes::GatewayKeys;
+pub(crate) use self::routes::{GatewayKeyEntry, RouteEntry};
 pub use self::secrets::SecretError;
 pub(crate) use crate::host::key_source::KeySource;
 
@@ -71,6 +79,13 @@ record! {
         /// order when its attempts are exhausted. Only a file whose servers `unfazed mcp` puts under the policy needs none.
         /// Example: `{"main": {"api": "scripted", "script": "model.yaml"}}`
         pub models: IndexMap<String, ModelEntry> = IndexMap::new(),
+        /// The names that clients of `unfazed serve` ask for, each with the models that they get, in order of preference. `*` in a
+        /// name stands for any run of characters; the most specific name decides.
+        /// Example: `{"gpt-5": ["main", "spare"], "gpt-*": ["main"]}`
+        pub routes: IndexMap<String, RouteEntry> = IndexMap::new(),
+        /// The keys of clients of `unfazed serve`, by their names. Without any it serves this machine alone, and whoever is on it.
+        /// Example: `{"desk": {"sha256": "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"}}`
+        pub keys: IndexMap<String, GatewayKeyEntry> = IndexMap::new(),
         /// A file that says how large the windows of models are, as `LiteLLM` publishes it: `model_prices_and_context_window.json`;
         /// as YAML, in the form of the catalogue that ships with the product.
         /// It takes precedence over what ships with the product. The path starts at this file's folder.

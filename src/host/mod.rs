@@ -8,6 +8,7 @@ mod checkpoint;
 mod clock;
 mod driven;
 mod file_error;
+pub(crate) mod gateway;
 pub mod guard;
 mod header_entry;
 mod key_source;

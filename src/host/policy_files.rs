@@ -75,14 +75,24 @@ impl PolicyFiles {
     /// # Errors
     /// If one of them cannot be read, or every mistake in all of them.
     pub fn load<P: AsRef<Path>>(&mut self, loader: &Loader, paths: &[P]) -> Result<Policy, PolicyFilesError> {
-        let mut named = Vec::new();
-        for path in paths {
-            let path = path.as_ref();
-            let read = self.read(path);
-            let path = path.display().to_string();
-            named.push(read.map_err(|source| PolicyFilesError::Read { path, source })?);
-        }
+        let named = self.read_all(paths)?;
         Ok(self.load_named(loader, named)?)
+    }
+
+    /// The names and bytes of files, in their order.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    pub(crate) fn read_all<P: AsRef<Path>>(
+        &mut self,
+        paths: &[P],
+    ) -> Result<Vec<(String, Vec<u8>)>, PolicyFilesError> {
+        let read = |path: &P| {
+            let path = path.as_ref();
+            self.read(path)
+                .map_err(|source| PolicyFilesError::Read { path: path.display().to_string(), source })
+        };
+        paths.iter().map(read).collect()
     }
 
     /// A policy of texts that have been read already, with the files they extend. The names are paths.

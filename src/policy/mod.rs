@@ -110,7 +110,7 @@ pub(crate) use result::estimated_tokens;
 pub use result::{SizeCap, SizeUnit, TextSize};
 pub use run_limits::RunLimits;
 pub use seed::Seed;
-pub(crate) use selector::{Selector, SelectorError};
+pub use selector::{Selector, SelectorError};
 pub use targets::{Advance, ContextWindow, CooldownScope};
 pub use unknown_price::UnknownPrice;
 pub use wait_source::{WaitSource, WaitSources};

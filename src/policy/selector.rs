@@ -11,7 +11,7 @@ const LONGEST: usize = 256;
 ///
 /// Selectors are ordered from the least specific to the most specific: if one includes another, it comes first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Selector {
+pub struct Selector {
     text: Arc<str>,
     stars: usize,
     literals: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Selector {
 /// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct SelectorError {
+pub struct SelectorError {
     /// What is wrong.
     pub message: String,
     /// What to write instead.
@@ -32,7 +32,7 @@ impl Selector {
     ///
     /// # Errors
     /// If `text` is empty, longer than 256 characters, or holds `**` or a control character.
-    pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let refuse = |message: &str, help: &str| {
             Err(SelectorError { message: message.to_owned(), help: Some(help.to_owned()) })
         };
@@ -105,7 +105,7 @@ impl Selector {
     }
 
     /// Whether `name` is selected. Linear in the length of both.
-    pub(crate) fn matches(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         // Every literal needs at least one byte, so a shorter name cannot match.
         if name.len() < self.literals {
             return false;
@@ -130,7 +130,7 @@ impl Selector {
     }
 
     /// Whether it selects a single name.
-    pub(crate) const fn is_exact(&self) -> bool {
+    pub const fn is_exact(&self) -> bool {
         self.stars == 0
     }
 
@@ -201,7 +201,7 @@ impl Selector {
     }
 
     /// As it was written.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 

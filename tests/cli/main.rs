@@ -27,6 +27,8 @@ mod repository;
 mod run_telemetry;
 mod schemas;
 #[cfg(unix)]
+mod serve;
+#[cfg(unix)]
 mod session_commands;
 mod simulate;
 mod step;

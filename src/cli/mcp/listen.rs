@@ -5,21 +5,19 @@ mod session;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::routing::method_routing::MethodRouter;
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +26,8 @@ pub(super) use self::access::AccessRules;
 use self::session::{HttpSession, InFlight, MessageHead};
 use super::RelayMaker;
 use crate::cli::exit::CommandFailure;
-use crate::host::{McpRelay, file_error};
+use crate::cli::http::{close_refused, read_body};
+use crate::host::McpRelay;
 
 /// The most clients at once: each has a server.
 const MOST_SESSIONS: usize = 256;
@@ -77,17 +76,6 @@ pub(super) async fn serve(
     let sessions: Vec<Arc<HttpSession>> = server.sessions().drain().map(|(_, session)| session).collect();
     futures_util::future::join_all(sessions.iter().map(|session| session.close())).await;
     ended.map_err(|error| CommandFailure::io("cannot serve clients", error))
-}
-
-/// Takes an address. Port 0 is any free one.
-pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CommandFailure> {
-    let refused = |error: io::Error| {
-        CommandFailure::Usage(format!(
-            "--listen: clients cannot be served at {address}: {}",
-            file_error(&error)
-        ))
-    };
-    TcpListener::bind(address).await.map_err(refused)
 }
 
 /// Where clients send their messages.
@@ -156,7 +144,7 @@ async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Respo
     if let Err(refused) = server.access.check(&head.headers) {
         return refused;
     }
-    let Ok(Some(body)) = tokio::time::timeout(BODY_WITHIN, read(body)).await else {
+    let Some(body) = read_body(body, MOST_MESSAGE, BODY_WITHIN).await else {
         let why = format!(
             "a message has at most {} MiB, and comes within {} s",
             MOST_MESSAGE >> 20,
@@ -176,32 +164,6 @@ async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Respo
     match server.take(&head.headers, &line).await {
         Ok(response) | Err(response) => response,
     }
-}
-
-/// The bytes of a message. The rest of one that is too large is read as well: a client that is still sending may lose the
-/// answer when the connection closes (RFC 9112, section 9.6).
-async fn read(body: Body) -> Option<Vec<u8>> {
-    let (mut message, mut fits) = (Vec::new(), true);
-    let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.ok()?;
-        fits = fits && message.len().saturating_add(piece.len()) <= MOST_MESSAGE;
-        if fits {
-            message.extend_from_slice(&piece);
-        } else {
-            message = Vec::new();
-        }
-    }
-    fits.then_some(message)
-}
-
-/// A request that was refused may not have been read to its end, and its connection closes then. A client that was not warned
-/// loses the next request on it (RFC 9112, section 9.6).
-async fn close_refused(mut response: Response) -> Response {
-    if response.status().is_client_error() {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
 }
 
 /// What belongs to no request, as it comes.

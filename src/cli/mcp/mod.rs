@@ -25,7 +25,7 @@ use super::run::metrics::{self, MetricsServer};
 use super::run::signals::StopSignals;
 use super::sessions::SessionPlace;
 use super::settings::CliSettings;
-use super::{named, out, policies, runtime};
+use super::{http, named, out, policies, runtime};
 use crate::host::{McpConfig, McpReach, McpRelay, Metrics, RelayApproval};
 use crate::store::FsyncMode;
 
@@ -269,7 +269,7 @@ async fn serve_http(
             "--listen: beyond this machine clients need a key; name the variable that holds it with --key";
         CommandFailure::Usage(message.to_owned())
     })?;
-    let listener = listen::bind(address).await?;
+    let listener = http::bind("--listen", address).await?;
     let address = listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
     out::say(&format!("listens  {}\n", listen::url(address)));
     let stop = CancellationToken::new();

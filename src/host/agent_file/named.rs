@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::{AgentFile, ModelEntry};
+use super::{AgentFile, ModelEntry, routes};
 use crate::context::ModelCatalogue;
 use crate::host::read_file::{MOST, read_file};
 use crate::host::scripted::Script;
@@ -61,6 +61,7 @@ impl NamedAgent {
             missing.extend(taken_name(&file, policy));
             unpriced(&file, policy, models.as_ref(), &mut missing);
         }
+        missing.extend(routes::problems(&file));
         if !missing.is_empty() {
             reports.insert(0, file.report(missing));
         }

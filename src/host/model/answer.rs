@@ -69,7 +69,7 @@ impl HttpAnswer {
         if !body.is_events() {
             return Ok(if body.is_done() { StreamProgress::Done } else { StreamProgress::More });
         }
-        let mut events = EventStream::of(format);
+        let mut events = EventStream::new(format.begin());
         let progress = events.take(&body.bytes, headers);
         *self = Self::Events(events);
         progress
@@ -79,7 +79,7 @@ impl HttpAnswer {
     pub(super) fn received(&self) -> u64 {
         match self {
             Self::Body(_) => 0,
-            Self::Events(events) => events.assembly.tally().received,
+            Self::Events(events) => events.received(),
         }
     }
 
@@ -87,7 +87,7 @@ impl HttpAnswer {
     pub(super) fn kept(&self) -> usize {
         match self {
             Self::Body(body) => body.bytes.len(),
-            Self::Events(events) => events.assembly.tally().kept,
+            Self::Events(events) => events.kept(),
         }
     }
 
@@ -95,7 +95,7 @@ impl HttpAnswer {
     pub(super) fn fresh(&mut self) -> String {
         match self {
             Self::Body(_) => String::new(),
-            Self::Events(events) => std::mem::take(&mut events.assembly.tally_mut().fresh),
+            Self::Events(events) => events.fresh(),
         }
     }
 
@@ -109,7 +109,7 @@ impl HttpAnswer {
 
     /// Whether what is still to come can no longer change it.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(self, Self::Events(events) if events.assembly.is_whole())
+        matches!(self, Self::Events(events) if events.is_whole())
     }
 
     /// The reply.
@@ -126,7 +126,7 @@ impl HttpAnswer {
             // A stream that never became one is read as the stream it was announced as, so an error between events
             // is found.
             Self::Body(AnswerBody { bytes, announced: true, .. }) if !is_whole(&bytes, &mut 1) => {
-                let mut events = EventStream::of(format);
+                let mut events = EventStream::new(format.begin());
                 events.take(&bytes, headers)?;
                 events.reply(headers, conversation)
             }
@@ -165,11 +165,41 @@ impl AnswerBody {
 }
 
 impl EventStream {
-    fn of(format: &dyn WireFormat) -> Self {
-        Self { parser: SseParser::default(), assembly: format.begin(), waiting: Vec::new(), done: false }
+    pub(super) fn new(assembly: Box<dyn StreamDecoder>) -> Self {
+        Self { parser: SseParser::default(), assembly, waiting: Vec::new(), done: false }
     }
 
-    fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<StreamProgress, Failure> {
+    /// A stream whose events have at most so many bytes.
+    #[cfg(feature = "serve")]
+    pub(super) fn with_limit(assembly: Box<dyn StreamDecoder>, limit: usize) -> Self {
+        Self { parser: SseParser::with_limit(limit), ..Self::new(assembly) }
+    }
+
+    /// How many characters of the answer have come.
+    pub(super) fn received(&self) -> u64 {
+        self.assembly.tally().received
+    }
+
+    /// About how many bytes of it are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.assembly.tally().kept
+    }
+
+    /// The text that has come since this was asked last.
+    pub(super) fn fresh(&mut self) -> String {
+        std::mem::take(&mut self.assembly.tally_mut().fresh)
+    }
+
+    /// Whether what is still to come can no longer change the answer.
+    pub(super) fn is_whole(&self) -> bool {
+        self.assembly.is_whole()
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// They hold an error, or what cannot be read.
+    pub(super) fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<StreamProgress, Failure> {
         let pushed = self.parser.push(bytes, &mut self.waiting);
         let mut progress = StreamProgress::More;
         for event in self.waiting.drain(..) {
@@ -199,7 +229,15 @@ impl EventStream {
         found.map_or(Ok(()), Err)
     }
 
-    fn reply(mut self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
+    /// The reply.
+    ///
+    /// # Errors
+    /// The stream has ended too early, or held nothing.
+    pub(super) fn reply(
+        mut self,
+        headers: &HeaderMap,
+        conversation: &[Message],
+    ) -> Result<ModelReply, Failure> {
         // What comes behind the last event counts for nothing, whatever of it has arrived.
         if self.done {
             return self.assembly.reply(conversation);

@@ -12,6 +12,8 @@ mod headers;
 mod http;
 #[allow(unnameable_types, reason = "the keys of one provider are read into an `ApiEntry` at once")]
 mod provider;
+#[cfg(feature = "serve")]
+pub(super) mod relay;
 mod sse;
 mod transport;
 mod window;

@@ -20,9 +20,10 @@ use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
 use crate::host::redact::SecretRedactor;
+use crate::time::Nanos;
 
 /// The most bytes of an answer that are kept: of a stream what the model says, of a body all.
-const MAX_ANSWER: usize = 8 * MIB;
+pub(super) const MAX_ANSWER: usize = 8 * MIB;
 /// The most bytes of a stream on the wire, where a few hundred go with every token.
 const MAX_STREAM: usize = 256 * MIB;
 const MIB: usize = 1024 * 1024;
@@ -31,9 +32,9 @@ const MIB: usize = 1024 * 1024;
 const MAX_ERROR: usize = 64 * 1024;
 const ERROR_WAIT: Duration = Duration::from_secs(5);
 /// How long the tokens are waited for that a stream tells after the reason to stop, which ends the answer.
-const TAIL: Duration = Duration::from_secs(1);
+pub(super) const TAIL: Duration = Duration::from_secs(1);
 /// How long the end of a stream that is done is waited for, so that the connection can be used again.
-const LAST_BYTES: Duration = Duration::from_millis(100);
+pub(super) const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// The way to one model.
 pub(super) struct ModelTransport {
@@ -134,21 +135,46 @@ impl ModelTransport {
             .write(request)
             .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
         request.traffic.sends(body.len());
-        let client = self.clients.connecting_within(request.timeouts.connect);
-        let client = client.map_err(|error| unreadable(error.to_string()))?;
-        let sent = client.post(self.endpoint.clone()).headers(self.headers.clone()).body(body).send();
         // The first token is due from the start of the call, so connecting and sending count.
-        let response = match self.first_token(started, request.timeouts) {
-            Some(until) => tokio::time::timeout_at(until, sent).await,
-            None => Ok(sent.await),
-        };
-        let response = response.map_err(|_| within::no_first_token(request.timeouts))?;
-        let response = response.map_err(|error| self.not_sent(&error, request.timeouts))?;
+        let until = self.first_token(started, request.timeouts);
+        let response = self.send(body, self.headers.clone(), until, request.timeouts).await?;
         seen.status.store(response.status().as_u16(), Ordering::Relaxed);
         if !response.status().is_success() {
             return Err(read_failure(response, request).await);
         }
         self.read_answer(format, response, started, request, seen).await
+    }
+
+    /// Sends a body, and waits until `until` for the head of the answer.
+    ///
+    /// # Errors
+    /// There is no connection, or no answer in time.
+    pub(super) async fn send(
+        &self,
+        body: impl Into<reqwest::Body>,
+        headers: HeaderMap,
+        until: Option<Instant>,
+        timeouts: CallTimeouts,
+    ) -> Result<Response, Failure> {
+        let client = self.clients.connecting_within(timeouts.connect);
+        let client = client.map_err(|error| unreadable(error.to_string()))?;
+        let sent = client.post(self.endpoint.clone()).headers(headers).body(body).send();
+        let response = match until {
+            Some(until) => tokio::time::timeout_at(until, sent).await,
+            None => Ok(sent.await),
+        };
+        let response = response.map_err(|_| within::no_first_token(timeouts))?;
+        response.map_err(|error| self.not_sent(&error, timeouts))
+    }
+
+    /// The headers of every request.
+    pub(super) const fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Takes the secrets of the connection out of what is reported.
+    pub(super) const fn redactor(&self) -> &SecretRedactor {
+        &self.redactor
     }
 
     /// When the first token must be there. An answer that is not streamed has none before the last.
@@ -246,7 +272,7 @@ impl ModelTransport {
 }
 
 /// The failure that a body is which cannot be read.
-fn broken(error: &BodyError) -> Failure {
+pub(super) fn broken(error: &BodyError) -> Failure {
     match error {
         BodyError::Broken(_) => cut_off(error.to_string()),
         BodyError::Undecodable(_) => unreadable(error.to_string()),
@@ -266,13 +292,19 @@ fn within_bounds(size: usize, kept: usize) -> Result<(), Failure> {
 
 async fn read_failure(response: Response, request: &ModelRequest<'_>) -> Failure {
     let (status, headers) = (response.status(), response.headers().clone());
+    let body = error_body(response, request.timeouts.idle, |bytes| request.traffic.receives(bytes)).await;
+    failure::from_status(status, &headers, without_mark(&body))
+}
+
+/// What has come of the body of an error, as far as it is looked at.
+pub(super) async fn error_body(response: Response, idle: Option<Nanos>, receives: impl Fn(usize)) -> Vec<u8> {
     let mut body = Vec::new();
     let mut looks = MOST_LOOKS;
     let reading = async {
         // Where the body cannot be decoded, the status says enough.
         let Ok(mut coded) = HttpBody::of(response) else { return };
         while let Ok(Some(bytes)) = coded.chunk().await {
-            request.traffic.receives(bytes.len());
+            receives(bytes.len());
             body.extend_from_slice(&bytes);
             if body.len() > MAX_ERROR || is_whole(&body, &mut looks) {
                 break;
@@ -280,7 +312,7 @@ async fn read_failure(response: Response, request: &ModelRequest<'_>) -> Failure
         }
     };
     // What has come by then is enough.
-    let longest = request.timeouts.idle.map_or(ERROR_WAIT, |idle| ERROR_WAIT.min(idle.to_std()));
+    let longest = idle.map_or(ERROR_WAIT, |idle| ERROR_WAIT.min(idle.to_std()));
     let _ = tokio::time::timeout(longest, reading).await;
-    failure::from_status(status, &headers, without_mark(&body))
+    body
 }

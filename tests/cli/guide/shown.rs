@@ -41,7 +41,7 @@ fn problem(block: &Block, above: &[Block]) -> Option<String> {
         return cases(name, text, find);
     }
     let report = match name {
-        "agent.yaml" => agent(name, text),
+        "agent.yaml" | "gateway.yaml" => agent(name, text),
         "model.yaml" => Script::from_yaml(name, text.as_bytes()).err(),
         "outage.yaml" => Scenario::read(name, text.as_bytes()).err(),
         _ => match Loader::new().load_with(&mut { find }, vec![(name.to_owned(), text)]) {

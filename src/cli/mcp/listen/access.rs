@@ -1,48 +1,36 @@
 //! Who may use the relay over HTTP.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::header::WWW_AUTHENTICATE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
 
 use super::refusal;
+use crate::cli::http::{OriginRules, bearer};
 
 /// Who may.
 pub(in crate::cli::mcp) struct AccessRules {
-    is_loopback: bool,
+    origins: OriginRules,
     key: Option<SecretString>,
 }
 
 impl AccessRules {
     /// The rules for an address; `None`: beyond this machine it takes a key.
     pub(in crate::cli::mcp) fn new(address: SocketAddr, key: Option<SecretString>) -> Option<Self> {
-        let is_loopback = address.ip().is_loopback();
+        let origins = OriginRules::new(address);
         let key = key.map(|key| SecretString::from(key.expose_secret().trim()));
-        (is_loopback || key.is_some()).then_some(Self { is_loopback, key })
+        (origins.is_loopback() || key.is_some()).then_some(Self { origins, key })
     }
 
     /// Refuses a request that may not be.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Response> {
-        let host = text(headers, &HOST);
-        // A page in a browser whose name leads here sends its own (DNS rebinding).
-        if self.is_loopback && !is_local(host) {
-            return Err(refusal(StatusCode::FORBIDDEN, "the `Host` names another machine"));
-        }
-        if let Some(origin) = headers.get(ORIGIN) {
-            let origin =
-                origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-            let may = origin.is_some_and(|origin| origin == host || (self.is_loopback && is_local(origin)));
-            if !may {
-                return Err(refusal(StatusCode::FORBIDDEN, "pages of that `Origin` may not use it"));
-            }
-        }
+        self.origins.check(headers).map_err(|why| refusal(StatusCode::FORBIDDEN, why))?;
         let Some(key) = &self.key else { return Ok(()) };
-        let given = text(headers, &AUTHORIZATION).split_once(' ');
-        let given =
-            given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
-        if given.is_some_and(|given| same(given.as_bytes(), key.expose_secret().as_bytes())) {
+        let is_key = |given: &str| bool::from(given.as_bytes().ct_eq(key.expose_secret().as_bytes()));
+        if bearer(headers).is_some_and(is_key) {
             return Ok(());
         }
         let mut refused =
@@ -52,27 +40,10 @@ impl AccessRules {
     }
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-/// Whether a host, with a port or without, is this machine.
-fn is_local(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// Whether two texts are the same, in a time that does not say how much of them is.
-fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
-}
-
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
+
     use super::*;
 
     fn status(rules: &AccessRules, fields: &[(&'static str, &str)]) -> Option<u16> {

@@ -26,4 +26,9 @@ impl Provider {
     pub const RESPONSES: &'static Self = &responses::RESPONSES;
     /// The `generateContent` of Gemini, at Google's own address or behind another one.
     pub const GEMINI: &'static Self = &gemini::GEMINI;
+
+    /// One provider for each dialect in which clients of a gateway ask.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) const SPOKEN_BY_CLIENTS: [&'static Self; 3] =
+        [Self::OPENAI, Self::ANTHROPIC, Self::RESPONSES];
 }

@@ -1,0 +1,46 @@
+//! What the commands that serve clients over HTTP have in common: who may reach them, and how much a request may be.
+
+mod body;
+mod origin;
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::http::header::{AUTHORIZATION, CONNECTION};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use tokio::net::TcpListener;
+
+pub(in crate::cli) use self::body::read_body;
+pub(in crate::cli) use self::origin::OriginRules;
+use super::exit::CommandFailure;
+use crate::host::file_error;
+
+/// Takes an address. Port 0 is any free one. `option` is the one that says it.
+pub(in crate::cli) async fn bind(option: &str, address: SocketAddr) -> Result<TcpListener, CommandFailure> {
+    let refused = |error: io::Error| {
+        let why = file_error(&error);
+        CommandFailure::Usage(format!("{option}: clients cannot be served at {address}: {why}"))
+    };
+    TcpListener::bind(address).await.map_err(refused)
+}
+
+/// A header as text; empty if there is none.
+pub(in crate::cli) fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The key that a client sends as `Authorization: Bearer KEY`.
+pub(in crate::cli) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, key) = text(headers, &AUTHORIZATION).split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+/// A request that was refused may not have been read to its end, and its connection closes then. A client that was not warned
+/// loses the next request on it (RFC 9112, section 9.6).
+pub(in crate::cli) async fn close_refused(mut response: Response) -> Response {
+    if response.status().is_client_error() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}

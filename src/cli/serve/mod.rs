@@ -1,0 +1,140 @@
+//! `unfazed serve`: a gateway for clients of models.
+
+mod access;
+mod connections;
+mod server;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio_util::sync::CancellationToken;
+
+use self::access::AccessRules;
+use self::server::GatewayServer;
+use super::exit::{CommandFailure, ExitStatus};
+use super::policies::reported;
+use super::run::metrics;
+use super::run::signals::StopSignals;
+use super::settings::CliSettings;
+use super::{files, http, named, out, policies, runtime};
+use crate::host::agent_file::{AgentFileError, FileGateway, GatewayFileError, NamedAgent};
+use crate::policy::Loader;
+
+/// What the keys begin with that are made here, so that scanners of secrets can find them.
+const PREFIX: &str = "ufz-";
+/// How many random bytes there are in one.
+const RANDOM: usize = 32;
+
+/// Serves models under a policy to any SDK: set its base URL to the address of this gateway
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed serve gateway.yaml                          # at http://127.0.0.1:8787
+  unfazed serve gateway.yaml --addr 0.0.0.0:8787      # beyond this machine it takes `keys` in the file
+  unfazed serve --hash-key                            # makes a key for a client
+
+  OPENAI_BASE_URL=http://127.0.0.1:8787/v1 OPENAI_API_KEY=ufz-... python app.py
+  ANTHROPIC_BASE_URL=http://127.0.0.1:8787 ANTHROPIC_API_KEY=ufz-... python app.py
+
+The file is an agent file with `models`, `policy`, `routes` and `keys`. Clients speak Chat Completions or Responses of
+OpenAI, or Messages of Anthropic, and get models that speak the same.
+
+Exit codes:
+  0    stopped by a signal, after the requests in flight
+  1    a file has problems, or a key or a model cannot be used
+  2    the command was not understood, or an input cannot be read
+  130  stopped by a second signal")]
+pub(crate) struct ServeArgs {
+    /// The file of models, routes and keys.
+    #[arg(value_name = "FILE", required_unless_present = "hash_key")]
+    file: Option<PathBuf>,
+    /// The address that clients are served at; port 0 is any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787", value_parser = metrics::address)]
+    addr: SocketAddr,
+    /// The profile of the policy that is chosen.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Makes a key for a client, prints it with its hash, and ends.
+    #[arg(long, conflicts_with_all = ["file", "addr", "profile"])]
+    hash_key: bool,
+}
+
+pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
+    let Some(path) = args.file.as_ref().filter(|_| !args.hash_key) else { return make_key() };
+    super::logs::start(settings)?;
+    let loader = named::chosen(args.profile.as_deref(), settings);
+    let named = read(path, &loader)?;
+    runtime::block_on(serve(named, args.addr))
+}
+
+/// Reads the file.
+fn read(path: &Path, loader: &Loader) -> Result<NamedAgent, CommandFailure> {
+    let bytes = files::read(path)?;
+    let (named, reports) = NamedAgent::read(path, &bytes, loader);
+    if named.is_none() {
+        named::is_agent(path, &bytes, "serve")?;
+    }
+    let reports = named::once(reports);
+    let Some(named) = named else { return Err(reported(&reports)) };
+    policies::say(&reports);
+    if named.file.value.routes.is_empty() {
+        let shown = path.display();
+        let message = format!("{shown} has no route; write the names that clients ask for under `routes`");
+        return Err(CommandFailure::Usage(message));
+    }
+    Ok(named)
+}
+
+async fn serve(named: NamedAgent, address: SocketAddr) -> Result<ExitStatus, CommandFailure> {
+    let mut signals = StopSignals::listen();
+    let FileGateway { gateway, keys, drain, servers } = named.gateway().await.map_err(failed)?;
+    let access = AccessRules::new(address, &keys).ok_or_else(|| {
+        let message = "--addr: beyond this machine clients need keys; write them under `keys`, as `unfazed serve --hash-key` makes them";
+        CommandFailure::Usage(message.to_owned())
+    })?;
+    let listener = http::bind("--addr", address).await?;
+    let bound = listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
+    if !access.is_loopback() {
+        out::say(
+            "note: keys and conversations pass this address unencrypted; let a proxy with TLS stand before it\n",
+        );
+    }
+    out::say(&format!("serves  http://{bound}\n"));
+    let stop = CancellationToken::new();
+    let router = GatewayServer::new(gateway, access, stop.clone()).router();
+    let mut serving = pin!(async {
+        connections::serve(listener, router, stop.clone(), drain).await;
+        Ok(())
+    });
+    if signals.unless_heard(serving.as_mut()).await.is_err() {
+        stop.cancel();
+        signals.unless_heard(serving).await?;
+    }
+    servers.shutdown().await;
+    Ok(ExitStatus::Clean)
+}
+
+fn failed(error: GatewayFileError) -> CommandFailure {
+    match error {
+        GatewayFileError::File(AgentFileError::Mistakes(reports)) => reported(&named::once(reports)),
+        error => CommandFailure::Report(error.to_string()),
+    }
+}
+
+/// Makes a key, and prints it with its hash.
+fn make_key() -> Result<ExitStatus, CommandFailure> {
+    let mut random = [0; RANDOM];
+    let filled = SystemRandom::new().fill(&mut random);
+    filled.map_err(|_| CommandFailure::Report("the system has no random bytes for a key".into()))?;
+    let key = format!("{PREFIX}{}", hex(&random));
+    let hash = hex(digest(&SHA256, key.as_bytes()).as_ref());
+    out::raw(&format!("key     {key}\nsha256  {hash}\n"))?;
+    Ok(ExitStatus::Clean)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}

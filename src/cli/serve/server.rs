@@ -1,0 +1,208 @@
+//! What clients find at the addresses of the gateway.
+
+use core::time::Duration;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::access::AccessRules;
+use crate::cli::http::{close_refused, read_body};
+use crate::host::gateway::{
+    Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayError, GatewayRequest, RequestBody,
+};
+use crate::policy::Selector;
+
+/// The most bytes of a request.
+const MOST_BODY: usize = 32 << 20;
+/// How long a request may take to come.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+/// The most requests at once: the interpreter takes a few more.
+const MOST_IN_FLIGHT: usize = 1000;
+/// How long clients wait that are turned away, in seconds.
+const COME_BACK: u16 = 1;
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The gateway as a server.
+pub(super) struct GatewayServer {
+    gateway: Arc<Gateway>,
+    access: AccessRules,
+    in_flight: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl GatewayServer {
+    /// A server that turns new requests away once `stop` has fired.
+    pub(super) fn new(gateway: Gateway, access: AccessRules, stop: CancellationToken) -> Self {
+        let in_flight = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
+        Self { gateway: Arc::new(gateway), access, in_flight, stop }
+    }
+
+    /// Its addresses.
+    pub(super) fn router(self) -> Router {
+        let relays = GatewayDialect::ALL.into_iter().fold(Router::new(), |router, dialect| {
+            let relay = move |server, request| relay(dialect, server, request);
+            router.route(dialect.path(), post(relay).fallback(move || async move { no_method(dialect) }))
+        });
+        relays
+            .route("/v1/models", get(models))
+            .route("/healthz", get(health))
+            .route("/metrics", get(metrics))
+            .fallback(any(elsewhere))
+            .layer(axum::middleware::map_response(close_refused))
+            .with_state(Arc::new(self))
+    }
+
+    /// Answers a request.
+    async fn answer(
+        &self,
+        dialect: GatewayDialect,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, GatewayError> {
+        // Nothing is read of whoever may not.
+        let client = self.access.client(headers)?;
+        let permit = self.admit()?;
+        let body = read_body(body, MOST_BODY, BODY_WITHIN).await.ok_or_else(|| {
+            let (most, within) = (MOST_BODY >> 20, BODY_WITHIN.as_secs());
+            let message = format!("a request has at most {most} MiB, and comes within {within} s");
+            GatewayError::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
+        })?;
+        let body = RequestBody::read(body)?;
+        // As it can be shown: it is what a stranger wrote.
+        let model: String = body.model().chars().take(64).flat_map(char::escape_debug).collect();
+        let request = GatewayRequest { dialect, body, headers, may: &|route: &str| client.may(route) };
+        let answer = self.gateway.answer(request).await;
+        tracing::info!(
+            client = client.name,
+            model,
+            dialect = dialect.name(),
+            status = answer.status.as_u16(),
+            "request relayed"
+        );
+        Ok(response(answer, Some(permit)))
+    }
+
+    /// Lets one more request in.
+    fn admit(&self) -> Result<OwnedSemaphorePermit, GatewayError> {
+        let busy = |code, message| Err(GatewayError::new(StatusCode::SERVICE_UNAVAILABLE, code, message));
+        if self.stop.is_cancelled() {
+            return busy("shutting_down", "the gateway shuts down");
+        }
+        match Arc::clone(&self.in_flight).try_acquire_owned() {
+            Ok(permit) => Ok(permit),
+            Err(_) => busy("overloaded", "there are too many requests in flight"),
+        }
+    }
+}
+
+async fn relay(
+    dialect: GatewayDialect,
+    State(server): State<Arc<GatewayServer>>,
+    request: Request,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let answered = server.answer(dialect, &head.headers, body).await;
+    answered.unwrap_or_else(|error| refusal(dialect, &error))
+}
+
+/// The routes that the client may use. SDKs of `OpenAI` and of Anthropic find their fields in it.
+async fn models(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
+    let client = match server.access.client(&headers) {
+        Ok(client) => client,
+        Err(error) => return refusal(dialect_of(&headers), &error),
+    };
+    let names = server.gateway.routes().names(|route| client.may(route));
+    // A pattern is no name that a client could ask for.
+    let names: Vec<&str> = names.filter(|name| name.is_exact()).map(Selector::as_str).collect();
+    let listed: Vec<Value> = names.iter().map(|name| model(name)).collect();
+    axum::Json(json!({
+        "object": "list", "data": listed, "has_more": false, "first_id": names.first(), "last_id": names.last(),
+    }))
+    .into_response()
+}
+
+fn model(name: &str) -> Value {
+    json!({
+        "id": name, "object": "model", "type": "model", "display_name": name, "owned_by": "unfazed",
+        "created": 0, "created_at": "1970-01-01T00:00:00Z",
+    })
+}
+
+async fn health(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
+    if let Err(error) = server.access.origin(&headers) {
+        return refusal(GatewayDialect::Chat, &error);
+    }
+    if server.stop.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response();
+    }
+    "ok\n".into_response()
+}
+
+async fn metrics(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
+    match server.access.metrics(&headers) {
+        Ok(()) => ([(CONTENT_TYPE, PROMETHEUS)], server.gateway.metrics().to_prometheus()).into_response(),
+        Err(error) => refusal(GatewayDialect::Chat, &error),
+    }
+}
+
+async fn elsewhere(State(server): State<Arc<GatewayServer>>, headers: HeaderMap, uri: Uri) -> Response {
+    if let Err(error) = server.access.client(&headers) {
+        return refusal(dialect_of(&headers), &error);
+    }
+    let path: String = uri.path().chars().take(64).collect();
+    let message = format!(
+        "nothing is served at {path}; requests go to /v1/chat/completions, /v1/messages or /v1/responses"
+    );
+    refusal(dialect_of(&headers), &GatewayError::new(StatusCode::NOT_FOUND, "not_found", message))
+}
+
+fn no_method(dialect: GatewayDialect) -> Response {
+    let message = format!("requests are sent to {} by POST", dialect.path());
+    refusal(dialect, &GatewayError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message))
+}
+
+/// The dialect of who asks for what all have: the SDKs of Anthropic say their version.
+fn dialect_of(headers: &HeaderMap) -> GatewayDialect {
+    if headers.contains_key("anthropic-version") { GatewayDialect::Messages } else { GatewayDialect::Chat }
+}
+
+/// A refusal in the words of the dialect.
+fn refusal(dialect: GatewayDialect, error: &GatewayError) -> Response {
+    let mut refused = response(GatewayAnswer::refused(dialect, error), None);
+    match error.status {
+        StatusCode::UNAUTHORIZED => {
+            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from(COME_BACK));
+        }
+        _ => {}
+    }
+    refused
+}
+
+/// An answer. Its request is in flight as long as its body.
+fn response(answer: GatewayAnswer, permit: Option<OwnedSemaphorePermit>) -> Response {
+    let GatewayAnswer { status, headers, body } = answer;
+    let body = match body {
+        GatewayBody::Whole(bytes) => Body::from(bytes),
+        GatewayBody::Stream(pieces) => Body::from_stream(pieces.map(move |piece| {
+            let _ = &permit;
+            Ok::<_, Infallible>(piece)
+        })),
+    };
+    let mut response = Response::new(body);
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
+    response
+}

@@ -1,0 +1,91 @@
+//! From an agent file to a gateway.
+
+use std::collections::BTreeMap;
+
+use super::error::AgentFileError;
+use super::named::NamedAgent;
+use super::routes::GatewayKeys;
+use super::secrets::{NamedSecrets, ServerAccess};
+use super::servers::AgentServers;
+use super::{AgentFile, ModelEntry};
+use crate::ErrorCause;
+use crate::host::gateway::{Gateway, GatewayModel, GatewayPolicyError, gateway_policy};
+use crate::host::scripted::ScriptedServer;
+use crate::host::{ModelConfig, ModelFacts, Provider};
+
+/// A gateway that is made of a file.
+pub(crate) struct FileGateway {
+    pub(crate) gateway: Gateway,
+    pub(crate) keys: GatewayKeys,
+    /// How long requests in flight may take to end.
+    pub(crate) drain: core::time::Duration,
+    /// The scripts that stand for models.
+    pub(crate) servers: AgentServers,
+}
+
+/// Why there is no gateway.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GatewayFileError {
+    /// Its policy is none for a gateway.
+    #[error(transparent)]
+    Policy(#[from] GatewayPolicyError),
+    /// A model or a key cannot be used.
+    #[error(transparent)]
+    File(#[from] AgentFileError),
+}
+
+impl NamedAgent {
+    /// The gateway to the models of the file. Scripts are started; nothing else is asked yet. The file has routes.
+    ///
+    /// # Errors
+    /// Keys that are missing, models that cannot be used, and a policy that bounds a run.
+    pub(crate) async fn gateway(self) -> Result<FileGateway, GatewayFileError> {
+        let file = &self.file.value;
+        let routed = file.routed_models();
+        let policy =
+            gateway_policy(&self.loader, &self.policy_paths(), file.models.keys().map(String::as_str))?;
+        let mut secrets = NamedSecrets::read(&self.file, self.folder()).map_err(AgentFileError::from)?;
+        let (mut models, mut servers) = (BTreeMap::new(), AgentServers::default());
+        for (name, entry) in file.models.iter().filter(|(name, _)| routed.contains(&name.as_str())) {
+            let model = self.gateway_model(name, entry, secrets.take(name), &mut servers).await;
+            models.insert(name.clone(), model.map_err(|error| AgentFileError::model(name, error))?);
+        }
+        let gateway = Gateway::new(policy, models, file.route_table(), file.seed);
+        Ok(FileGateway { gateway, keys: file.keys.clone(), drain: file.stop.drain.into(), servers })
+    }
+
+    async fn gateway_model(
+        &self,
+        name: &str,
+        entry: &ModelEntry,
+        ServerAccess { key, headers }: ServerAccess,
+        servers: &mut AgentServers,
+    ) -> Result<GatewayModel, ErrorCause> {
+        let facts = ModelFacts { price: self.price(name), ..entry.facts(name) };
+        let model = GatewayModel::default().facts(facts);
+        match entry {
+            ModelEntry::Api(api) => model.speaking(ModelConfig { api_key: key, headers, ..api.config() }),
+            ModelEntry::Scripted(entry) => {
+                let script = self.scripts.get(name).cloned();
+                let script = script.ok_or_else(|| ErrorCause::new("its script was not read"))?;
+                let server = ScriptedServer::start(script, entry.port).await?;
+                let base_url = server.base_url();
+                servers.scripted.push(server);
+                let speaking = |model: GatewayModel, provider| {
+                    model.speaking(ModelConfig {
+                        base_url: base_url.clone(),
+                        ..ModelConfig::new(provider, name)
+                    })
+                };
+                Provider::SPOKEN_BY_CLIENTS.into_iter().try_fold(model, speaking)
+            }
+        }
+    }
+}
+
+impl AgentFile {
+    /// The models that a route leads to.
+    fn routed_models(&self) -> Vec<&str> {
+        self.routes.values().flat_map(|models| &models.0).map(|model| &*model.value).collect()
+    }
+}

@@ -1,0 +1,160 @@
+//! What a client is answered.
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+
+use super::dialect::GatewayDialect;
+use super::error::GatewayError;
+use super::progress::CallProgress;
+use crate::engine::DecisionReason;
+use crate::host::guard::{CallError, GivenUp};
+use crate::host::model::relay::{AnswerHead, RelayFailure, WholeAnswer};
+use crate::policy::ErrorClass;
+use crate::time::Nanos;
+
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-unfazed-attempts");
+const TARGET: HeaderName = HeaderName::from_static("x-unfazed-target");
+const WHY: HeaderName = HeaderName::from_static("x-unfazed-why");
+const CLASS: HeaderName = HeaderName::from_static("x-unfazed-class");
+/// The SDKs of `OpenAI` and Anthropic obey it before anything else, and then these milliseconds.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What a client is answered.
+pub(crate) struct GatewayAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: GatewayBody,
+}
+
+/// The body of an answer.
+pub(crate) enum GatewayBody {
+    Whole(Bytes),
+    /// It comes piece by piece; dropped, it is cancelled.
+    Stream(BoxStream<'static, Bytes>),
+}
+
+impl GatewayAnswer {
+    /// A request that the gateway refuses.
+    pub(crate) fn refused(dialect: GatewayDialect, error: &GatewayError) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, JSON);
+        if !error.status.is_server_error() {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        Self { status: error.status, headers, body: GatewayBody::Whole(dialect.error(error)) }
+    }
+
+    /// An answer that has come as a whole.
+    pub(super) fn whole(answer: WholeAnswer, progress: &CallProgress) -> Self {
+        Self::begun(answer.head, GatewayBody::Whole(answer.body), progress)
+    }
+
+    /// An answer that has begun.
+    pub(super) fn begun(head: AnswerHead, body: GatewayBody, progress: &CallProgress) -> Self {
+        let mut headers = head.headers;
+        progress.say(&mut headers);
+        Self { status: head.status, headers, body }
+    }
+
+    /// A request that no model has answered.
+    pub(super) fn failed(
+        dialect: GatewayDialect,
+        error: CallError<RelayFailure>,
+        progress: &CallProgress,
+    ) -> Self {
+        let class = class(&error);
+        let (because, wait) = match &error {
+            CallError::Exhausted(given_up) => {
+                (given_up.because.first().cloned(), given_up.exhausted.retry_after)
+            }
+            CallError::Refused(_) | CallError::Run(_) => (None, None),
+        };
+        let said = gateway_error(&error);
+        let mut answer = if let Some(answer) = answered(error) {
+            Self::whole(answer, progress)
+        } else {
+            let mut answer = Self::refused(dialect, &said);
+            progress.say(&mut answer.headers);
+            answer
+        };
+        explain(&mut answer.headers, class, because.as_ref(), wait);
+        answer
+    }
+}
+
+/// The error of a failure after the stream has begun, or if the server said nothing that can be passed on.
+pub(super) fn gateway_error(error: &CallError<RelayFailure>) -> GatewayError {
+    let class = class(error);
+    let given_up = match error {
+        CallError::Exhausted(given_up) => given_up,
+        CallError::Refused(refused) => return GatewayError::of(class, Some(503), refused.message.clone()),
+        CallError::Run(error) => return GatewayError::of(class, Some(503), error.to_string()),
+    };
+    let last = given_up.last.as_ref().map(|last| &last.failure);
+    let message = last.map(|failure| failure.message.clone()).filter(|message| !message.is_empty());
+    let record = || given_up.exhausted.attempts.last().map(|attempt| attempt.message.clone());
+    let message = message.or_else(record).unwrap_or_else(|| given_up.message.clone());
+    GatewayError::of(class, last.and_then(|failure| failure.status), message)
+}
+
+fn class(error: &CallError<RelayFailure>) -> ErrorClass {
+    match error {
+        CallError::Exhausted(given_up) => {
+            given_up.exhausted.attempts.last().map_or(ErrorClass::NetworkError, |attempt| attempt.error_type)
+        }
+        CallError::Refused(refused) => refused.class,
+        CallError::Run(_) => ErrorClass::Overloaded,
+    }
+}
+
+/// What the server answered last, if a client can read it: its own error, or an answer that says nothing.
+fn answered(error: CallError<RelayFailure>) -> Option<WholeAnswer> {
+    let CallError::Exhausted(given_up) = error else { return None };
+    let GivenUp { last, .. } = *given_up;
+    let answer = last?.answer?;
+    let status = answer.head.status;
+    let is_error = status.is_client_error() || status.is_server_error();
+    let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
+    let is_object = || answer.body.trim_ascii_start().starts_with(b"{");
+    (status.is_success() || (is_error && is_object() && is_json())).then_some(answer)
+}
+
+/// Says why there is no further attempt, and that the client need not make one.
+fn explain(
+    headers: &mut HeaderMap,
+    class: ErrorClass,
+    because: Option<&DecisionReason>,
+    wait: Option<Nanos>,
+) {
+    headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    headers.insert(CLASS, HeaderValue::from_static(class.name()));
+    if let Some(why) = because.and_then(|because| text(&because.place.to_string())) {
+        headers.insert(WHY, why);
+    }
+    if let Some(wait) = wait {
+        let millis = wait.millis();
+        headers.insert(RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
+        headers.insert(RETRY_AFTER_MS, HeaderValue::from(millis));
+    }
+}
+
+impl CallProgress {
+    /// Says how many attempts there were, and at which model the last.
+    fn say(&self, headers: &mut HeaderMap) {
+        headers.insert(ATTEMPTS, HeaderValue::from(self.attempts()));
+        if let Some(target) = text(&self.target()) {
+            headers.insert(TARGET, target);
+        }
+    }
+}
+
+/// The value of a header; what no header can hold is replaced.
+fn text(text: &str) -> Option<HeaderValue> {
+    let plain: String =
+        text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
+    Some(plain).filter(|plain| !plain.is_empty()).and_then(|plain| HeaderValue::from_str(&plain).ok())
+}

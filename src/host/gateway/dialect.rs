@@ -1,0 +1,38 @@
+//! The dialects that clients speak.
+
+use crate::host::Provider;
+
+/// A dialect that clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum GatewayDialect {
+    /// Chat completions of `OpenAI`, and of the many that copied them.
+    Chat,
+    /// Messages of Anthropic.
+    Messages,
+    /// Responses of `OpenAI`.
+    Responses,
+}
+
+impl GatewayDialect {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Messages, Self::Responses];
+
+    /// The dialect of a provider; `None`: no client speaks it here.
+    pub(crate) fn of(provider: &Provider) -> Option<Self> {
+        match provider.name() {
+            "openai" | "azure" => Some(Self::Chat),
+            "anthropic" => Some(Self::Messages),
+            "responses" => Some(Self::Responses),
+            _ => None,
+        }
+    }
+
+    /// The word for it in agent files.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "openai",
+            Self::Messages => "anthropic",
+            Self::Responses => "responses",
+        }
+    }
+}

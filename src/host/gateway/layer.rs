@@ -1,0 +1,76 @@
+//! The layer that a gateway puts above the files of its policy: what holds of any run that has no end.
+
+use core::fmt::Write as _;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::host::{PolicyFiles, PolicyFilesError};
+use crate::policy::{Loader, Policy, RunLimits};
+
+/// What the layer is called where origins are shown.
+const NAME: &str = "unfazed serve";
+
+/// A policy under which no gateway can be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GatewayPolicyError {
+    /// The files cannot be used.
+    #[error(transparent)]
+    Files(#[from] PolicyFilesError),
+    /// They bound what a run may do.
+    #[error(
+        "`limits.{rule}` bounds a run, and a gateway is one run as long as it serves; remove it ({place})"
+    )]
+    RunLimit {
+        /// The path of the value below `limits`.
+        rule: &'static str,
+        /// Where it is written.
+        place: String,
+    },
+}
+
+/// The policy of those files for a gateway to these models: no turn is the last, waits of one request are none of another,
+/// what went out is not taken back, and a request that is given up ends no other one.
+///
+/// # Errors
+/// The files have mistakes, or bound what a run may do.
+pub(crate) fn gateway_policy<'m>(
+    loader: &Loader,
+    paths: &[PathBuf],
+    models: impl IntoIterator<Item = &'m str>,
+) -> Result<Policy, GatewayPolicyError> {
+    let mut files = PolicyFiles::new();
+    let mut named = files.read_all(paths)?;
+    named.push((NAME.to_owned(), layer(models).into_bytes()));
+    let policy = files.load_named(loader, named).map_err(PolicyFilesError::Report)?;
+    let turns = &policy.turn().max_turns;
+    let RunLimits { time, tokens, cost, model_calls, tool_calls } = policy.run_limits();
+    let limits = [
+        time.as_ref().map(|limit| ("run.time", limit.origin)),
+        tokens.as_ref().map(|limit| ("run.tokens", limit.origin)),
+        cost.as_ref().map(|limit| ("run.cost", limit.origin)),
+        model_calls.as_ref().map(|limit| ("run.model_calls", limit.origin)),
+        tool_calls.as_ref().map(|limit| ("run.tool_calls", limit.origin)),
+    ];
+    let limit = limits.into_iter().flatten().next();
+    let limit = limit.or_else(|| (turns.value.get() < u32::MAX).then_some(("max_turns", turns.origin)));
+    match limit {
+        Some((rule, origin)) => {
+            let place = policy.place(origin).to_string();
+            Err(GatewayPolicyError::RunLimit { rule, place })
+        }
+        None => Ok(policy),
+    }
+}
+
+fn layer<'m>(models: impl IntoIterator<Item = &'m str>) -> String {
+    let mut text = format!(
+        "version: 1\nturn: {{max_turns: {}, run_delay: unlimited, after_partial: fail}}\nmodels:\n",
+        u32::MAX
+    );
+    for model in models {
+        // By its own name, which is the most specific selector there is.
+        let _ = writeln!(text, "  {}: {{on_exhausted: tell_model}}", Value::from(model));
+    }
+    text
+}

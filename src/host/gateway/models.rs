@@ -1,0 +1,41 @@
+//! The models behind the gateway, and the guard that all requests share.
+
+use std::collections::BTreeMap;
+
+use super::dialect::GatewayDialect;
+use crate::ErrorCause;
+use crate::host::guard::Guard;
+use crate::host::model::relay::RelayedModel;
+use crate::host::{ModelConfig, ModelFacts};
+
+/// A model behind the gateway: one connection for each dialect that its server speaks.
+#[derive(Default)]
+pub(crate) struct GatewayModel {
+    pub(super) speaks: BTreeMap<GatewayDialect, RelayedModel>,
+    pub(super) facts: Option<ModelFacts>,
+}
+
+/// The models, and the guard of all requests to them.
+pub(super) struct GuardedModels {
+    pub(super) guard: Guard,
+    pub(super) models: BTreeMap<String, GatewayModel>,
+}
+
+impl GatewayModel {
+    /// Another connection to the model.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub(crate) fn speaking(mut self, config: ModelConfig) -> Result<Self, ErrorCause> {
+        if let Some(dialect) = GatewayDialect::of(config.provider) {
+            self.speaks.insert(dialect, RelayedModel::new(config)?);
+        }
+        Ok(self)
+    }
+
+    /// What records tell about the model.
+    pub(crate) fn facts(mut self, facts: ModelFacts) -> Self {
+        self.facts = Some(facts);
+        self
+    }
+}

@@ -1,0 +1,118 @@
+//! From the name that a client asks for to the models that are asked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+
+use super::answer::GatewayAnswer;
+use super::dialect::GatewayDialect;
+use super::error::GatewayError;
+use super::models::{GatewayModel, GuardedModels};
+use super::request::RequestBody;
+use super::routes::{Route, RouteTable};
+use super::turn::{self, RelayedCall};
+use crate::host::guard::{Guard, GuardConfig};
+use crate::host::metrics::MetricsSnapshot;
+use crate::host::model::relay::passed_on;
+use crate::policy::{Policy, Selector};
+
+/// Requests of any SDK, relayed to models under a policy.
+pub(crate) struct Gateway {
+    behind: Arc<GuardedModels>,
+    routes: RouteTable,
+}
+
+/// A request of a client that may make it.
+pub(crate) struct GatewayRequest<'a> {
+    pub(crate) dialect: GatewayDialect,
+    pub(crate) body: RequestBody,
+    pub(crate) headers: &'a HeaderMap,
+    /// Whether the client may use the route of that name.
+    pub(crate) may: &'a (dyn Fn(&str) -> bool + Send + Sync),
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway")
+            .field("guard", &self.behind.guard)
+            .field("routes", &self.routes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// A gateway to these models. `policy` is one of [`gateway_policy`]. Must be made inside a tokio runtime.
+    pub(crate) fn new(
+        policy: Policy,
+        models: BTreeMap<String, GatewayModel>,
+        routes: RouteTable,
+        seed: u64,
+    ) -> Self {
+        let facts = models.iter().filter_map(|(name, model)| Some((name, model.facts.clone()?)));
+        let config = GuardConfig::new(policy).targets(models.keys()).seed(seed);
+        let config = facts.fold(config, |config, (name, facts)| config.facts(name, facts));
+        let behind = GuardedModels { guard: Guard::new(config), models };
+        Self { behind: Arc::new(behind), routes }
+    }
+
+    /// The routes.
+    pub(crate) const fn routes(&self) -> &RouteTable {
+        &self.routes
+    }
+
+    /// What was counted so far.
+    pub(crate) fn metrics(&self) -> MetricsSnapshot {
+        self.behind.guard.metrics()
+    }
+
+    /// Answers a request. An answer that is dropped is cancelled, up to the model's server.
+    pub(crate) async fn answer(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
+        match self.targets(&request) {
+            Ok(targets) => {
+                let GatewayRequest { dialect, body, headers, .. } = request;
+                turn::relay(&self.behind, RelayedCall::new(dialect, body, passed_on(headers), targets)).await
+            }
+            Err(error) => GatewayAnswer::refused(request.dialect, &error),
+        }
+    }
+
+    /// The models that the request goes to, in order of preference.
+    fn targets(&self, request: &GatewayRequest<'_>) -> Result<Vec<String>, GatewayError> {
+        let name = request.body.model();
+        let route = self.routes.find(name, request.may).ok_or_else(|| self.no_route(request))?;
+        let speaks = |model: &&String| {
+            self.behind.models.get(*model).is_some_and(|model| model.speaks.contains_key(&request.dialect))
+        };
+        let targets: Vec<String> = route.models.iter().filter(speaks).cloned().collect();
+        if targets.is_empty() {
+            return Err(self.other_dialect(request, route));
+        }
+        Ok(targets)
+    }
+
+    fn no_route(&self, request: &GatewayRequest<'_>) -> GatewayError {
+        let known: Vec<&str> = self.routes.names(request.may).map(Selector::as_str).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let shown: String = request.body.model().chars().take(64).collect();
+        let message = format!("no route is named `{shown}`; there are: {known}");
+        GatewayError::new(StatusCode::NOT_FOUND, "model_not_found", message)
+    }
+
+    fn other_dialect(&self, request: &GatewayRequest<'_>, route: &Route) -> GatewayError {
+        let models = route.models.iter().filter_map(|model| self.behind.models.get(model));
+        let mut spoken: Vec<GatewayDialect> = models.flat_map(|model| model.speaks.keys().copied()).collect();
+        spoken.sort_unstable();
+        spoken.dedup();
+        let paths: Vec<&str> = spoken.iter().map(|dialect| dialect.path()).collect();
+        let message = format!(
+            "the models of the route `{}` do not speak `{}`, and requests are not converted; send them to {}",
+            route.pattern.as_str(),
+            request.dialect.name(),
+            if paths.is_empty() { "another route".to_owned() } else { paths.join(" or ") },
+        );
+        GatewayError::new(StatusCode::BAD_REQUEST, "dialect_not_served", message)
+    }
+}

@@ -1,0 +1,145 @@
+//! The body of a request: only the name of the model in it is replaced, every other byte stays.
+
+use core::fmt;
+use core::ops::Range;
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::error::GatewayError;
+
+/// The body of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestBody {
+    bytes: Bytes,
+    /// Where the values of `model` are. Of several, readers of JSON take the first or the last: all are replaced.
+    models: Vec<Range<usize>>,
+    model: String,
+    stream: bool,
+}
+
+/// The fields that are looked at, as they stand in the text.
+#[derive(Default)]
+struct LookedAt<'a> {
+    models: Vec<&'a RawValue>,
+    stream: Option<&'a RawValue>,
+}
+
+impl RequestBody {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// It is no JSON object, or names no model.
+    pub(crate) fn read(bytes: Bytes) -> Result<Self, GatewayError> {
+        let text = core::str::from_utf8(&bytes)
+            .map_err(|error| GatewayError::bad_request(format!("the body is not UTF-8 text: {error}")))?;
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let fields =
+            reader.deserialize_map(LookedAt::default()).and_then(|fields| reader.end().map(|()| fields));
+        let fields = fields.map_err(|error| {
+            GatewayError::bad_request(format!("the body is not a JSON object that can be read: {error}"))
+        })?;
+        let no_model = || GatewayError::bad_request("`model` is missing; it names a route of the gateway");
+        let names = fields.models.iter().map(|model| serde_json::from_str::<String>(model.get()));
+        let names = names.collect::<Result<Vec<_>, _>>();
+        let mut names = names.map_err(|_| GatewayError::bad_request("`model` is not a text"))?;
+        let model = names.pop().ok_or_else(no_model)?;
+        let stream = fields.stream.is_some_and(|stream| stream.get() == "true");
+        let models = fields.models.iter().map(|model| place(text, model.get())).collect();
+        Ok(Self { bytes, models, model, stream })
+    }
+
+    /// The model that the client asks for.
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Whether the client wants a stream.
+    pub(crate) const fn stream(&self) -> bool {
+        self.stream
+    }
+
+    /// The same bytes, with another model.
+    pub(crate) fn for_model(&self, model: &str) -> Bytes {
+        let name = serde_json::Value::from(model).to_string();
+        let mut body = BytesMut::with_capacity(self.bytes.len().saturating_add(name.len()));
+        let mut copied = 0;
+        for Range { start, end } in self.models.iter().cloned() {
+            body.extend_from_slice(self.bytes.get(copied..start).unwrap_or_default());
+            body.extend_from_slice(name.as_bytes());
+            copied = end;
+        }
+        body.extend_from_slice(self.bytes.get(copied..).unwrap_or_default());
+        body.freeze()
+    }
+}
+
+impl<'de> Visitor<'de> for LookedAt<'de> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Self, A::Error> {
+        // Names are read, as `mod\u0065l` is `model`, too.
+        while let Some(name) = fields.next_key::<FieldName<'de>>()? {
+            let value = fields.next_value::<&'de RawValue>()?;
+            match &*name.0 {
+                "model" => self.models.push(value),
+                "stream" => self.stream = Some(value),
+                _ => {}
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// The name of a field, without a copy if nothing in it is escaped.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Where `part` is in `text`, which it was read from.
+fn place(text: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    start..start.saturating_add(part.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spliced(body: &str) -> String {
+        let body = RequestBody::read(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        String::from_utf8(body.for_model("x\"y").to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_byte_stays_but_the_name_of_the_model() {
+        let body = "{ \"b\" : 1e400,\t\"b\":-0.0, \"model\" : \"main\" ,\"m\":{\"model\":\"inner\"},\"é\\u0000\":\"\\ud800\"}\n";
+        assert_eq!(spliced(body), body.replace("\"main\"", "\"x\\\"y\""));
+    }
+
+    #[test]
+    fn no_other_model_gets_past_whichever_a_server_reads() {
+        let body = r#"{"model":"free","mod\u0065l":"dear","stream":false,"stream":true}"#;
+        let read = RequestBody::read(Bytes::from_static(body.as_bytes())).unwrap();
+        assert_eq!((read.model(), read.stream()), ("dear", true));
+        let sent = r#"{"model":"x","mod\u0065l":"x","stream":false,"stream":true}"#;
+        assert_eq!(read.for_model("x"), sent);
+    }
+
+    #[test]
+    fn a_body_that_is_none_is_refused_whatever_its_depth() {
+        let deep = format!("{{\"model\":\"m\",\"a\":{}", "[".repeat(1_000_000));
+        let cases = ["", "[]", "{\"model\":\"m\"} {}", "{\"model\":\"m\",}", "{\"model\":1}", "{}", &deep];
+        for body in cases {
+            let error = RequestBody::read(Bytes::copy_from_slice(body.as_bytes())).unwrap_err();
+            assert_eq!(error.status.as_u16(), 400, "{error}");
+        }
+        assert!(RequestBody::read(Bytes::from_static(b"{\"model\":\"\xff\"}")).is_err());
+    }
+}

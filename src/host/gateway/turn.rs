@@ -1,0 +1,173 @@
+//! One request of a client as a turn of the guard.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::unfold;
+use reqwest::header::HeaderMap;
+use tokio::sync::mpsc;
+
+use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
+use super::dialect::GatewayDialect;
+use super::error::GatewayError;
+use super::models::GuardedModels;
+use super::progress::CallProgress;
+use super::request::RequestBody;
+use crate::engine::Failure;
+use crate::host::guard::{CallError, ModelCall};
+use crate::host::model::relay::{AnswerHead, AnswerSink, RelayFailure, RelayedAnswer, RelayedRequest};
+use crate::policy::ErrorClass;
+
+/// A request that is relayed.
+pub(super) struct RelayedCall {
+    dialect: GatewayDialect,
+    body: RequestBody,
+    /// What a provider may read.
+    headers: HeaderMap,
+    targets: Vec<String>,
+}
+
+/// A request that is relayed, and what came of it so far.
+struct OpenCall {
+    call: RelayedCall,
+    sink: AnswerSink,
+    progress: CallProgress,
+}
+
+type TurnResult = Result<RelayedAnswer, CallError<RelayFailure>>;
+type TurnFuture = Pin<Box<dyn Future<Output = TurnResult> + Send>>;
+
+/// A stream that goes out.
+struct OutgoingStream {
+    open: Arc<OpenCall>,
+    /// The turn, until it has ended.
+    turn: Option<TurnFuture>,
+    pieces: mpsc::Receiver<Bytes>,
+    events: u64,
+    /// How the turn ended, until the client knows it.
+    ended: Option<TurnResult>,
+}
+
+impl RelayedCall {
+    pub(super) const fn new(
+        dialect: GatewayDialect,
+        body: RequestBody,
+        headers: HeaderMap,
+        targets: Vec<String>,
+    ) -> Self {
+        Self { dialect, body, headers, targets }
+    }
+}
+
+/// Answers a request: with a stream as soon as the content of one has begun, and with anything else when the turn has ended.
+pub(super) async fn relay(models: &Arc<GuardedModels>, call: RelayedCall) -> GatewayAnswer {
+    let (sink, mut begun, pieces) = AnswerSink::new();
+    let open = Arc::new(OpenCall { call, sink, progress: CallProgress::default() });
+    let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
+    let ended = tokio::select! {
+        biased;
+        Ok(head) = &mut begun => return OutgoingStream::new(open, pieces).of(turn).answer(head),
+        ended = &mut turn => ended,
+    };
+    // A short stream may have begun and ended at once.
+    if let Ok(head) = begun.try_recv() {
+        return OutgoingStream::new(open, pieces).after(ended).answer(head);
+    }
+    let (dialect, progress) = (open.call.dialect, &open.progress);
+    match ended {
+        Ok(RelayedAnswer { whole: Some(answer), .. }) => GatewayAnswer::whole(answer, progress),
+        Ok(RelayedAnswer { whole: None, .. }) => {
+            let error = GatewayError::of(ErrorClass::NetworkError, None, "the answer has not begun");
+            GatewayAnswer::refused(dialect, &error)
+        }
+        Err(error) => GatewayAnswer::failed(dialect, error, progress),
+    }
+}
+
+async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
+    let targets = open.call.targets.clone();
+    let turn = models.guard.turn(open).targets(targets);
+    let attempt = |asked, open| attempt(Arc::clone(&models), asked, open);
+    let ended = turn.call_as(|answer: &RelayedAnswer| answer.usage, attempt).await;
+    // Nothing is added to what a client says, and none of it is kept.
+    drop(models.guard.take_guidance());
+    ended
+}
+
+/// One attempt at one model.
+async fn attempt(
+    models: Arc<GuardedModels>,
+    asked: ModelCall,
+    open: Arc<OpenCall>,
+) -> Result<RelayedAnswer, RelayFailure> {
+    let OpenCall { call, sink, progress } = &*open;
+    if sink.has_begun() {
+        // The client has a part of another answer, which this one cannot continue.
+        return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
+    }
+    progress.begin(&asked.target);
+    let model = models.models.get(&asked.target).and_then(|model| model.speaks.get(&call.dialect));
+    let Some(model) = model else {
+        let message = format!("`{}` does not speak `{}`", asked.target, call.dialect.name());
+        return Err(Failure::of(ErrorClass::NotFound, message).into());
+    };
+    let request = RelayedRequest {
+        body: call.body.for_model(model.name()),
+        headers: &call.headers,
+        stream: call.body.stream(),
+        timeouts: asked.timeouts,
+        received: &|characters| asked.received(characters),
+    };
+    model.attempt(&request, sink).await
+}
+
+impl OutgoingStream {
+    const fn new(open: Arc<OpenCall>, pieces: mpsc::Receiver<Bytes>) -> Self {
+        Self { open, turn: None, pieces, events: 0, ended: None }
+    }
+
+    fn of(mut self, turn: TurnFuture) -> Self {
+        self.turn = Some(turn);
+        self
+    }
+
+    fn after(mut self, ended: TurnResult) -> Self {
+        self.ended = Some(ended);
+        self
+    }
+
+    fn answer(self, head: AnswerHead) -> GatewayAnswer {
+        let open = Arc::clone(&self.open);
+        let body = unfold(self, |mut stream| async { Some((stream.next().await?, stream)) }).boxed();
+        GatewayAnswer::begun(head, GatewayBody::Stream(body), &open.progress)
+    }
+
+    /// The next piece; `None`: there is none. The turn runs on while the client waits for it, and stands still while it does
+    /// not.
+    async fn next(&mut self) -> Option<Bytes> {
+        while let Some(turn) = &mut self.turn {
+            let ended = tokio::select! {
+                biased;
+                Some(piece) = self.pieces.recv() => return Some(self.sent(piece)),
+                ended = turn => ended,
+            };
+            (self.turn, self.ended) = (None, Some(ended));
+        }
+        if let Ok(piece) = self.pieces.try_recv() {
+            return Some(self.sent(piece));
+        }
+        // Said last, so that what came before it is whole.
+        let Err(error) = self.ended.take()? else { return None };
+        Some(self.open.call.dialect.error_event(&gateway_error(&error), self.events))
+    }
+
+    /// Counts the events of a piece: each ends with a blank line.
+    fn sent(&mut self, piece: Bytes) -> Bytes {
+        let events = piece.windows(2).filter(|pair| pair == b"\n\n").count();
+        self.events = self.events.saturating_add(u64::try_from(events).unwrap_or(u64::MAX));
+        piece
+    }
+}

@@ -1,0 +1,73 @@
+//! How each dialect says where requests go, and that something went wrong.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::dialect::GatewayDialect;
+use super::error::GatewayError;
+
+impl GatewayDialect {
+    /// Where clients send their requests.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Messages => "/v1/messages",
+            Self::Responses => "/v1/responses",
+        }
+    }
+
+    /// The body of an error.
+    pub(crate) fn error(self, error: &GatewayError) -> Bytes {
+        let body = match self {
+            Self::Chat | Self::Responses => json!({ "error": openai(error) }),
+            Self::Messages => json!({ "type": "error", "error": anthropic(error) }),
+        };
+        body.to_string().into()
+    }
+
+    /// The event by which a stream that has begun says so. `events` were sent before it.
+    pub(crate) fn error_event(self, error: &GatewayError, events: u64) -> Bytes {
+        let text = match self {
+            Self::Chat => format!("data: {}\n\n", json!({ "error": openai(error) })),
+            Self::Messages => {
+                format!("event: error\ndata: {}\n\n", json!({ "type": "error", "error": anthropic(error) }))
+            }
+            Self::Responses => {
+                let event = json!({
+                    "type": "error", "code": error.code, "message": error.message, "param": null,
+                    "sequence_number": events,
+                });
+                format!("event: error\ndata: {event}\n\n")
+            }
+        };
+        text.into()
+    }
+}
+
+/// As the SDKs of `OpenAI` read it.
+fn openai(error: &GatewayError) -> Value {
+    let kind = match error.status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        _ => "server_error",
+    };
+    json!({ "message": error.message, "type": kind, "param": null, "code": error.code })
+}
+
+/// The types that Anthropic documents, by status.
+fn anthropic(error: &GatewayError) -> Value {
+    let kind = match error.status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        503 | 529 => "overloaded_error",
+        504 => "timeout_error",
+        _ => "api_error",
+    };
+    json!({ "type": kind, "message": error.message })
+}

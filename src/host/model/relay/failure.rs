@@ -1,0 +1,44 @@
+//! An attempt that failed, with what the server answered.
+
+use super::WholeAnswer;
+use crate::engine::Failure;
+use crate::host::redact::SecretRedactor;
+
+/// An attempt that failed.
+#[derive(Clone, Debug)]
+pub(in crate::host) struct RelayFailure {
+    pub(in crate::host) failure: Failure,
+    /// What the server answered, if it was the failure.
+    pub(in crate::host) answer: Option<WholeAnswer>,
+}
+
+impl RelayFailure {
+    /// The same without secrets.
+    pub(super) fn redacted(mut self, redactor: &SecretRedactor) -> Self {
+        self.failure = redactor.failure(self.failure, None);
+        if let Some(answer) = &mut self.answer {
+            // Some servers repeat the key that they refuse.
+            if let Ok(text) = String::from_utf8(answer.body.to_vec()) {
+                answer.body = redactor.text(text).into();
+            }
+            let hides = |value: &str| redactor.text(value.to_owned()) != value;
+            let secret: Vec<_> = answer
+                .head
+                .headers
+                .iter()
+                .filter(|(_, value)| value.to_str().is_ok_and(hides))
+                .map(|(name, _)| name.clone())
+                .collect();
+            for name in secret {
+                answer.head.headers.remove(name);
+            }
+        }
+        self
+    }
+}
+
+impl From<Failure> for RelayFailure {
+    fn from(failure: Failure) -> Self {
+        Self { failure, answer: None }
+    }
+}

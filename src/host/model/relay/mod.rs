@@ -1,0 +1,288 @@
+//! Requests of other programs, relayed to a model: the bytes of a request go out as they are, and those of the answer come
+//! back as they are. The wire format only says what they mean: whether an answer is one, where its content begins, and
+//! whether it has ended.
+
+mod events;
+mod failure;
+mod headers;
+mod sink;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
+
+use self::events::RelayedEvents;
+pub(in crate::host) use self::failure::RelayFailure;
+use self::headers::passed_back;
+pub(in crate::host) use self::headers::passed_on;
+pub(in crate::host) use self::sink::AnswerSink;
+use super::body::HttpBody;
+use super::config::ModelConfig;
+use super::failure::unreadable;
+use super::headers::ConfigError;
+use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
+use super::wire::WireFormat;
+use super::{failure as facts, within};
+use crate::engine::{CallTimeouts, Failure, ModelReply};
+use crate::policy::ErrorClass;
+use crate::session::Usage;
+use crate::time::Nanos;
+
+/// The most bytes of an answer that is not streamed.
+const MAX_WHOLE: usize = 64 << 20;
+/// So much of a stream is held back until its content begins: what is held can still be another attempt's.
+const MAX_HELD: usize = 256 << 10;
+/// Claude stops so between the steps of its own tools, and the client continues: an answer, though not the end of one.
+const PAUSE: &str = "pause_turn";
+
+/// A model that requests are relayed to.
+pub(in crate::host) struct RelayedModel {
+    transport: ModelTransport,
+    format: Box<dyn WireFormat>,
+    /// Headers of the provider that a client may say otherwise.
+    defaults: Vec<HeaderName>,
+    model: String,
+}
+
+/// One attempt at a request.
+pub(in crate::host) struct RelayedRequest<'a> {
+    pub(in crate::host) body: Bytes,
+    /// What the client says that a provider may read.
+    pub(in crate::host) headers: &'a HeaderMap,
+    pub(in crate::host) stream: bool,
+    pub(in crate::host) timeouts: CallTimeouts,
+    /// Learns how many characters of the answer have come once some are out.
+    pub(in crate::host) received: &'a (dyn Fn(u64) + Send + Sync),
+}
+
+/// The beginning of an answer.
+#[derive(Clone, Debug)]
+pub(in crate::host) struct AnswerHead {
+    pub(in crate::host) status: StatusCode,
+    /// What the client may read of it.
+    pub(in crate::host) headers: HeaderMap,
+}
+
+/// An answer that has come as a whole.
+#[derive(Clone, Debug)]
+pub(in crate::host) struct WholeAnswer {
+    pub(in crate::host) head: AnswerHead,
+    pub(in crate::host) body: Bytes,
+}
+
+/// What came of an attempt that went well.
+pub(in crate::host) struct RelayedAnswer {
+    pub(in crate::host) usage: Option<Usage>,
+    /// The answer; `None`: it went out piece by piece.
+    pub(in crate::host) whole: Option<WholeAnswer>,
+}
+
+/// An answer that is being read.
+struct OpenAnswer<'a> {
+    request: &'a RelayedRequest<'a>,
+    sink: &'a AnswerSink,
+    head: AnswerHead,
+    /// As the provider sent them.
+    headers: HeaderMap,
+    body: HttpBody,
+    /// When the first content is due.
+    first_content: Option<Instant>,
+}
+
+impl RelayedModel {
+    /// Sets up the connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub(in crate::host) fn new(config: ModelConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let transport = ModelTransport::new(&config)?;
+        let defaults = config.provider.headers.iter().map(|(name, _)| HeaderName::from_static(name));
+        let (defaults, model) = (defaults.collect(), config.model.clone());
+        Ok(Self { transport, defaults, model, format: (config.provider.format)(config) })
+    }
+
+    /// The model's name on its server.
+    pub(in crate::host) fn name(&self) -> &str {
+        &self.model
+    }
+
+    /// Sends the request once. What is streamed goes into `sink` from its first content on.
+    ///
+    /// # Errors
+    /// There is no answer, it is a refusal, or it breaks off. Without the secrets of the connection.
+    pub(in crate::host) async fn attempt(
+        &self,
+        request: &RelayedRequest<'_>,
+        sink: &AnswerSink,
+    ) -> Result<RelayedAnswer, RelayFailure> {
+        let answer = self.answer(request, sink).await;
+        answer.map_err(|failure| failure.redacted(self.transport.redactor()))
+    }
+
+    async fn answer(
+        &self,
+        request: &RelayedRequest<'_>,
+        sink: &AnswerSink,
+    ) -> Result<RelayedAnswer, RelayFailure> {
+        let limit = request.timeouts.first_token.filter(|_| request.stream);
+        let first_content = limit.and_then(|limit| Instant::now().checked_add(limit.to_std()));
+        let (body, headers) = (request.body.clone(), self.headers(request));
+        let response = self.transport.send(body, headers, first_content, request.timeouts).await?;
+        let head = AnswerHead { status: response.status(), headers: passed_back(response.headers()) };
+        if !response.status().is_success() {
+            return Err(refused(head, response, request.timeouts.idle).await);
+        }
+        let headers = response.headers().clone();
+        let body = HttpBody::of(response).map_err(|error| broken(&error))?;
+        let mut open = OpenAnswer { request, sink, head, headers, body, first_content };
+        let first = open.chunk(first_content, within::no_first_token).await?;
+        if is_events(&open.headers, first.as_ref()) {
+            open.stream(&*self.format, first).await
+        } else {
+            open.whole(&*self.format, first).await
+        }
+    }
+
+    /// The headers of a request: the file's own take precedence over the client's.
+    fn headers(&self, request: &RelayedRequest<'_>) -> HeaderMap {
+        let mut headers = request.headers.clone();
+        for (name, value) in self.transport.headers() {
+            if !(headers.contains_key(name) && self.defaults.contains(name)) {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+        let accept = if request.stream { "text/event-stream, application/json" } else { "application/json" };
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        // The bytes pass as they are, and the client may not know the coding.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers
+    }
+}
+
+impl OpenAnswer<'_> {
+    /// The next piece, within that time.
+    async fn chunk(
+        &mut self,
+        until: Option<Instant>,
+        late: fn(CallTimeouts) -> Failure,
+    ) -> Result<Option<Bytes>, Failure> {
+        let chunk = match until {
+            Some(until) => timeout_at(until, self.body.chunk()).await,
+            None => Ok(self.body.chunk().await),
+        };
+        let chunk = chunk.map_err(|_| late(self.request.timeouts))?;
+        chunk.map_err(|error| broken(&error))
+    }
+
+    fn idle(&self) -> Option<Instant> {
+        self.request.timeouts.idle.and_then(|limit| Instant::now().checked_add(limit.to_std()))
+    }
+
+    /// An answer that is not streamed. It is looked at before it is passed on.
+    async fn whole(
+        mut self,
+        format: &dyn WireFormat,
+        first: Option<Bytes>,
+    ) -> Result<RelayedAnswer, RelayFailure> {
+        let (mut body, mut next) = (BytesMut::new(), first);
+        while let Some(piece) = next {
+            if body.len().saturating_add(piece.len()) > MAX_WHOLE {
+                let most = MAX_WHOLE >> 20;
+                return Err(unreadable(format!("the answer is larger than {most} MiB")).into());
+            }
+            body.extend_from_slice(&piece);
+            next = self.chunk(self.idle(), within::stalled).await?;
+        }
+        let answer = WholeAnswer { head: self.head, body: body.freeze() };
+        let reply = unless_paused(format.read(&answer.body, &self.headers, &[]))?;
+        settled(reply, answer).map_err(|failure| *failure)
+    }
+
+    /// A stream. Until its content begins all of it is held back.
+    async fn stream(
+        mut self,
+        format: &dyn WireFormat,
+        first: Option<Bytes>,
+    ) -> Result<RelayedAnswer, RelayFailure> {
+        let mut events = RelayedEvents::new(format.begin());
+        let (mut next, mut has_begun, mut whole_since) = (first, false, None);
+        while let Some(bytes) = next {
+            let taken = events.push(&bytes, &self.headers);
+            if !has_begun && (events.received() > 0 || events.held() > MAX_HELD) {
+                has_begun = true;
+                self.sink.begin(self.head.clone());
+            }
+            if has_begun {
+                (self.request.received)(events.fresh());
+                self.sink.piece(events.take_ready()).await?;
+            }
+            taken?;
+            if events.is_done() {
+                let _ = tokio::time::timeout(LAST_BYTES, self.body.chunk()).await;
+                break;
+            }
+            let (until, late): (_, fn(CallTimeouts) -> Failure) = if events.is_whole() {
+                let since = *whole_since.get_or_insert_with(Instant::now);
+                (since.checked_add(TAIL), within::stalled)
+            } else if has_begun {
+                (self.idle(), within::stalled)
+            } else {
+                (self.first_content, within::no_first_token)
+            };
+            // A timeout never fires while bytes are always there, and comments without end are no content.
+            if !has_begun && until.is_some_and(|until| until <= Instant::now()) {
+                return Err(late(self.request.timeouts).into());
+            }
+            next = match self.chunk(until, late).await {
+                Ok(next) => next,
+                // What is missing can no longer change the answer.
+                Err(_) if events.is_whole() => None,
+                Err(failure) => return Err(failure.into()),
+            };
+        }
+        let reply = unless_paused(events.finish(&self.headers))?;
+        let rest = events.take_ready();
+        if has_begun {
+            self.sink.piece(rest).await?;
+            return Ok(RelayedAnswer { usage: reply.and_then(|reply| reply.usage), whole: None });
+        }
+        settled(reply, WholeAnswer { head: self.head, body: rest }).map_err(|failure| *failure)
+    }
+}
+
+/// Whether an answer is a stream of events. Some servers do not announce one.
+fn is_events(headers: &HeaderMap, first: Option<&Bytes>) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let starts = |field: &&[u8]| first.is_some_and(|first| first.trim_ascii_start().starts_with(field));
+    kind.contains("event-stream") || [&b"data:"[..], b"event:"].iter().any(starts)
+}
+
+/// The failure of a response with an error status.
+async fn refused(head: AnswerHead, response: Response, idle: Option<Nanos>) -> RelayFailure {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = error_body(response, idle, |_| ()).await;
+    let failure = facts::from_status(status, &headers, super::wire::without_mark(&body));
+    RelayFailure { failure, answer: Some(WholeAnswer { head, body: body.into() }) }
+}
+
+/// The reply; `None`: the model pauses, which for an agent is no answer.
+fn unless_paused(read: Result<ModelReply, Failure>) -> Result<Option<ModelReply>, Failure> {
+    match read {
+        Err(failure) if failure.code.as_deref() == Some(PAUSE) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// The answer, unless it says nothing.
+fn settled(reply: Option<ModelReply>, answer: WholeAnswer) -> Result<RelayedAnswer, Box<RelayFailure>> {
+    let Some(reply) = reply else { return Ok(RelayedAnswer { usage: None, whole: Some(answer) }) };
+    // What the model said may be of a kind that is not known here: then only its tokens tell.
+    let wrote = reply.usage.is_some_and(|usage| usage.output > 0);
+    if reply.text.is_empty() && reply.calls.is_empty() && reply.extra.is_empty() && !wrote {
+        let failure = Failure::of(ErrorClass::EmptyResponse, "the answer is empty");
+        return Err(Box::new(RelayFailure { failure, answer: Some(answer) }));
+    }
+    Ok(RelayedAnswer { usage: reply.usage, whole: Some(answer) })
+}

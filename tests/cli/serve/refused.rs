@@ -1,0 +1,180 @@
+//! Requests that never reach a provider, and files that are no gateway.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::{CHAT, Gateway, MESSAGES, Reply, Upstream, one, said};
+use crate::command;
+
+/// The SHA-256 of `sesame`.
+const SESAME: &str = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
+/// The SHA-256 of `open`.
+const OPEN: &str = "2348f998744212575d85959674f9607ab26f67708a917157472832386337c904";
+
+fn upstream() -> Upstream {
+    Upstream::start([Reply::json(200, "", &said("hi"))])
+}
+
+#[tokio::test]
+async fn pages_of_elsewhere_are_no_clients() {
+    let upstream = upstream();
+    let gateway = Gateway::start(&one("openai", &upstream));
+    for (name, value) in [("origin", "https://evil.example"), ("origin", "null"), ("host", "evil.example")] {
+        for path in [CHAT, "/v1/models", "/healthz", "/metrics", "/elsewhere"] {
+            let request = if path == CHAT {
+                gateway.http.post(format!("{}{path}", gateway.url))
+            } else {
+                gateway.http.get(format!("{}{path}", gateway.url))
+            };
+            let got = request.header(name, value).send().await.unwrap();
+            assert_eq!(got.status().as_u16(), 403, "{path} {name}: {value}");
+        }
+    }
+    let own = [("origin", "http://localhost:3000")];
+    assert_eq!(gateway.post(CHAT, &own, r#"{"model":"main"}"#).await.status, 200);
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_opens_the_routes_that_it_may_use() {
+    let upstream = upstream();
+    let keys = format!("keys: {{desk: {{sha256: {SESAME}}}, shop: {{sha256: {OPEN}, routes: cheap}}}}\n");
+    let gateway = Gateway::start(
+        &(one("openai", &upstream).replace("{main: main}", "{main: main, cheap: main}") + &keys),
+    );
+    let asks = |key: &'static str, route: &'static str| {
+        let body = format!("{{\"model\":\"{route}\"}}");
+        let gateway = &gateway;
+        async move { gateway.post(CHAT, &[("authorization", key)], body).await }
+    };
+    assert_eq!(asks("Bearer sesame", "main").await.status, 200);
+    assert_eq!(asks("Bearer open", "cheap").await.status, 200);
+    let got = asks("Bearer open", "main").await;
+    assert_eq!(
+        (got.status, &got.json()["error"]["message"]),
+        (404, &"no route is named `main`; there are: cheap".into())
+    );
+    for key in ["Bearer none", "Bearer ", "Basic sesame"] {
+        let got = asks(key, "main").await;
+        assert_eq!(
+            (got.status, got.header("www-authenticate"), got.header("connection")),
+            (401, "Bearer", "close")
+        );
+        assert_eq!(got.json()["error"]["code"], "invalid_api_key");
+    }
+    assert_eq!(gateway.get("/v1/models", &[]).await.status, 401);
+    let listed = gateway.get("/v1/models", &[("x-api-key", "open")]).await.json();
+    assert_eq!((listed["data"].as_array().unwrap().len(), &listed["data"][0]["id"]), (1, &"cheap".into()));
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_name_that_no_route_has_leads_nowhere() {
+    let upstream = upstream();
+    let gateway = Gateway::start(&one("openai", &upstream));
+    for name in ["mian", "../v1/files", "main\\u0000", "http://evil.example/"] {
+        let got = gateway.post(CHAT, &[], format!("{{\"model\":\"{name}\"}}")).await;
+        let said = got.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(got.status == 404 && said.ends_with("; there are: main"), "{got:?}");
+    }
+    let got = gateway.post(MESSAGES, &[], r#"{"model":"mian"}"#).await;
+    assert_eq!((got.status, &got.json()["error"]["type"]), (404, &"not_found_error".into()));
+    for (body, status) in [("{", 400), ("[]", 400), ("{\"messages\":[]}", 400)] {
+        assert_eq!(gateway.post(CHAT, &[], body).await.status, status, "{body}");
+    }
+    assert_eq!(gateway.get(CHAT, &[]).await.status, 405);
+    assert_eq!(gateway.get("/v1/files", &[]).await.status, 404);
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_with_words() {
+    let upstream = upstream();
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let got = gateway.post(CHAT, &[], vec![b' '; 33 << 20]).await;
+    assert_eq!((got.status, &got.json()["error"]["code"]), (413, &"request_too_large".into()));
+    let many: String = (0..10_000).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{many}content-length: 2\r\n\r\n{{}}");
+    let mut stream = TcpStream::connect(gateway.address()).unwrap();
+    // It may have answered and closed before all of them are sent.
+    let _ = stream.write_all(head.as_bytes());
+    let mut answer = [0; 12];
+    let read = stream.read(&mut answer).unwrap_or(0);
+    assert!(read == 0 || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(gateway.chat().await.status, 200, "others are served");
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn beyond_this_machine_it_does_not_start_without_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "version: 1\nmodels: {main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}\nroutes: {main: main}\n";
+    std::fs::write(folder.path().join("gateway.yaml"), file).unwrap();
+    let (code, said) = run(folder.path(), &["serve", "gateway.yaml", "--addr", "0.0.0.0:0"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("--addr: beyond this machine clients need keys"), "{said}");
+}
+
+#[test]
+fn the_mistakes_of_a_file_are_found_at_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |text: &str| std::fs::write(folder.path().join("gateway.yaml"), text).unwrap();
+    write(
+        "version: 1
+models:
+  main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}
+  claude: {api: anthropic, model: c}
+routes:
+  gpt-*: [mian]
+  both: [main, claude]
+  none: []
+keys:
+  desk: {sha256: sk-in-the-clear, routes: [bath]}
+",
+    );
+    let (code, said) = run(folder.path(), &["check", "gateway.yaml", "--format", "short"]);
+    assert_eq!(code, 1, "{said}");
+    for expected in [
+        "gateway.yaml:6:11: error[P0201]: there is no model `mian`",
+        "did you mean `main`?",
+        "gateway.yaml:7:16: warning[P0202]: the route `both` mixes models that speak `openai` and `anthropic`",
+        "gateway.yaml:8:3: error[P0104]: the route leads to no model",
+        "gateway.yaml:10:18: error[P0104]: this is no SHA-256 of a key",
+        "there is no route `bath`",
+        "did you mean `both`?",
+    ] {
+        assert!(said.contains(expected), "{expected}\n{said}");
+    }
+    assert!(!said.contains("sk-in-the-clear"), "{said}");
+    write("version: 1\nmodels: {main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}\n");
+    let (code, said) = run(folder.path(), &["serve", "gateway.yaml"]);
+    assert!(code == 2 && said.contains("gateway.yaml has no route"), "{said}");
+    std::fs::write(folder.path().join("p.yaml"), "version: 1\nlimits: {run: {tokens: 200000}}\n").unwrap();
+    write(
+        "version: 1\npolicy: p.yaml\nmodels: {main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}\nroutes: {main: main}\n",
+    );
+    let (code, said) = run(folder.path(), &["serve", "gateway.yaml"]);
+    assert!(
+        code == 1 && said.contains("`limits.run.tokens` bounds a run") && said.contains("p.yaml:2:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_key_is_made_with_its_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command::unfazed(folder.path(), &["serve", "--hash-key"]).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    assert!(
+        matches!(words[..], ["key", key, "sha256", hash] if key.starts_with("ufz-") && key.len() == 68 && hash.len() == 64),
+        "{printed}"
+    );
+}
+
+/// The exit code, and all that is said.
+fn run(folder: &std::path::Path, args: &[&str]) -> (i32, String) {
+    let output = command::unfazed(folder, args).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+}

@@ -1,0 +1,155 @@
+//! Requests that are relayed, and what the policy makes of their failures.
+
+use super::{CHAT, Gateway, MESSAGES, RESPONSES, Reply, Upstream, model, one, said};
+
+#[tokio::test]
+async fn every_byte_passes_but_the_name_of_the_model_and_the_keys() {
+    let body =
+        "{\"model\" :\"real-main\" , \"messages\":[], \"x_new\":1e400, \"x_new\":1, \"é\":\"\\u00e9\"}\n";
+    let answer = "{\"choices\": [{\"message\":{\"role\":\"assistant\",\"content\":\"a\",\"x\":1},\"finish_reason\":\"stop\"}] ,\"x\" : 1.50}\n";
+    let upstream = Upstream::start([Reply::json(200, "x-request-id: r1\r\nset-cookie: a=b\r\n", answer)]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let headers = [
+        ("authorization", "Bearer of-the-client"),
+        ("cookie", "secret"),
+        ("anthropic-beta", "new"),
+        ("x-other", "1"),
+    ];
+    let asked = body.replace("real-main", "main");
+    let got = gateway.post(CHAT, &headers, asked).await;
+    assert_eq!((got.status, &*got.body, got.told()), (200, answer, ("1", "main", "")));
+    assert_eq!((got.header("x-request-id"), got.header("set-cookie")), ("r1", ""));
+    let seen = upstream.seen().remove(0);
+    assert_eq!(upstream.bodies(), [body]);
+    assert!(seen.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{seen}");
+    assert!(seen.contains("authorization: Bearer sk-upstream\r\n"), "{seen}");
+    assert!(
+        seen.contains("anthropic-beta: new\r\n") && seen.contains("accept-encoding: identity\r\n"),
+        "{seen}"
+    );
+    for other in ["of-the-client", "cookie", "x-other"] {
+        assert!(!seen.contains(other), "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn what_passes_is_sent_again_and_then_to_the_next_model() {
+    let busy = Reply::json(503, "", r#"{"error":{"message":"busy"}}"#);
+    let main = Upstream::start([busy.clone(), Reply::json(200, "", &said("at last"))]);
+    let gateway = Gateway::start(&one("openai", &main));
+    let got = gateway.chat().await;
+    assert_eq!((got.status, got.told()), (200, ("2", "main", "")));
+
+    let denied = Upstream::start([Reply::json(401, "", r#"{"error":{"message":"no such key"}}"#)]);
+    let spare = Upstream::start([Reply::json(200, "", &said("spare"))]);
+    let models = model("main", "openai", &denied) + &model("spare", "openai", &spare);
+    let gateway = Gateway::start(&format!("models:\n{models}routes: {{main: [main, spare]}}\n"));
+    let got = gateway.chat().await;
+    assert_eq!((got.status, got.told()), (200, ("2", "spare", "")));
+    assert!(spare.bodies()[0].contains("\"model\":\"real-spare\""));
+    // The cooldown of one request holds for all.
+    assert_eq!(gateway.chat().await.told(), ("1", "spare", ""));
+    assert_eq!(denied.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn who_is_given_up_keeps_its_status_and_says_why() {
+    let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
+    let upstream = Upstream::start([Reply::json(429, "retry-after: 7200\r\n", body)]);
+    let policy = "version: 1\nmodels:\n  '*':\n    retry:\n      max_attempts: 1\n";
+    let gateway = Gateway::under(policy, &one("openai", &upstream), &[]);
+    let got = gateway.chat().await;
+    assert_eq!((got.status, &*got.body, got.told()), (429, body, ("1", "main", "rate_limit")));
+    assert_eq!(got.header("x-unfazed-why"), "policy.yaml:5:21");
+    assert_eq!(
+        (got.header("x-should-retry"), got.header("retry-after"), got.header("retry-after-ms")),
+        ("false", "7200", "7200000")
+    );
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_failure_without_words_is_one_in_the_dialect_of_the_client() {
+    for (api, path, pointer) in [
+        ("openai", CHAT, "/error/code"),
+        ("anthropic", MESSAGES, "/error/type"),
+        ("responses", RESPONSES, "/error/code"),
+    ] {
+        let upstream =
+            Upstream::start([Reply::Sends(b"HTTP/1.1 502 X\r\ncontent-length: 5\r\n\r\n<html".to_vec())]);
+        let gateway = Gateway::start(&one(api, &upstream));
+        let got = gateway.post(path, &[], r#"{"model":"main"}"#).await;
+        assert_eq!((got.status, got.header("x-unfazed-attempts")), (502, "3"), "{got:?}");
+        let kind = if api == "anthropic" { "api_error" } else { got.header("x-unfazed-class") };
+        assert_eq!(got.json().pointer(pointer).unwrap(), kind, "{got:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_no_answer() {
+    for broken in [r#"{"choices":[]}"#, r#"{"choices":[{"mess"#, r#"{"error":{"message":"inside"}}"#] {
+        let upstream = Upstream::start([Reply::json(200, "", broken), Reply::json(200, "", &said("whole"))]);
+        let gateway = Gateway::start(&one("openai", &upstream));
+        let got = gateway.chat().await;
+        assert_eq!((got.status, got.told()), (200, ("2", "main", "")), "{broken}");
+    }
+    // One that says nothing is one if no attempt says more.
+    let empty = said("")
+        .replace("\"completion_tokens\":2", "\"completion_tokens\":0")
+        .replace("\"total_tokens\":5", "\"total_tokens\":3");
+    let upstream = Upstream::start([Reply::json(200, "", &empty)]);
+    let got = Gateway::start(&one("openai", &upstream)).chat().await;
+    assert_eq!((got.status, &*got.body, got.told()), (200, &*empty, ("3", "main", "empty_response")));
+}
+
+#[tokio::test]
+async fn a_key_that_a_provider_repeats_does_not_reach_the_client() {
+    let body = r#"{"error":{"message":"Incorrect API key provided: sk-upstream"}}"#;
+    let upstream = Upstream::start([Reply::json(401, "x-key: sk-upstream\r\n", body)]);
+    let got = Gateway::start(&one("openai", &upstream)).chat().await;
+    assert_eq!((got.status, got.header("x-key")), (401, ""));
+    assert!(got.body.contains("Incorrect API key") && !got.body.contains("sk-upstream"), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_route_of_another_dialect_says_where_to_ask() {
+    let upstream = Upstream::start([Reply::json(200, "", &said("hi"))]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let got = gateway.post(MESSAGES, &[], r#"{"model":"main"}"#).await;
+    let message = "the models of the route `main` do not speak `anthropic`, and requests are not converted; send them to /v1/chat/completions";
+    assert_eq!((got.status, got.json()["error"]["message"].as_str()), (400, Some(message)));
+    assert_eq!(got.json()["error"]["type"], "invalid_request_error");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_script_stands_for_a_model_in_every_dialect() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("model.yaml");
+    std::fs::write(&script, "version: 1\nrepeat_last: true\nreplies: [{text: hello}]\n").unwrap();
+    let gateway = Gateway::start(&format!(
+        "models: {{demo: {{api: scripted, script: '{}'}}}}\nroutes: {{'gpt-*': demo, demo: demo}}\n",
+        script.display()
+    ));
+    let message = r#"[{"role":"user","content":"hi"}]"#;
+    for (path, field, pointer) in [
+        (CHAT, "messages", "/choices/0/message/content"),
+        (MESSAGES, "messages", "/content/0/text"),
+        (RESPONSES, "input", "/output/0/content/0/text"),
+    ] {
+        let body = format!("{{\"model\":\"gpt-5\",\"max_tokens\":9,\"{field}\":{message}}}");
+        let got = gateway.post(path, &[], body).await;
+        assert_eq!(got.json().pointer(pointer).and_then(|text| text.as_str()), Some("hello"), "{got:?}");
+    }
+    let listed = gateway.get("/v1/models", &[]).await.json();
+    assert_eq!(
+        listed["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect::<Vec<_>>(),
+        ["demo"]
+    );
+    let metrics = gateway.get("/metrics", &[]).await;
+    assert!(
+        metrics.header("content-type").starts_with("text/plain") && metrics.body.contains("target=\"demo\""),
+        "{metrics:?}"
+    );
+    assert_eq!(&*gateway.get("/healthz", &[]).await.body, "ok\n");
+}
