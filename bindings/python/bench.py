@@ -2,7 +2,8 @@
 
     python bench.py [WHEEL]
 
-It prints the figures, and ends with 1 if one is over its budget. Run it with a wheel that was built with `--release`.
+It prints the figures, and ends with 1 if one is over its budget. Run it with a wheel that is optimised: that of the profile
+`wheel`.
 """
 
 from __future__ import annotations
