@@ -2,10 +2,15 @@
 //!
 //! It has no clock, no threads and no waits: those are Python's. `unfazed/_unfazed.pyi` says what each part is for.
 
+mod arguments;
+mod brief;
 mod convert;
 mod engine;
 mod failure;
 mod files;
+mod guard_engine;
+mod parts;
+mod plain;
 mod policy;
 
 use pyo3::prelude::*;
@@ -14,9 +19,13 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _unfazed {
     #[pymodule_export]
+    use super::arguments::json_text;
+    #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]
     use super::failure::{failure_of_answer, failure_of_body};
+    #[pymodule_export]
+    use super::guard_engine::GuardEngine;
     #[pymodule_export]
     use super::policy::{Diagnostic, Policy};
 }

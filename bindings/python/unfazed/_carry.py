@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from typing import Any
 
-from unfazed._attempt import AttemptDropped, AttemptScope, AttemptTimedOut, attempt_of, enter, leave
+from unfazed._attempt import (
+    AttemptDropped,
+    AttemptScope,
+    AttemptTimedOut,
+    current_work,
+    ended_at_once,
+    is_awaited,
+    seconds,
+    within,
+)
 from unfazed._channel import CallChannel, Directive, ProposalTicket
 from unfazed._failure import timed_out
 from unfazed._run import GuardRun
-from unfazed._series import CallSeries, Event, ToolSeries
+from unfazed._series import Answer, CallSeries, Event, ToolSeries
 
 
 async def carry_out(run: GuardRun, ticket: ProposalTicket, series: CallSeries, index: int = 0) -> None:
@@ -48,43 +56,43 @@ def carry_out_sync(run: GuardRun, ticket: ProposalTicket, series: CallSeries, in
         raise
 
 
-async def _perform(run: GuardRun, channel: CallChannel, series: CallSeries, work: Directive) -> Event | None:
+async def _perform(run: GuardRun, channel: CallChannel, series: CallSeries, work: Directive) -> Answer | None:
     """The answer to a piece of work; `None`: nobody needs it any more."""
     if work["directive"] == "wait":
         await _sleep(run, channel, work["work"], work["delay"] / 1e9)
         return _fired(channel, work)
     if not _is_attempt(series, work):
         return series.other(work)
-    attempt = attempt_of(work)
-    scope = AttemptScope(attempt.timeout)
-    if not run.watch(channel, scope.drop, work["work"]):
-        return None
-    entered = enter(attempt)
+
+    def watch(scope: AttemptScope) -> bool:
+        return run.watch(channel, scope.drop, work["work"])
+
+    entered = current_work.set(work)
     try:
         value = series.invoke(work)
-        if inspect.isawaitable(value):
-            value = await scope.wait_for(value)
+        if is_awaited(value):
+            value = await within(seconds(work), value, watch)
     except AttemptDropped:
         return None
     except AttemptTimedOut:
-        return series.failed(work, timed_out(attempt.timeout or 0), None)
+        return series.failed(work, timed_out(seconds(work) or 0), None)
     except series.passes:
         raise
     except Exception as error:
         return series.failed(work, series.facts(error), error)
     finally:
-        leave(entered)
+        current_work.reset(entered)
         run.unwatch(channel)
     return series.succeeded(work, value)
 
 
-def _perform_sync(run: GuardRun, channel: CallChannel, series: CallSeries, work: Directive) -> Event | None:
+def _perform_sync(run: GuardRun, channel: CallChannel, series: CallSeries, work: Directive) -> Answer | None:
     if work["directive"] == "wait":
         _block(run, channel, work["work"], work["delay"] / 1e9)
         return _fired(channel, work)
     if not _is_attempt(series, work):
         return series.other(work)
-    entered = enter(attempt_of(work))
+    entered = current_work.set(work)
     try:
         value: Any = series.invoke(work)
     except series.passes:
@@ -92,16 +100,12 @@ def _perform_sync(run: GuardRun, channel: CallChannel, series: CallSeries, work:
     except Exception as error:
         return series.failed(work, series.facts(error), error)
     finally:
-        leave(entered)
-    if inspect.iscoroutine(value):
-        value.close()
-        raise TypeError("the function is `async`; await `call` instead of using `call_sync`")
-    return series.succeeded(work, value)
+        current_work.reset(entered)
+    return series.succeeded(work, ended_at_once(value))
 
 
 def _is_attempt(series: CallSeries, work: Directive) -> bool:
-    is_own = not isinstance(series, ToolSeries) or work["directive"] != "run_tool" or series.is_own(work)
-    return work["directive"] == series.asks and is_own
+    return work["directive"] == series.asks and (not isinstance(series, ToolSeries) or series.is_own(work))
 
 
 def _fired(channel: CallChannel, work: Directive) -> Event | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from unfazed._log import places
@@ -17,19 +16,21 @@ _WORK = {"run_tool", "call_model", "wait", "ask", "consult"}
 class CallChannel:
     """What was decided about one call of a proposal. All of it is changed under the lock of the run."""
 
+    # Most calls need one of each of these: what they do not need is not made.
+    settled: Directive | None = None
+    error: RunError | None = None
+    #: The result of the call, as the model reads it.
+    text = ""
+    guidance: Sequence[str] = ()
+    accepted: Any = None
+    _dropped: frozenset[int] = frozenset()
+    _ended: Directive | None = None
+    _refused: Directive | None = None
+    _exhausted: Directive | None = None
+    _wake: Callable[[], None] | None = None
+
     def __init__(self) -> None:
-        self.work: deque[Directive] = deque()
-        self.dropped: set[int] = set()
-        self.settled: Directive | None = None
-        self.error: RunError | None = None
-        #: The result of the call, as the model reads it.
-        self.text = ""
-        self.guidance: list[str] = []
-        self.accepted: Any = None
-        self._ended: Directive | None = None
-        self._refused: Directive | None = None
-        self._exhausted: Directive | None = None
-        self._wake: Callable[[], None] | None = None
+        self.work: list[Directive] = []
 
     @property
     def is_over(self) -> bool:
@@ -42,15 +43,16 @@ class CallChannel:
             self.work.append(directive)
         elif name == "settled":
             self.settled = directive
-            self.guidance.extend(directive.get("guidance") or ())
+            if guidance := directive.get("guidance"):
+                self.guidance = [*self.guidance, *guidance]
         elif name == "append":
             message = directive["message"]
             if message["role"] == "tool":
                 self.text = message["text"]
             elif message["role"] == "user":
-                self.guidance.append(message["text"])
+                self.guidance = [*self.guidance, message["text"]]
         elif name == "dropped":
-            self.dropped.add(directive["work"])
+            self._dropped |= {directive["work"]}
         elif name == "refused":
             self._refused = directive
         elif name == "tool_ended":
@@ -64,7 +66,7 @@ class CallChannel:
 
     def needs(self, work: int) -> bool:
         """Whether somebody still waits for the answer to that work."""
-        return work not in self.dropped and not self.is_over
+        return work not in self._dropped and not self.is_over
 
     def watch(self, wake: Callable[[], None] | None) -> None:
         """Calls `wake` whenever something comes; `None`: no more."""
@@ -97,14 +99,20 @@ class CallChannel:
 class ProposalTicket:
     """An open proposal, with a channel for each of its calls."""
 
+    #: Whether the run has taken it.
+    is_taken = False
+
     def __init__(self, proposal: int, calls: int) -> None:
         self.proposal = proposal
         self.channels = [CallChannel() for _ in range(calls)]
 
     def put(self, directive: Directive) -> list[CallChannel]:
         """Gives a directive to the calls that it is about."""
-        call = (directive.get("of") or {}).get("call")
-        if call is not None:
+        of = directive.get("of")
+        call = of and of.get("call")
+        if len(self.channels) == 1:
+            concerned = self.channels
+        elif call is not None:
             concerned = [self.channels[call]]
         elif directive["directive"] in ("settled", "proposal_refused"):
             concerned = self.channels

@@ -14,8 +14,8 @@ from unfazed._carry import carry_out, carry_out_sync
 from unfazed._channel import ProposalTicket
 from unfazed._raised import CallRefused
 from unfazed._run import GuardRun
-from unfazed._series import ReportSeries
-from unfazed._tool import CallArguments, ToolDecorator, ToolGuard, as_json
+from unfazed._series import CallArguments, ReportSeries
+from unfazed._tool import ToolDecorator, ToolGuard, as_json
 from unfazed._turn import TurnGuard
 from unfazed._unfazed import Policy
 

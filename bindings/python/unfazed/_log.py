@@ -10,6 +10,7 @@ from typing import IO, Any
 #: What goes wrong is a warning, a wait and the end of a run are for information, the rest is for those who look closely.
 logger = logging.getLogger("unfazed")
 
+# What is not in it, guards are given only when the log is read closely (`src/brief.rs`).
 _LEVELS = {
     "exhausted": logging.WARNING,
     "proposal_refused": logging.WARNING,
@@ -44,9 +45,14 @@ class SessionLog:
         self._file.close()
 
 
+def is_read_closely() -> bool:
+    """Whether somebody reads what is decided about each call."""
+    return logger.isEnabledFor(logging.DEBUG)
+
+
 def report(directives: list[dict[str, Any]], run: str) -> None:
     """Writes what was decided to `logging`. A record has the `directive` and the `run` it is of."""
-    closely = logger.isEnabledFor(logging.DEBUG)
+    closely = is_read_closely()
     for directive in directives:
         name = directive["directive"]
         level = _LEVELS.get(name, logging.DEBUG)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from unfazed._attempt import AttemptScope
 from unfazed._channel import CallChannel, Directive, ProposalTicket
-from unfazed._log import SessionLog, report
+from unfazed._log import SessionLog, is_read_closely, report
 from unfazed._raised import RunError
-from unfazed._unfazed import Engine, Policy
+from unfazed._series import Answer
+from unfazed._unfazed import GuardEngine, Policy
+
+#: What was decided, and who is to be woken for it.
+Told = tuple[list[Directive], list[Callable[[], None]]]
 
 
 class GuardRun:
@@ -26,13 +31,16 @@ class GuardRun:
     ) -> None:
         self.policy = policy
         self._clock = clock
-        self._engine = Engine(policy, tools, record=log is not None)
+        self._engine = GuardEngine(policy, tools, record=log is not None)
         self._tools = {tool["name"]: tool for tool in tools}
         self._started = started
         # Made last: what cannot be used leaves no file.
         self._log = None if log is None else SessionLog(log, started["run"])
         self._lock = threading.Lock()
         self._tickets: dict[int, ProposalTicket] = {}
+        #: Calls in flight that cost no step, and wait for something.
+        self._plain: set[AttemptScope] = set()
+        self._plain_terms: dict[str, tuple[int | None, int | None] | None] = {}
         self._calls = 0
         self._is_running = False
         self._lost: RunError | None = None
@@ -55,23 +63,82 @@ class GuardRun:
     def propose(self, event: dict[str, Any], calls: int = 1) -> ProposalTicket:
         """Proposes something. Raises `RunError` if the run takes nothing any more."""
         with self._lock:
-            if not self._is_running:
-                self._start()
-            ticket = ProposalTicket(self._engine.seq + 1, calls)
-            self._tickets[ticket.proposal] = ticket
-            try:
-                told = self._take(event, ticket)
-            except BaseException:
-                self._tickets.pop(ticket.proposal, None)
-                raise
+            ticket = self._opened(calls)
+            told = self._decided(lambda now, closely: self._engine.step(event, now, closely), ticket)
         self._tell(*told)
         return ticket
 
-    def answer(self, event: dict[str, Any], ticket: ProposalTicket) -> None:
+    def propose_call(self, name: str, arguments: str | None, call_id: str | None) -> ProposalTicket:
+        """Proposes one call, as `propose` and `call` would."""
+        with self._lock:
+            if name not in self._tools:
+                self._set_tool({"name": name, "parameters": {}})
+            self._calls += 1
+            call = call_id or f"call_{self._calls}"
+            ticket = self._opened(1)
+            told = self._decided(lambda now, closely: self._engine.propose_call(call, name, arguments, now, closely), ticket)
+        self._tell(*told)
+        return ticket
+
+    def answer(self, answer: Answer, ticket: ProposalTicket) -> None:
         """Answers a piece of work that is for that proposal."""
         with self._lock:
-            told = self._take(event, ticket)
+            if isinstance(answer, int):
+                told = self._decided(lambda now, closely: self._engine.tool_done(answer, now, closely), ticket)
+            else:
+                told = self._take(answer, ticket)
         self._tell(*told)
+
+    def plain_terms(self, tool: str) -> tuple[int | None, int | None] | None:
+        """`max_attempts` and `timeout` of the calls of a tool that may cost no step; `None`: each costs some."""
+        if tool not in self._plain_terms:
+            self._plain_terms[tool] = self._engine.plain_terms(tool)
+        return self._plain_terms[tool]
+
+    def enter(self, tool: str, *, given: bool) -> tuple[int, str] | None:
+        """Begins a call without a step: its number and its idempotency key. `None`: it has to be proposed. `given`: it has
+        arguments.
+        """
+        # Who reads the log closely reads of each call.
+        return None if self._lost is not None or is_read_closely() else self._engine.enter(tool, given)
+
+    def leave(self, tool: str, *, succeeded: bool) -> None:
+        """Ends such a call. Raises what has ended the run meanwhile."""
+        with self._lock:
+            if self._lost is not None:
+                raise self._lost
+            directives = self._engine.leave(tool, succeeded, self._clock(), is_read_closely())
+            told = None if directives is None else self._delivered(directives, None)
+        if told is not None:
+            self._tell(*told)
+
+    def adopt(self, tool: str, number: int, outcome: dict[str, Any]) -> ProposalTicket:
+        """Makes a proposal of such a call, of which the first attempt has failed."""
+        with self._lock:
+            if self._lost is not None:
+                raise self._lost
+            if not self._is_running:
+                self._start()
+            adopted = self._engine.adopt(tool, number, outcome, self._clock(), is_read_closely())
+            ticket = self._tickets[adopted[0]] = ProposalTicket(adopted[0], 1)
+            told = self._delivered(adopted[1], ticket)
+        self._tell(*told)
+        return ticket
+
+    def watch_plain(self, scope: AttemptScope) -> bool:
+        """Ends what such a call waits for when the guard is closed. `False`: it is."""
+        with self._lock:
+            if self._lost is None:
+                self._plain.add(scope)
+            return self._lost is None
+
+    def unwatch_plain(self, scope: AttemptScope) -> None:
+        with self._lock:
+            self._plain.discard(scope)
+
+    def lost(self) -> RunError | None:
+        """What has ended the guard."""
+        return self._lost
 
     def withdraw(self, ticket: ProposalTicket, call: int | None = None) -> None:
         """The host needs the proposal, or one call of it, no more."""
@@ -86,7 +153,7 @@ class GuardRun:
         """The next piece of work of a call that is still needed; `None`: there is none yet."""
         with self._lock:
             while channel.work:
-                work = channel.work.popleft()
+                work = channel.work.pop(0)
                 if channel.needs(work["work"]):
                     return work
             return None
@@ -110,7 +177,7 @@ class GuardRun:
         self._tell(*told)
         return True
 
-    def guide(self, texts: list[str]) -> None:
+    def guide(self, texts: Sequence[str]) -> None:
         with self._lock:
             self._guidance.extend(texts)
 
@@ -142,11 +209,31 @@ class GuardRun:
         self._record(self._engine.set_tools(list(tools.values()), self._clock()))
         self._tools = tools
 
-    def _take(self, event: dict[str, Any], cause: ProposalTicket | None) -> tuple[list[Directive], list[Callable[[], None]]]:
-        """Takes an event, writes it down, and gives each directive to the proposal that it is about."""
-        if self._lost is not None:
-            raise self._lost
-        directives = self._record(self._engine.step(event, self._clock()))
+    def _opened(self, calls: int) -> ProposalTicket:
+        """The ticket of what the next event proposes."""
+        if not self._is_running:
+            self._start()
+        ticket = ProposalTicket(self._engine.seq + 1, calls)
+        self._tickets[ticket.proposal] = ticket
+        return ticket
+
+    def _take(self, event: dict[str, Any], cause: ProposalTicket | None) -> Told:
+        return self._decided(lambda now, closely: self._engine.step(event, now, closely), cause)
+
+    def _decided(self, step: Callable[[int, bool], list[Directive]], cause: ProposalTicket | None) -> Told:
+        """Takes a step, writes it down, and gives each directive to the proposal that it is about."""
+        try:
+            if self._lost is not None:
+                raise self._lost
+            return self._delivered(self._record(step(self._clock(), is_read_closely())), cause)
+        except BaseException:
+            if cause is not None and not cause.is_taken:
+                self._tickets.pop(cause.proposal, None)
+            raise
+
+    def _delivered(self, directives: list[Directive], cause: ProposalTicket | None) -> Told:
+        if cause is not None:
+            cause.is_taken = True
         woken: list[Callable[[], None]] = []
         for directive in directives:
             for channel in self._deliver(directive, cause):
@@ -186,7 +273,10 @@ class GuardRun:
         self._tickets.clear()
         for channel in channels:
             channel.error = error
-        return [wake for channel in channels if (wake := channel.wakes()) is not None]
+        return [
+            *(wake for channel in channels if (wake := channel.wakes()) is not None),
+            *(scope.drop for scope in self._plain),
+        ]
 
     def _tell(self, directives: list[Directive], woken: list[Callable[[], None]]) -> None:
         """What is done without the lock: handlers of logs, and loops, are others' code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from unfazed._channel import Directive
@@ -10,6 +10,10 @@ from unfazed._failure import FailureFacts, model_failure, tool_failure
 from unfazed._unfazed import Policy
 
 Event = dict[str, Any]
+#: The arguments of a call: as a dict, as the model wrote them, or `None`: there is nothing to look at.
+CallArguments = Mapping[str, Any] | str | None
+#: The answer to a piece of work. A number: the tool of that work did what it should, and the host keeps what it returned.
+Answer = Event | int
 
 
 class CallSeries:
@@ -17,13 +21,13 @@ class CallSeries:
 
     #: The directive that asks for an attempt.
     asks = ""
+    value: Any = None
+    has_value = False
+    last: BaseException | None = None
 
     def __init__(self, passes: tuple[type[BaseException], ...] = ()) -> None:
         #: Exceptions that are no failures, and reach the caller as they are.
         self.passes = passes
-        self.value: Any = None
-        self.has_value = False
-        self.last: BaseException | None = None
 
     def invoke(self, work: Directive) -> Any:
         """Calls the function of the host."""
@@ -33,7 +37,7 @@ class CallSeries:
         """What an exception of that function says."""
         raise NotImplementedError
 
-    def succeeded(self, work: Directive, value: Any) -> Event:
+    def succeeded(self, work: Directive, value: Any) -> Answer:
         """The answer to an attempt that went well."""
         self.value, self.has_value, self.last = value, True, None
         return self._ended_well(work, value)
@@ -49,7 +53,7 @@ class CallSeries:
             return {"event": "planner_decided", "work": work["work"], "decision": "tell_model"}
         return None
 
-    def _ended_well(self, work: Directive, value: Any) -> Event:
+    def _ended_well(self, work: Directive, value: Any) -> Answer:
         raise NotImplementedError
 
     def _ended_badly(self, work: Directive, facts: FailureFacts) -> Event:
@@ -64,19 +68,25 @@ class ToolSeries(CallSeries):
     def __init__(
         self,
         name: str,
-        function: Callable[[Any], Any],
+        call: tuple[Callable[..., Any], CallArguments],
         passes: tuple[type[BaseException], ...],
         *,
         shows: bool,
         approved: bool,
         policy: Policy,
     ) -> None:
-        super().__init__(passes)
-        self._name, self._function, self._shows = name, function, shows
+        """`call` is the function, and the arguments as the host has them."""
+        self.passes = passes
+        self._name, self._shows = name, shows
+        self._function, self._given = call
         self._approved, self._policy = approved, policy
 
     def invoke(self, work: Directive) -> Any:
-        return self._function(work["arguments"])
+        if self._given is None:
+            return self._function()
+        # What the host has as objects stays what it is; what a model wrote is what the engine has read in it.
+        args = work["arguments"] if isinstance(self._given, str) else self._given
+        return self._function(**args) if isinstance(args, Mapping) else self._function(args)
 
     def facts(self, error: BaseException) -> FailureFacts:
         return tool_failure(error)
@@ -103,13 +113,19 @@ class ToolSeries(CallSeries):
     def is_own(self, work: Directive) -> bool:
         return bool(work["tool"] == self._name)
 
-    def _ended_well(self, work: Directive, value: Any) -> Event:
-        outcome = {"outcome": "ok", "data": value} if self._shows else {"outcome": "done"}
-        return {"event": "tool_finished", "work": work["work"], "outcome": outcome}
+    def _ended_well(self, work: Directive, value: Any) -> Answer:
+        number: int = work["work"]
+        if not self._shows:
+            return number
+        return {"event": "tool_finished", "work": number, "outcome": {"outcome": "ok", "data": value}}
 
     def _ended_badly(self, work: Directive, facts: FailureFacts) -> Event:
-        outcome = {"outcome": "failed", "failure": facts.failure, "effect": facts.effect}
-        return {"event": "tool_finished", "work": work["work"], "outcome": outcome}
+        return {"event": "tool_finished", "work": work["work"], "outcome": failed_outcome(facts)}
+
+
+def failed_outcome(facts: FailureFacts) -> dict[str, Any]:
+    """A run of a tool that failed, as events have it."""
+    return {"outcome": "failed", "failure": facts.failure, "effect": facts.effect}
 
 
 class TurnSeries(CallSeries):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from unfazed._carry import carry_out, carry_out_sync
 from unfazed._channel import ProposalTicket
+from unfazed._plain import call_plainly, call_plainly_sync
 from unfazed._run import GuardRun
-from unfazed._series import ToolSeries
+from unfazed._series import CallArguments, ToolSeries
+from unfazed._unfazed import json_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: The arguments of a call: as a dict, as the model wrote them, or `None`: there is nothing to look at.
-CallArguments = Mapping[str, Any] | str | None
 
 
 class ToolGuard:
@@ -33,6 +33,7 @@ class ToolGuard:
     ) -> None:
         self._run, self._name, self._decorator = run, name, decorator
         self._passes, self._approved = passes, approved
+        self._is_plain = run.plain_terms(name) is not None
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
         """The function under the policy. It raises what `call` raises."""
@@ -51,6 +52,11 @@ class ToolGuard:
         Raises `CallRefused` if it did not run, `CallExhausted` if no further attempt is made, `RunError` if the run takes
         no call. Cancelled, it withdraws the call: what had begun may have had side effects, and does not run again.
         """
+        entered = self._entered(args, call_id)
+        if entered is not None:
+            series = self.series(args, fn)
+            adopted = await call_plainly(self._run, self._name, entered, series)
+            return series.value if adopted is None else self._value(series, adopted)
         series, ticket = self._begin(args, fn, call_id, shows=False)
         await carry_out(self._run, ticket, series)
         return self._value(series, ticket)
@@ -59,6 +65,11 @@ class ToolGuard:
         """The same in this thread. A function that blocks is not interrupted: it finds the longest that it may take in
         `current_attempt().timeout`.
         """
+        entered = self._entered(args, call_id)
+        if entered is not None:
+            series = self.series(args, fn)
+            adopted = call_plainly_sync(self._run, self._name, entered, series)
+            return cast(T, series.value if adopted is None else self._value(series, adopted))
         series, ticket = self._begin(args, fn, call_id, shows=False)
         carry_out_sync(self._run, ticket, series)
         return cast(T, self._value(series, ticket))
@@ -81,16 +92,21 @@ class ToolGuard:
         self._value(series, ticket)
         return ticket.channels[0].text
 
+    def _entered(self, args: CallArguments, call_id: str | None) -> tuple[int, str] | None:
+        """A call that is begun without a step; `None`: it has to be proposed."""
+        if not self._is_plain or call_id is not None or isinstance(args, str):
+            return None
+        return self._run.enter(self._name, given=args is not None)
+
     def _begin(
         self, args: CallArguments, fn: Callable[..., Any], call_id: str | None, *, shows: bool
     ) -> tuple[ToolSeries, ProposalTicket]:
         series = self.series(args, fn, shows=shows)
-        call = self._run.call(self._name, as_json(args), call_id)
-        return series, self._run.propose({"event": "tools_proposed", "calls": [call]})
+        return series, self._run.propose_call(self._name, as_json(args), call_id)
 
     def series(self, args: CallArguments, fn: Callable[..., Any], *, shows: bool = False) -> ToolSeries:
-        function = functools.partial(_invoke, fn, args)
-        return ToolSeries(self._name, function, self._passes, shows=shows, approved=self._approved, policy=self._run.policy)
+        call, policy = (fn, args), self._run.policy
+        return ToolSeries(self._name, call, self._passes, shows=shows, approved=self._approved, policy=policy)
 
     def _value(self, series: ToolSeries, ticket: ProposalTicket) -> Any:
         channel = ticket.channels[0]
@@ -144,15 +160,10 @@ def as_json(args: CallArguments) -> str | None:
     """The arguments as JSON; `None`: they are no JSON, and the engine does not look at them."""
     if args is None or isinstance(args, str):
         return args
+    text = json_text(args)
+    if text is not None:
+        return text
     try:
         return json.dumps(args, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _invoke(fn: Callable[..., Any], given: CallArguments, taken: Any) -> Any:
-    if given is None:
-        return fn()
-    # What the host has as objects stays what it is; what a model wrote is what the engine has read in it.
-    args = taken if isinstance(given, str) else given
-    return fn(**args) if isinstance(args, Mapping) else fn(args)

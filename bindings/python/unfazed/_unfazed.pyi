@@ -109,6 +109,41 @@ class Engine:
     def had_final_turn(self) -> bool:
         """Whether the final turn of the run is over."""
 
+@final
+class GuardEngine:
+    """The interpreter as a guard drives it; `_run.py` does. `now` is in nanoseconds since 1970 (UTC). If decisions are read
+    `closely`, all directives are given, whole; else those, and of those the fields, that a guard reads.
+    """
+
+    def __new__(cls, policy: Policy, tools: list[dict[str, Any]], *, record: bool) -> GuardEngine: ...
+    def step(self, event: dict[str, Any], now: int, closely: bool) -> list[dict[str, Any]]: ...
+    def propose_call(self, id: str, name: str, arguments: str | None, now: int, closely: bool) -> list[dict[str, Any]]:
+        """Proposes one call; without `arguments` the host keeps them to itself."""
+    def tool_done(self, work: int, now: int, closely: bool) -> list[dict[str, Any]]:
+        """A tool did what it should, and the host keeps what it returned."""
+    def plain_terms(self, tool: str) -> tuple[int | None, int | None] | None:
+        """`max_attempts` and `timeout`, in nanoseconds, of the calls of a tool that may cost no step; `None`: all cost
+        some.
+        """
+    def enter(self, tool: str, given: bool) -> tuple[int, str] | None:
+        """Begins a call without a step: its number and its idempotency key. `None`: it has to be proposed. `given`: it has
+        arguments.
+        """
+    def leave(self, tool: str, succeeded: bool, now: int, closely: bool) -> list[dict[str, Any]] | None:
+        """Ends a call that was entered. `None`: there is nothing to say of it."""
+    def adopt(
+        self, tool: str, number: int, outcome: dict[str, Any], now: int, closely: bool
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """Makes a proposal of a call that was entered, after its first attempt: the number of the proposal."""
+    def set_tools(self, tools: list[dict[str, Any]], now: int) -> list[dict[str, Any]]: ...
+    def take_records(self) -> str: ...
+    def digest(self) -> str: ...
+    @property
+    def seq(self) -> int: ...
+
+def json_text(value: object) -> str | None:
+    """The JSON text of a plain value; `None`: `json.dumps` has to look at it."""
+
 def failure_of_answer(status: int, headers: list[tuple[str, str]], body: bytes, now: int) -> dict[str, Any]:
     """The failure that an answer with an error status stands for. `now` is in nanoseconds since 1970 (UTC)."""
 

@@ -1,0 +1,167 @@
+//! The interpreter as guards drive it: they read little of what it says, and most of their calls are alike.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+use unfazed::Interpreter;
+use unfazed::engine::{Directives, Event, PlainEnd, ProposedCall, RunFacts, ToolOutcome, WorkId};
+use unfazed::session::ToolCall;
+use unfazed::time::Instant;
+
+use crate::brief::read_by_guards;
+use crate::convert::taken;
+use crate::parts::{EngineParts, catalogue, event_of};
+use crate::plain::{PlainTerms, PlainTools};
+use crate::policy::Policy;
+
+/// `closely` of its methods: all directives are given, whole; else those that a guard reads.
+#[pyclass(frozen, module = "unfazed._unfazed")]
+pub(crate) struct GuardEngine {
+    parts: Mutex<GuardParts>,
+}
+
+struct GuardParts {
+    engine: EngineParts,
+    plain: PlainTools,
+}
+
+#[pymethods]
+impl GuardEngine {
+    #[new]
+    #[pyo3(signature = (policy, tools, *, record))]
+    fn new(policy: &Policy, tools: &Bound<'_, PyAny>, record: bool) -> PyResult<Self> {
+        let engine = EngineParts::new(policy, Some(tools), record)?;
+        Ok(Self { parts: Mutex::new(GuardParts { engine, plain: PlainTools::default() }) })
+    }
+
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+        now: u64,
+        closely: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let event = event_of(event, |said| self.lock().engine.started(said))?;
+        let directives = self.lock().step(event, Instant(now))?;
+        read_by_guards(py, &directives, closely)
+    }
+
+    fn propose_call<'py>(
+        &self,
+        py: Python<'py>,
+        id: String,
+        name: String,
+        arguments: Option<String>,
+        now: u64,
+        closely: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let opaque = arguments.is_none();
+        let call = ToolCall { id, name, arguments: arguments.unwrap_or_default() };
+        let calls = vec![ProposedCall { call, policy: None, opaque }];
+        let directives = self.lock().step(Event::ToolsProposed { calls, turn: None }, Instant(now))?;
+        read_by_guards(py, &directives, closely)
+    }
+
+    fn tool_done<'py>(
+        &self,
+        py: Python<'py>,
+        work: u64,
+        now: u64,
+        closely: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let work = WorkId::deserialize(work.into_deserializer())
+            .map_err(|error: ValueError| PyValueError::new_err(error.to_string()))?;
+        let event = Event::ToolFinished { work, outcome: ToolOutcome::Done, run: RunFacts::default() };
+        let directives = self.lock().step(event, Instant(now))?;
+        read_by_guards(py, &directives, closely)
+    }
+
+    fn plain_terms(&self, tool: &str) -> Option<(Option<u32>, Option<u64>)> {
+        let parts = self.lock();
+        let terms = PlainTerms::of(parts.engine.interpreter.policy(), tool);
+        // A call without a step is in no record.
+        terms.filter(|_| !parts.engine.is_recorded()).map(|terms| (terms.max_attempts, terms.timeout))
+    }
+
+    fn enter(&self, tool: &str, given: bool) -> Option<(u64, String)> {
+        let GuardParts { engine, plain } = &mut *self.lock();
+        plain.enter(engine, tool, given)
+    }
+
+    fn leave<'py>(
+        &self,
+        py: Python<'py>,
+        tool: &str,
+        succeeded: bool,
+        now: u64,
+        closely: bool,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        let end = if succeeded { PlainEnd::Succeeded } else { PlainEnd::Dropped };
+        let left = {
+            let GuardParts { engine, plain } = &mut *self.lock();
+            plain.leave(engine, tool, (end, Instant(now)))
+        };
+        left.map(|directives| read_by_guards(py, &directives, closely)).transpose()
+    }
+
+    fn adopt<'py>(
+        &self,
+        py: Python<'py>,
+        tool: &str,
+        number: u64,
+        outcome: &Bound<'py, PyAny>,
+        now: u64,
+        closely: bool,
+    ) -> PyResult<(u64, Bound<'py, PyList>)> {
+        let outcome = taken(outcome)?;
+        let (proposal, directives) = {
+            let GuardParts { engine, plain } = &mut *self.lock();
+            plain.adopt(engine, (tool, number), outcome, Instant(now))
+        };
+        Ok((proposal.0, read_by_guards(py, &directives, closely)?))
+    }
+
+    fn set_tools<'py>(
+        &self,
+        py: Python<'py>,
+        tools: &Bound<'py, PyAny>,
+        now: u64,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let policy = self.lock().engine.interpreter.policy().clone();
+        let tools = catalogue(&policy, tools)?;
+        let directives = self.lock().engine.set_tools(Interpreter::new(policy, tools), Instant(now))?;
+        read_by_guards(py, &directives, false)
+    }
+
+    fn take_records(&self) -> String {
+        self.lock().engine.take_records()
+    }
+
+    fn digest(&self) -> String {
+        self.lock().engine.state.digest()
+    }
+
+    #[getter]
+    fn seq(&self) -> u64 {
+        self.lock().engine.state.seq
+    }
+}
+
+impl GuardEngine {
+    /// No code of Python runs while it is held.
+    fn lock(&self) -> MutexGuard<'_, GuardParts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl GuardParts {
+    fn step(&mut self, event: Event, now: Instant) -> PyResult<Directives> {
+        self.plain.before(&mut self.engine.state, &event);
+        self.engine.step(event, now)
+    }
+}
