@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer
 
+# litellm would ask GitHub for prices when it is imported.
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+
 POLICY = """version: 1
 tools:
   "*": {retry: {backoff: {kind: constant, delay: 1ms}}}

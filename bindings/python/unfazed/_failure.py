@@ -67,6 +67,7 @@ def model_failure(error: BaseException) -> FailureFacts:
     """What is known of a call of a model that raised `error`."""
     if isinstance(error, ToolError):
         return _told(error)
+    error = _original(error)
     answer = _answer(error)
     if answer is not None:
         status, headers, body = answer
@@ -83,6 +84,20 @@ def model_failure(error: BaseException) -> FailureFacts:
 def timed_out(seconds: float) -> FailureFacts:
     """An attempt that had no answer within its time."""
     return FailureFacts({"class": "timeout", "message": f"no answer within {seconds:g}s"}, "unknown")
+
+
+def _original(error: BaseException) -> BaseException:
+    """What a client raised that litellm has made an exception of its own of: where no answer came, litellm invents one of
+    status 500.
+    """
+    found: BaseException | None = error
+    while found is not None and _package(found) == "litellm":
+        found = found.__cause__ or found.__context__
+    return error if found is None or _package(found) not in KNOWN_PACKAGES else found
+
+
+def _package(error: BaseException) -> str:
+    return type(error).__module__.partition(".")[0]
 
 
 def _told(error: ToolError) -> FailureFacts:
@@ -155,7 +170,7 @@ def _lost(error: BaseException) -> FailureFacts | None:
     """A connection that failed, or an answer that did not come."""
     inner = error.__cause__
     # SDKs wrap what their transport raised, and that knows more.
-    if inner is not None and type(error).__module__.partition(".")[0] in ("openai", "anthropic"):
+    if inner is not None and _package(error) in ("openai", "anthropic"):
         found = _lost(inner)
         if found is not None:
             return FailureFacts({**found.failure, "message": _text(error)}, found.effect)

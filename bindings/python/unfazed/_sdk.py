@@ -37,7 +37,7 @@ def guarded_client(client: C, guard: Guard, models: Mapping[str, str]) -> C:
         async def request(cast_to: Any, options: Any, **settings: Any) -> Any:
             if not is_turn(options):
                 return await send(cast_to, options, **settings)
-            return await guard.turn((cast_to, options, settings)).call(asked, usage=_usage)
+            return await guard.turn((cast_to, options, settings)).call(asked, usage=usage_of)
 
         copy.request = request
         return copy  # type: ignore[no-any-return]
@@ -45,13 +45,13 @@ def guarded_client(client: C, guard: Guard, models: Mapping[str, str]) -> C:
     def request_sync(cast_to: Any, options: Any, **settings: Any) -> Any:
         if not is_turn(options):
             return send(cast_to, options, **settings)
-        return guard.turn((cast_to, options, settings)).call_sync(asked, usage=_usage)
+        return guard.turn((cast_to, options, settings)).call_sync(asked, usage=usage_of)
 
     copy.request = request_sync
     return copy  # type: ignore[no-any-return]
 
 
-def _usage(reply: Any) -> ReplyUsage | None:
+def usage_of(reply: Any) -> ReplyUsage | None:
     """The tokens of a reply that is whole; of a stream they are not known yet."""
     usage = getattr(reply, "usage", None)
     counts = [
