@@ -93,7 +93,8 @@ async fn what_is_too_large_is_refused_with_words() {
     let gateway = Gateway::start(&one("openai", &upstream));
     let got = gateway.post(CHAT, &[], vec![b' '; 33 << 20]).await;
     assert_eq!((got.status, &got.json()["error"]["code"]), (413, &"request_too_large".into()));
-    let many: String = (0..10_000).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let many: Vec<String> = (0..10_000).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let many = many.concat();
     let head = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{many}content-length: 2\r\n\r\n{{}}");
     let mut stream = TcpStream::connect(gateway.address()).unwrap();
     // It may have answered and closed before all of them are sent.

@@ -49,6 +49,23 @@ impl Reply {
         Self::Cuts(stream(events, false))
     }
 
+    /// The same, and says that it closes the connection: a client that sends its next request on one that closes meanwhile has
+    /// an attempt more (RFC 9112, 9.6).
+    fn closing(self) -> Self {
+        let said = |mut bytes: Vec<u8>| {
+            if let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") {
+                bytes.splice(end..end, *b"\r\nconnection: close");
+            }
+            bytes
+        };
+        match self {
+            Self::Sends(bytes) => Self::Sends(said(bytes)),
+            Self::Cuts(bytes) => Self::Cuts(said(bytes)),
+            Self::Stays(bytes) => Self::Stays(said(bytes)),
+            Self::Waits(bytes) => Self::Waits(said(bytes)),
+        }
+    }
+
     /// One that stays open.
     pub(crate) fn open(events: &str) -> Self {
         Self::Stays(stream(events, false))
@@ -120,7 +137,7 @@ fn serve(
 ) {
     let Some(request) = request(&mut stream) else { return };
     seen.lock().unwrap().push(request);
-    match reply {
+    match reply.closing() {
         Reply::Sends(bytes) | Reply::Cuts(bytes) => {
             let _ = stream.write_all(&bytes);
             let _ = stream.shutdown(Shutdown::Both);
