@@ -156,6 +156,7 @@ pub(crate) fn of_stop(
         | StopReason::ReducerError
         | StopReason::CircuitOpen
         | StopReason::Budget
+        | StopReason::Pace
         | StopReason::RunBudget => return Vec::new(),
     };
     vec![one]

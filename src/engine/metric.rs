@@ -7,7 +7,7 @@ use unfazed_macros::Named;
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// `validation_retry_total`, `reducer_error_total`, `retry_delay_seconds`, `retry_attempts`.
+    /// `validation_retry_total`, `reducer_error_total`, `retry_delay_seconds`, `pace_wait_seconds`, `retry_attempts`.
     pub name: MetricName,
     /// What it is about.
     /// Example: `tool lookup_price`
@@ -36,6 +36,8 @@ pub enum MetricName {
     ContextReductionTotal,
     /// Histogram: delays before a next attempt; the value is in nanoseconds, shown in seconds.
     RetryDelaySeconds,
+    /// Histogram: waits of a call for its turn under a pace; the value is in nanoseconds, shown in seconds.
+    PaceWaitSeconds,
     /// Histogram: attempts that a call, turn or report took in the end.
     RetryAttempts,
 }

@@ -36,6 +36,7 @@ mod narrate;
 mod observe;
 pub(crate) mod orphans;
 mod overhead;
+mod pace_clock;
 mod plain_call;
 mod problems;
 mod reason;

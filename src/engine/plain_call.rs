@@ -7,7 +7,9 @@ use super::attempt_series::AttemptSeries;
 use super::failure::Failure;
 use super::ids::ProposalId;
 use super::retry::AttemptProgress;
-use crate::policy::{Approval, BreakerScope, ErrorClass, FailureCounting, Policy, RetryBudget, Trigger};
+use crate::policy::{
+    Approval, BreakerScope, ErrorClass, FailureCounting, PaceLimit, Policy, RetryBudget, Trigger,
+};
 use crate::session::AttemptRecord;
 use crate::time::{Instant, Nanos};
 
@@ -85,6 +87,8 @@ impl PlainRules {
             && policy.run_limits().is_empty()
             && policy.output().is_none_or(|output| output.tool.value != tool)
             && rules.approval.value == Approval::Never
+            // A call under a pace may have to wait for its turn, and others for it.
+            && rules.pace.requests.value == PaceLimit::Unlimited
             // A token budget is credited for each success.
             && retry.budget.value == RetryBudget::None
             // A window counts successes, too. A success changes other breakers only after a failure, and then the run

@@ -522,6 +522,7 @@ impl RetryPolicy {
             // Only the wait for this model is too long; another one needs no wait.
             | StopReason::Deadline
             | StopReason::TotalDelay
+            | StopReason::Pace
             | StopReason::Shadow => true,
         }
     }

@@ -372,7 +372,7 @@ impl TargetCooldowns {
 
     /// Whether a model is in cooldown at `now`.
     pub(crate) fn holds(&self, target: &str, policy: &ModelPolicy, now: Instant) -> bool {
-        self.0.get(&key(target, policy)).is_some_and(|until| *until > now)
+        self.0.get(&cooldown_key(target, policy)).is_some_and(|until| *until > now)
     }
 
     /// Starts a cooldown; `asked` is the server delay. Returns its end.
@@ -392,7 +392,7 @@ impl TargetCooldowns {
         };
         // Old entries are removed here, so the map stays as small as the list of models.
         self.0.retain(|_, until| *until > now);
-        self.0.insert(key(target, policy), until);
+        self.0.insert(cooldown_key(target, policy), until);
         Some(until)
     }
 
@@ -400,12 +400,12 @@ impl TargetCooldowns {
     pub(crate) fn end(&mut self, target: &str, policy: &ModelPolicy) {
         // A reply proves that the provider accepts calls again; waiting for the end of the cooldown would only cost
         // quality.
-        self.0.remove(&key(target, policy));
+        self.0.remove(&cooldown_key(target, policy));
     }
 }
 
-/// The name under which a cooldown is kept.
-fn key(target: &str, policy: &ModelPolicy) -> String {
+/// The name under which a cooldown is kept, and the pace of a provider.
+pub(super) fn cooldown_key(target: &str, policy: &ModelPolicy) -> String {
     // The prefixes distinguish a model and a provider with the same name.
     match &policy.provider.value {
         CooldownScope::Own => format!("model {target}"),

@@ -55,6 +55,7 @@ mod meaning;
 )]
 pub(crate) mod merge;
 mod origin;
+mod pace;
 pub(crate) mod part;
 mod price;
 mod result;
@@ -87,9 +88,9 @@ pub use document::{
     AfterPartial, Approval, ApprovalPolicy, BreakerPolicy, ByClass, BytesPerToken, CallsMessages,
     CallsPolicy, ClassRetry, ContextMessages, ContextPolicy, CountBy, Effect, GuidancePolicy, HistoryCheck,
     HistoryMessages, HistoryPolicy, KeptPart, LoopGuardPolicy, LoopMessages, LoopStages, MalformedCalls,
-    ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OrphanCalls, OutputMessages, OutputPolicy, OverMax,
-    RepeatScope, ResultForm, ResultPolicy, ResultsRoom, RetryPolicy, TargetWait, TargetsPolicy, TextOnly,
-    TokensPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy, UnansweredMode,
+    ModelPace, ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OrphanCalls, OutputMessages, OutputPolicy,
+    OverMax, RepeatScope, ResultForm, ResultPolicy, ResultsRoom, RetryPolicy, TargetWait, TargetsPolicy,
+    TextOnly, TokensPolicy, ToolMessages, ToolPace, ToolPolicy, TurnMessages, TurnPolicy, UnansweredMode,
 };
 #[cfg(feature = "host")]
 pub(crate) use document::{NonZeroTime, OpenFraction, PerClass, PolicyFile};
@@ -105,6 +106,7 @@ pub use loader::Loader;
 #[cfg(feature = "host")]
 pub(crate) use loader::NamedText;
 pub use origin::{LayerKind, Origin, Setting};
+pub use pace::{PaceLimit, PacePool, PaceRate};
 pub use price::{Cost, ModelPrice, Price};
 pub(crate) use result::estimated_tokens;
 pub use result::{SizeCap, SizeUnit, TextSize};

@@ -73,7 +73,9 @@ impl DecisionPart {
 
     fn take_out_of(self, fields: &mut Map<String, Value>) {
         // The metric of delays has its value in a general field.
-        let counts_waits = fields.get("name").and_then(Value::as_str) == Some("retry_delay_seconds");
+        let name = fields.get("name").and_then(Value::as_str);
+        let counts_waits =
+            name.is_some_and(|name| ["retry_delay_seconds", "pace_wait_seconds"].contains(&name));
         if self == Self::Times && counts_waits {
             fields.remove("value");
         }

@@ -179,13 +179,20 @@ pub enum StopReason {
     Shadow,
     /// A budget of the run (`limits.run`) leaves nothing for another call of a model.
     RunBudget,
+    /// The pace lets the call start too late.
+    Pace,
 }
 
 impl StopReason {
     /// Whether attempts were made and used up, in contrast to a failure that is not retried.
     pub const fn used_up(self) -> bool {
         match self {
-            Self::Attempts | Self::Deadline | Self::Budget | Self::ServerDelay | Self::TotalDelay => true,
+            Self::Attempts
+            | Self::Deadline
+            | Self::Budget
+            | Self::ServerDelay
+            | Self::TotalDelay
+            | Self::Pace => true,
             Self::Cancelled
             | Self::AfterPartial
             | Self::NeverRetry
@@ -219,6 +226,7 @@ impl StopReason {
             Self::TotalDelay => "total delay used up",
             Self::Shadow => "decided in shadow only",
             Self::RunBudget => "budget of the run used up",
+            Self::Pace => "the pace lets it start too late",
         }
     }
 }

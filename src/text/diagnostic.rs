@@ -207,6 +207,8 @@ codes! {
     DECIDES_NOTHING = "W0261",
     /// A condition that has no value for arguments the tool's schema allows.
     NO_VALUE = "W0266",
+    /// A pace whose calls never wait.
+    NO_TURN = "W0270",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

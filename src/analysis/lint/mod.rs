@@ -15,6 +15,7 @@ mod never;
 mod nulls;
 mod numbers;
 mod of_class;
+mod paces;
 mod plain;
 mod rest;
 mod results;
@@ -355,6 +356,7 @@ impl<'p> LintMemory<'p> {
             let work = Attempted { asks: true, ..Attempted::default() };
             let attempted = attempts::AttemptSubject { name: &subject, work, timed: true, breaker: None };
             attempts::check(&attempted, &policy.retry, found);
+            paces::check(&subject, &policy.pace.requests, &policy.pace.max_wait, found);
             self.amplification.model(&subject, &policy, view.inner_retries(named.name));
         }
         waits::targets(view, most, found);
@@ -393,6 +395,7 @@ impl<'p> LintMemory<'p> {
             self.amplification.tool(view, &subject, &policy, named.known);
             tools::idle_breaker(&subject, &policy, found);
             breakers::check(&subject, &policy, found);
+            paces::check(&subject, &policy.pace.requests, &policy.pace.max_wait, found);
             witness::check(view, &subject, &policy, found);
             self.arguments.observe(named, &policy, calls.iter().map(|(call, _)| *call));
             self.repeats.observe(named, &policy, &policy.retry, found);

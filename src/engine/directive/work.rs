@@ -168,11 +168,15 @@ pub struct WaitWork {
     /// The most attempts; `None`: unlimited.
     /// Example: `3`
     pub max_attempts: Option<u32>,
-    /// What went wrong.
+    /// What went wrong; `rate_limit` if the call waits for its turn under a pace.
     pub error_type: ErrorClass,
-    /// What the server said.
+    /// What the server said, or the place of the call among those that wait.
     /// Example: `429 Too Many Requests`
     pub message: String,
+    /// The pool whose pace is waited for; `None`: it is a delay after a failure.
+    /// Example: `provider openai`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 /// Ask the planner what to do instead.

@@ -6,6 +6,7 @@ use super::super::because::because;
 use super::super::directive::DecisionReason;
 use super::super::retry::missed;
 use super::super::targets::{AttemptDisposition, NextTarget, TargetRotation};
+use super::pace_pools::PaceTicket;
 use super::run_parts::RunParts;
 use crate::engine::attempt_series::AttemptSeries;
 use crate::engine::machine::failed_call::FailedCall;
@@ -26,6 +27,9 @@ pub(in crate::engine) struct ModelSeries {
     /// The exhausted attempts that the planner decides about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     consulted: Option<Box<RetryExhausted>>,
+    /// The age of the turn under the pace of its models.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    ticket: PaceTicket,
 }
 
 /// Selection of the current model.
@@ -68,6 +72,7 @@ impl ModelSeries {
             self.rotation.begin_again(&policy.turn().targets, count, rests, left);
         } else {
             self.rotation = TargetRotation::begin(count, rests, left);
+            self.ticket = PaceTicket::default();
         }
     }
 
@@ -187,6 +192,11 @@ impl ModelSeries {
         if let Some(last) = self.attempts.as_mut() {
             last.waits(delay);
         }
+    }
+
+    /// The age of the turn under the pace of its models.
+    pub(in crate::engine) const fn ticket(&mut self) -> &mut PaceTicket {
+        &mut self.ticket
     }
 
     /// Records that a model is called in this turn.

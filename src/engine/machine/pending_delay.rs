@@ -28,6 +28,9 @@ pub(in crate::engine) struct WaitSubject {
     pub(in crate::engine) max_attempts: Option<u32>,
     pub(in crate::engine) error_type: ErrorClass,
     pub(in crate::engine) message: String,
+    /// The pool whose pace is waited for; `None`: a delay after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::engine) pool: Option<String>,
 }
 
 impl PendingDelay {

@@ -17,6 +17,7 @@ use super::call_queue::CallQueue;
 use super::final_turn::FinalTurn;
 use super::model_health::ModelHealth;
 use super::out::{MOST_REASONS, StepOutput};
+use super::pace_pools::PacePools;
 use super::pending_delay::WaitSubject;
 use super::run_budget::{GrantedCall, RunBudget};
 use super::tool_health::ToolHealth;
@@ -52,6 +53,7 @@ pub(in crate::engine) struct RunParts<'a> {
     pub(in crate::engine) turn: u32,
     pub(in crate::engine) work: &'a mut WorkTable,
     pub(in crate::engine) queue: &'a mut CallQueue,
+    pub(in crate::engine) pace: &'a mut TrackedPart<PacePools>,
     /// The number of batches in the session.
     pub(in crate::engine) batches: &'a mut u64,
     pub(in crate::engine) turns: &'a mut TrackedPart<TurnLoop>,
@@ -148,11 +150,12 @@ impl<'a> RunParts<'a> {
         pending: WorkPurpose,
         work: impl FnOnce(WorkId) -> Work,
         mut because: Vec<DecisionReason>,
-    ) {
+    ) -> WorkId {
         because.truncate(MOST_REASONS);
-        let work = work(self.work.issue(self.proposal, pending));
+        let id = self.work.issue(self.proposal, pending);
         let of = self.out.of;
-        self.out.directives.push(Directive { order: DirectiveKind::Work(work), because, of });
+        self.out.directives.push(Directive { order: DirectiveKind::Work(work(id)), because, of });
+        id
     }
 
     /// Requests a wait; the pending work continues when it is over.
@@ -162,7 +165,7 @@ impl<'a> RunParts<'a> {
         delay: Nanos,
         subject: WaitSubject,
         why: Vec<DecisionReason>,
-    ) {
+    ) -> WorkId {
         // The end is also given as a point in time: a host that resumes waits for the rest, not for the whole delay
         // again.
         let until = self.out.now.saturating_add(delay);
@@ -176,9 +179,10 @@ impl<'a> RunParts<'a> {
                 max_attempts: subject.max_attempts,
                 error_type: subject.error_type,
                 message: subject.message,
+                pool: subject.pool,
             })
         };
-        self.ask(pending, wait, why);
+        self.ask(pending, wait, why)
     }
 
     /// Asks the planner for a decision.
@@ -190,6 +194,7 @@ impl<'a> RunParts<'a> {
     pub(in crate::engine) fn drop_work(&mut self, work: WorkId) {
         // The host may still answer this work; the answer is then ignored with a warning.
         self.work.claim(work);
+        self.pace.forget(work);
         self.out.note(Note::Dropped { work }, Vec::new());
     }
 
@@ -413,11 +418,13 @@ impl RunParts<'_> {
         // reply are the best estimates.
         let input = if said.input > 0 { said.input } else { kept.input };
         let output = if said.output > 0 { said.output } else { own_count(reply) };
+        self.pace_replied(input, output);
         self.charge_usage(&kept, Usage { input, output, ..said });
     }
 
     /// Charges a failed call. An error response costs nothing; a streamed part and a timeout do.
     pub(in crate::engine) fn charge_failure(&mut self, failure: &Failure, class: ErrorClass) {
+        self.pace_failed(class, failure);
         let Some(kept) = self.spending.reserved.remove(&self.proposal) else { return };
         // A server that answers with an error has done no billed work. Streamed output, and work in progress at a
         // timeout, was computed.
@@ -432,6 +439,7 @@ impl RunParts<'_> {
 
     /// Charges the call in flight at the end of a run: its usage will not be reported.
     pub(in crate::engine) fn charge_unanswered(&mut self) {
+        self.pace_dropped();
         if let Some(kept) = self.spending.reserved.remove(&self.proposal) {
             // The request was read, so its tokens were used; the reply is unknown.
             let input = kept.input;

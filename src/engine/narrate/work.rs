@@ -77,6 +77,15 @@ fn run_tool(run: &RunTool) -> Narration {
 }
 
 fn waits(wait: &WaitWork) -> Narration {
+    if let Some(pool) = &wait.pool {
+        let verb = format!("waits {} for its turn", wait.delay.rounded());
+        return Narration::new(Severity::Info, "…", "wait for its turn", action(&wait.subject), verb)
+            .detail(&wait.message)
+            .fact("subject", &wait.subject)
+            .fact("pool", pool)
+            .fact("attempt", wait.attempt)
+            .fact("delay_ms", wait.delay.millis());
+    }
     let attempt = attempt(wait.attempt, wait.max_attempts);
     let verb = format!("waits {} before {attempt}", wait.delay.rounded());
     Narration::new(Severity::Warn, "…", "retry after a wait", action(&wait.subject), verb)

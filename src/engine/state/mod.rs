@@ -12,8 +12,8 @@ use super::directive::Outcome;
 use super::event::DriveMode;
 use super::known_windows::KnownWindows;
 use super::machine::{
-    CallQueue, FinalTurn, LastSeen, ModelHealth, OpenProposal, ReportSeries, RunContext, ToolHealth,
-    TurnLoop, WorkTable,
+    CallQueue, FinalTurn, LastSeen, ModelHealth, OpenProposal, PacePools, ReportSeries, RunContext,
+    ToolHealth, TurnLoop, WorkTable,
 };
 use super::repeats::LoopDetector;
 use super::spending::RunSpending;
@@ -53,6 +53,9 @@ pub struct State {
     pub(super) work: WorkTable,
     #[serde(default, skip_serializing_if = "CallQueue::is_empty")]
     pub(super) queue: CallQueue,
+    /// The pools of pace.
+    #[serde(default, skip_serializing_if = "PacePools::is_empty")]
+    pub(super) pace: TrackedPart<PacePools>,
     /// The number of batches in the session.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) batches: u64,
@@ -103,6 +106,7 @@ impl State {
             context: TrackedPart::default(),
             work: WorkTable::default(),
             queue: CallQueue::default(),
+            pace: TrackedPart::default(),
             batches: 0,
             own: TrackedPart::default(),
             proposals: BTreeMap::new(),
@@ -129,6 +133,8 @@ impl State {
             tools: TrackedPart::new(self.tools.next_run()),
             models: TrackedPart::new(self.models.next_run()),
             budgets: TrackedPart::new(self.budgets.next_run()),
+            // A provider counts the calls of the last minute, whatever run they were of.
+            pace: TrackedPart::new(self.pace.next_run()),
             now: self.now,
             // The log of a session is one sequence, so event numbers continue, and with them the ids of proposals.
             seq: self.seq,
@@ -159,6 +165,7 @@ impl State {
             work,
             // The queue follows from the calls themselves, so hashing it would be redundant.
             queue: _,
+            pace,
             batches,
             own,
             proposals,
@@ -177,7 +184,7 @@ impl State {
         let proposals = digest_of_parts(proposals.iter().map(|(proposal, open)| (proposal.0, open.digest())));
         let run = (format, run, seq, now, turn, usage, outcome, closing, ending, last);
         let work = (work, batches, own.digest(), proposals, spending);
-        let parts = [
+        let mut parts = vec![
             slices.digest(),
             context.digest(),
             tools.digest(),
@@ -187,6 +194,8 @@ impl State {
             report.digest(),
             turns.digest(),
         ];
+        // Without a pace the digest is that of sessions from before there was one.
+        parts.extend((!pace.is_empty()).then(|| pace.digest()));
         // The format comes first, so that a session of an older format is recognised and not reported as a
         // divergence.
         format!("{STATE_FORMAT}:{:032x}", digest_of_json(&(run, work, parts)))
@@ -264,3 +273,4 @@ impl DigestedPart for LoopDetector {}
 impl DigestedPart for RetryBudgets {}
 impl DigestedPart for ReportSeries {}
 impl DigestedPart for TurnLoop {}
+impl DigestedPart for PacePools {}

@@ -4,6 +4,7 @@ mod beside;
 mod changed;
 mod ending;
 mod malformed;
+mod paced;
 mod plain;
 mod proposed;
 mod reply;
@@ -117,6 +118,7 @@ impl RunStep<'_> {
         self.route(then);
         // Free permits and approval questions are handed on once, after all machines have finished.
         self.admit_others();
+        self.start_paced();
     }
 
     fn decide(&mut self, event: Event) -> NextMachine {
@@ -367,6 +369,10 @@ impl RunStep<'_> {
     /// Closes a piece of work, and makes its proposal the current one.
     fn claim(&mut self, work: WorkId) -> Option<WorkPurpose> {
         let (proposal, pending) = self.state.work.claim(work)?;
+        // A call that waited for its turn asks for it again.
+        if pending.is_wait() {
+            self.state.pace.forget(work);
+        }
         self.current = proposal;
         Some(pending)
     }
@@ -419,6 +425,7 @@ impl RunStep<'_> {
             targets: if targets.is_empty() { &state.context.targets } else { targets },
             work: &mut state.work,
             queue: &mut state.queue,
+            pace: &mut state.pace,
             batches: &mut state.batches,
             turns: &mut state.turns,
             ending: &mut state.ending,

@@ -109,6 +109,7 @@ impl RunStep<'_> {
         self.current = ProposalId::NONE;
         self.state.proposals.clear();
         self.state.queue.clear();
+        self.state.pace.clear();
         self.state.work.clear();
         self.state.outcome = Some(outcome.clone());
         self.split().run.out.note(Note::Finish { outcome }, because);

@@ -123,6 +123,8 @@ meters! {
     ContextReductions = "context_reduction_total" MetricKind::Counter, Number/0, ["subject"];
     /// Delays before a next attempt.
     RetryDelays = "retry_delay_seconds" MetricKind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
+    /// Waits of calls for their turn under a pace.
+    PaceWaits = "pace_wait_seconds" MetricKind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
     /// Attempts that a call, turn or report took in the end.
     RetryAttempts = "retry_attempts" MetricKind::Histogram(ATTEMPTS), Number/0, ["subject"];
 
@@ -208,6 +210,7 @@ impl From<MetricName> for MetricId {
             MetricName::LoopGuardTotal => Self::LoopGuards,
             MetricName::ContextReductionTotal => Self::ContextReductions,
             MetricName::RetryDelaySeconds => Self::RetryDelays,
+            MetricName::PaceWaitSeconds => Self::PaceWaits,
             MetricName::RetryAttempts => Self::RetryAttempts,
         }
     }
@@ -232,6 +235,7 @@ mod tests {
             MetricName::LoopGuardTotal,
             MetricName::ContextReductionTotal,
             MetricName::RetryDelaySeconds,
+            MetricName::PaceWaitSeconds,
             MetricName::RetryAttempts,
         ] {
             let meter = MetricId::from(name);

@@ -16,6 +16,7 @@ use super::approval::ApprovalPolicy;
 use super::breaker::BreakerPolicy;
 use super::calls::CallsPolicy;
 use super::loop_guard::LoopGuardPolicy;
+use super::pace::{ModelPace, ToolPace};
 use super::result::ResultPolicy;
 use super::targets::TargetsPolicy;
 use super::text::{CelText, ScopeVariables, TemplateText, variables};
@@ -90,6 +91,8 @@ pub struct ToolPolicy<F: Form = Effective> {
     pub retry: F::In<RetryPolicy<F>>,
     /// When to stop calling it.
     pub breaker: F::In<BreakerPolicy<F>>,
+    /// How often it is called.
+    pub pace: F::In<ToolPace<F>>,
     /// What is done when the model repeats itself.
     pub loop_guard: F::In<LoopGuardPolicy<F>>,
     /// How much of its results a model is shown, and what becomes of the rest.
@@ -209,6 +212,8 @@ pub struct ModelPolicy<F: Form = Effective> {
     pub retry: F::In<RetryPolicy<F>>,
     /// How long each step of one call may take.
     pub timeouts: F::In<ModelTimeouts<F>>,
+    /// How often it is called.
+    pub pace: F::In<ModelPace<F>>,
     /// How its tokens are counted.
     pub tokens: F::In<TokensPolicy<F>>,
 }

@@ -419,6 +419,26 @@ pub(super) const FIELDS: &[(&[&str], &str, &str, CountedUnit)] = &[
         CountedUnit::Other,
     ),
     (
+        // LiteLLM (`rpm`, `tpm`), LangChain (`rate_limiter`), resilience4j, Envoy and Kong.
+        &[
+            "ratelimit",
+            "ratelimits",
+            "ratelimiter",
+            "ratelimiting",
+            "throttle",
+            "throttling",
+            "rpm",
+            "tpm",
+            "requestsperminute",
+            "tokensperminute",
+            "requestspersecond",
+            "maxrps",
+        ],
+        "pace",
+        "`pace: {requests: {limit: 50, per: 1m}}` is how often it may be called; models have `tokens`, too",
+        CountedUnit::Other,
+    ),
+    (
         // LiteLLM (`max_parallel_requests`), resilience4j and Polly (bulkhead).
         &[
             "maxparallelrequests",

@@ -11,8 +11,8 @@ use unfazed::engine::{
     ToolCatalogue, ToolFacts, ToolOutcome, ToolSpec, WaitWork, Work, may_run_again,
 };
 use unfazed::policy::{
-    Approval, AttemptLimit, CallOverride, Effect, ErrorClass, HistoryCheck, Policy, RetryPolicy, SizeCap,
-    TimeBound, UnansweredMode,
+    Approval, AttemptLimit, CallOverride, CooldownScope, Effect, ErrorClass, HistoryCheck, PacePool, Policy,
+    RetryPolicy, SizeCap, TimeBound, UnansweredMode,
 };
 use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, Usage, splice};
 use unfazed::time::{Instant, Nanos};
@@ -20,6 +20,7 @@ use unfazed::time::{Instant, Nanos};
 use super::failures::{class_of, failure};
 use super::invariants::Invariants;
 use super::meter::{Meter, is_check};
+use super::paces::Paces;
 use super::tape::Tape;
 use super::torn::torn_history;
 
@@ -57,6 +58,7 @@ pub(crate) struct Host {
     pub(crate) finished: bool,
     pub(crate) targets: &'static [&'static str],
     pub(crate) meter: Meter,
+    paces: Paces,
     pub(crate) now: Instant,
     /// The policy, the tools or the models were others before: what holds under one policy only is not held against it.
     pub(crate) changed: bool,
@@ -121,6 +123,7 @@ impl Host {
             finished: false,
             targets: &TARGETS[..=t.below(TARGETS.len())],
             meter: Meter::default(),
+            paces: Paces::default(),
             changed: false,
             tools: tools(),
             gone: BTreeSet::new(),
@@ -431,6 +434,13 @@ impl Host {
         }
         if self.invariants.call(call, self.interpreter.policy(), self.now) {
             self.meter.model(call);
+            let model = self.interpreter.policy().model(&call.target);
+            if let (Some(rate), PacePool::Provider) =
+                (model.pace.requests.value.rate(), &model.pace.pool.value)
+            {
+                // Models of another provider have another pool, so this is at most what the pool started.
+                self.paces.started(&call.target, rate, self.now);
+            }
         }
     }
 
@@ -494,6 +504,12 @@ impl Host {
         if !self.changed {
             self.invariants.run(run);
         }
+        if !self.changed && !is_check(run) {
+            let pace = &self.interpreter.policy().tool(&run.tool).pace;
+            if let (Some(rate), CooldownScope::Own) = (pace.requests.value.rate(), &pace.pool.value) {
+                self.paces.started(&run.tool, rate, self.now);
+            }
+        }
         self.meter.run(run);
         if is_check(run) {
             assert_eq!(run.tool, WITNESS, "law 6: another tool finds out whether it has acted");
@@ -518,6 +534,10 @@ impl Host {
         assert_eq!(wait.until, self.now.saturating_add(wait.delay));
         let past = self.deadline.is_some_and(|deadline| wait.until >= deadline);
         assert!(!past, "law 5: a wait past the deadline of the run: {wait:?}");
+        // A wait for a turn is no wait between attempts, and counts for none of their bounds.
+        if wait.pool.is_some() {
+            return;
+        }
         match self.state.awaited(wait).expect("law 5: a wait for nothing") {
             AwaitedStep::Call(call) => {
                 let policy = self.interpreter.policy().call(call.tool, call.arguments, None).policy;

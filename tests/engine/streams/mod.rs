@@ -15,6 +15,7 @@ mod invariants;
 pub(crate) mod meter;
 mod orders;
 mod other_values;
+mod paces;
 mod policies;
 mod side_by_side;
 pub(crate) mod tape;

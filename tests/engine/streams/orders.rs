@@ -8,7 +8,7 @@ use unfazed::session::Message;
 
 use super::host::Host;
 use super::meter::is_check;
-use super::policies::{POLICIES, made};
+use super::policies::{Made, POLICIES, made};
 use super::tape::Tape;
 
 /// Turns of a run, at most; then it is cancelled.
@@ -93,7 +93,7 @@ pub(crate) type Pick<'a> = &'a mut dyn FnMut(&[usize]) -> usize;
 /// many events it had, too.
 pub(crate) fn run(choices: &[u16], drive: DriveMode, pick: Pick<'_>) -> (Ending, usize) {
     let mut t = Tape::new(choices.to_vec());
-    let policy = &made(t.below(POLICIES)).policy;
+    let policy = &unpaced(t.below(POLICIES)).policy;
     let mut host = Host::start(policy, drive, &mut t);
     let seed = t.below(1 << 16) as u64 * 100_000;
     if drive == DriveMode::Calls {
@@ -127,6 +127,13 @@ pub(crate) fn run(choices: &[u16], drive: DriveMode, pick: Pick<'_>) -> (Ending,
     }
     let events = host.events.len();
     (Ending::of(host), events)
+}
+
+/// The policy of that number, or the next one without a pace of tools: calls that wait for their turn need time to pass, and
+/// when they start is when others did.
+fn unpaced(number: usize) -> &'static Made {
+    let mut numbers = (0..POLICIES).map(|next| made((number + next) % POLICIES));
+    numbers.find(|made| !made.text.contains("\n    pace: ")).unwrap()
 }
 
 /// The number of the call a piece of work is about; `None`: nothing else can continue before it is answered. People are

@@ -132,7 +132,9 @@ fn document(t: &mut Tape) -> String {
         text.push(format!("retry: {}\n", retry(t)));
     }
     text.push("tools:\n".into());
+    let mut tools = Vec::new();
     for name in ["'*'", "alpha"] {
+        tools.push(text.len());
         text.push(format!("  {name}:\n{}", tool(t)));
     }
     if t.once_in(2) {
@@ -143,6 +145,7 @@ fn document(t: &mut Tape) -> String {
         ));
     }
     text.push("  witness: {effect: read_only, breaker: {failures: 2}}\n".into());
+    let models = text.len();
     text.push(format!("models:\n  '*': {}\n", model(t)));
     if t.once_in(2) {
         text.push(format!("  spare: {}\n", model(t)));
@@ -162,7 +165,30 @@ fn document(t: &mut Tape) -> String {
         text.push(output(t));
     }
     text.push(reducers(t));
+    // Drawn last, so that the policies without a pace are those there were before there was one.
+    for tool in tools {
+        if t.once_in(4) {
+            let pace = pace(t, "own");
+            text[tool].push_str("    pace: ");
+            text[tool].push_str(&pace);
+            text[tool].push('\n');
+        }
+    }
+    if t.once_in(4) {
+        let tokens = t.of(&["unlimited", "{limit: 900, per: 9s}", "{limit: 100, per: 1s, burst: 300}"]);
+        let model = text[models].trim_end().strip_suffix('}').unwrap().to_owned();
+        text[models] = format!("{model}, pace: {{tokens: {tokens}, {}}}\n", &pace(t, "provider")[1..]);
+    }
     text.concat()
+}
+
+fn pace(t: &mut Tape, pool: &'static str) -> String {
+    format!(
+        "{{requests: {}, pool: {}, max_wait: {}}}",
+        t.of(&["{limit: 1, per: 1s}", "{limit: 3, per: 5s, burst: 1}", "{limit: 2, per: 2s}", "unlimited"]),
+        t.of(&[pool, pool, "common"]),
+        t.of(&["5m", "2s", "unlimited"]),
+    )
 }
 
 fn tool(t: &mut Tape) -> String {

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::call_queue::{CallKey, CallPermit};
 use super::loop_detector::EndOfCall;
+use super::pace_pools::PaceTicket;
 use super::report_series::{DeliveredReport, ReportSeries};
 use super::run_parts::RunParts;
 use super::then::NextMachine;
@@ -143,6 +144,7 @@ impl Batch {
                 place: None,
                 left: EffectState::NotStarted,
                 to_approve: false,
+                ticket: PaceTicket::default(),
                 phase,
             }));
         }
@@ -194,6 +196,7 @@ impl Batch {
             place: Some(CallPermit::Run),
             left: EffectState::NotStarted,
             to_approve: false,
+            ticket: PaceTicket::default(),
             phase,
         }));
     }
@@ -246,6 +249,7 @@ impl Batch {
         // The phase is taken out so that the arms own its content; it is put back unless the call is settled.
         match mem::replace(&mut slot.phase, CallPhase::UnderWay) {
             phase @ (CallPhase::UnderWay
+            | CallPhase::Paced
             | CallPhase::WithPlanner(_)
             | CallPhase::ReportWithPlanner
             | CallPhase::Waiting
@@ -437,8 +441,9 @@ impl Batch {
                 // In flight or unclear: reporting "was never executed", as SwarmSDK does, can be false, and a repeat
                 // would have the side effect twice.
                 CallPhase::UnderWay
+                | CallPhase::Paced
                 | CallPhase::Doubtful(_)
-                | CallPhase::Ended(ToolOutcome::Failed { .. }, ..) => call.interrupted(run),
+                | CallPhase::Ended(ToolOutcome::Failed { .. }, ..) => call.stopped(run),
             });
         }
         // The end interrupts the round. Which calls had ended depends on timing, so it must not influence a decision.
@@ -549,7 +554,7 @@ impl Batch {
         index: usize,
         run: &mut RunParts<'_>,
     ) -> Result<(), NextMachine> {
-        self.look(index, run, |call, _, run| call.interrupted(run))
+        self.look(index, run, |call, _, run| call.stopped(run))
     }
 
     fn clear(&mut self) {

@@ -54,7 +54,7 @@ impl Batch {
                 CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
             // The call only waited for approval and never ran, so its charge to the budget of calls is returned.
-            CallPhase::Unasked | CallPhase::Asked if slot.series.history.is_empty() => {
+            CallPhase::Unasked | CallPhase::Asked | CallPhase::Paced if slot.series.history.is_empty() => {
                 run.spending.uncount_tool_call();
                 CallPhase::Withdrawn(WithdrawnCall::NotStarted)
             }
@@ -67,6 +67,7 @@ impl Batch {
             // These may have had side effects. "Not started" would invite the model to repeat them.
             CallPhase::Unasked
             | CallPhase::Asked
+            | CallPhase::Paced
             | CallPhase::UnderWay
             | CallPhase::Doubtful(_)
             | CallPhase::Ended(ToolOutcome::Failed { .. }, ..) => {

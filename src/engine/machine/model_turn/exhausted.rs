@@ -39,7 +39,10 @@ impl ModelTurn {
         run.out.count(MetricName::RetryAttempts, name.clone(), progress.attempt.into());
         run.count_overdrawn(name, reason);
         // The cooldown starts before the next model is chosen, so that the rotation skips this one.
-        cool_down(&failed, run);
+        // A model whose pace is used up works; its pool knows when it may be called again.
+        if reason != StopReason::Pace {
+            cool_down(&failed, run);
+        }
         let aborts = policy.no_fallback_on.value.contains(case.class);
         let by_budget = self.ended_by_budget(&policy.retry, *progress, case, reason, run);
         // Named only if it changed the outcome: without a model to fall back to, `no_fallback_on` decided nothing.
@@ -136,6 +139,7 @@ impl ModelTurn {
                 max_attempts: None,
                 error_type: failed.case.class,
                 message: failed.message,
+                pool: None,
             };
             // The provider requires the delay, so it does not reduce the final turn's share of the time.
             run.spending.ending = Some(run.out.now);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::super::failed_call::FailedCall;
+use super::super::pace::PaceRules;
 use super::super::pending_delay::WaitSubject;
 use super::super::reply::{recover, reply_refused};
 use super::super::run_parts::RunParts;
@@ -72,6 +73,7 @@ impl ModelTurn {
         let case = run.case_of(failure, classified, &policy.retry, RetryBlocker::None);
         // The model corrects a refused report, so the backoff for corrections applies.
         let mut case = FailureContext { correction: class == ErrorClass::InvalidOutput, ..case };
+        run.hold_pace(PaceRules::Model(&target, &policy), class, case.hint, &policy.retry);
         let seed = run.seed("model", &run.name_of_turn());
         let name = format!("model {target}");
         let mut verdict = run.verdict(&name, &policy.retry, progress, &mut case, seed);
@@ -242,6 +244,7 @@ impl ModelTurn {
             attempt,
             error_type: class,
             message: failed.message,
+            pool: None,
         };
         run.wait(WorkPurpose::WaitModel, delay, subject, why);
         NextMachine::Host

@@ -2,6 +2,7 @@
 
 mod exhausted;
 mod failure;
+mod pace;
 
 use std::sync::Arc;
 
@@ -86,6 +87,10 @@ impl ModelTurn {
             Err(why) if !run.ending.is_now() => return self.end_with_final_turn(why, run),
             Err(why) => return NextMachine::run_failed(StopReason::RunBudget, vec![why]),
         };
+        let input = granted.reservation.input;
+        if let Some(then) = self.wait_for_turn((&target, &policy), input, run) {
+            return then;
+        }
         let last = run.ending.is_now();
         let call = self.request(target, &policy, granted.lowered.as_ref().map(|(most, _)| *most), run);
         self.series.called_in(run.turn);

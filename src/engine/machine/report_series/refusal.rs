@@ -150,6 +150,7 @@ impl ReportSeries {
                     max_attempts,
                     error_type: class,
                     message: message.clone(),
+                    pool: None,
                 };
                 run.terms.delay.wait(delay, subject, why, now);
                 // The directive to wait names the rule for the delay.

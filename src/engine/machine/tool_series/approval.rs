@@ -48,6 +48,7 @@ impl ToolSeries {
             }
             CallPhase::Doubtful(doubt) => self.ask_again(doubt, cx.index, run),
             CallPhase::UnderWay
+            | CallPhase::Paced
             | CallPhase::Waiting
             | CallPhase::Asked
             | CallPhase::WithPlanner(_)

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::loop_detector::EndOfCall;
+use super::super::pace::PaceRules;
 use super::super::pending_delay::WaitSubject;
 use super::super::run_parts::RunParts;
 use super::super::session::FailedAttempt;
@@ -51,18 +52,23 @@ impl ToolSeries {
             && let Some(reason) = policy.retry.refuses_after(class, failed.attempt).or(may_have_acted)
         {
             let case = run.case(class, None, RetryBlocker::None);
-            let end = AttemptsEnd { progress: failed, case: &case, reason };
+            let end = AttemptsEnd { progress: failed, case: &case, reason, ended_by: None };
             return self.exhausted(&policy, &end, None, cx, run);
         }
-        let timeout = retry::attempt_timeout(&policy.retry, progress.started, run.deadline(), run.out.now);
         let rules = match last {
             Some(class) => policy.retry.for_class(class),
             None => policy.retry.for_others(),
         };
+        let most = rules.max_attempts.value.limit();
+        if let Some(step) = self.wait_for_turn(&policy, (progress, most), cx, run) {
+            return step;
+        }
+        self.phase = CallPhase::UnderWay;
+        let timeout = retry::attempt_timeout(&policy.retry, progress.started, run.deadline(), run.out.now);
         let tool = RunTool {
             work: WorkId(0),
             attempt: progress.attempt,
-            max_attempts: rules.max_attempts.value.limit(),
+            max_attempts: most,
             timeout,
             // One key for all attempts, so that a service that supports keys has the side effect once, as Stripe's
             // services do.
@@ -122,7 +128,14 @@ impl ToolSeries {
                 run.out.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
                 let error_type = invalid.class;
                 let attempt_next = attempt.saturating_add(1);
-                let subject = WaitSubject { name, attempt: attempt_next, max_attempts, error_type, message };
+                let subject = WaitSubject {
+                    name,
+                    attempt: attempt_next,
+                    max_attempts,
+                    error_type,
+                    message,
+                    pool: None,
+                };
                 let vars = json!({
                     "tool": self.tool, "attempt": attempt, "max_attempts": max_attempts, "problems": invalid.problems,
                 });
@@ -146,7 +159,7 @@ impl ToolSeries {
                 // Kept with its end: wrong arguments in a later turn must not renew the attempts.
                 run.tools.keep_corrections(&self.tool, series.clone());
                 self.series = series;
-                let end = AttemptsEnd { progress, case: &case, reason };
+                let end = AttemptsEnd { progress, case: &case, reason, ended_by: None };
                 self.exhausted(&policy, &end, objection.as_ref(), cx, run)
             }
         }
@@ -255,6 +268,7 @@ impl ToolSeries {
             RetryBlocker::None
         };
         let mut case = run.case_of(failure, classified, &policy.retry, obstacle);
+        run.hold_pace(PaceRules::Tool(&self.tool, &policy), class, case.hint, &policy.retry);
         let (name, seed) = (self.name(), run.seed("tool", &cx.idempotency_key(run)));
         let mut verdict = run.verdict(&name, &policy.retry, progress, &mut case, seed);
         let (attempt, delay) = (progress.attempt, verdict.delay());
@@ -286,13 +300,14 @@ impl ToolSeries {
                     max_attempts: policy.retry.for_class(class).max_attempts.value.limit(),
                     error_type: class,
                     message: failure.message.clone(),
+                    pool: None,
                 };
                 run.wait(WorkPurpose::WaitTool(cx.index), delay, subject, why);
                 CallStep::Open
             }
             RetryVerdict::Stop(reason) => {
                 self.call_ended(&EndOfCall::Failed(class, &failure.message), cx, run);
-                let end = AttemptsEnd { progress, case: &case, reason };
+                let end = AttemptsEnd { progress, case: &case, reason, ended_by: None };
                 self.exhausted(&policy, &end, objection.as_ref(), cx, run)
             }
         }
@@ -311,7 +326,7 @@ impl ToolSeries {
         self.call_ended(&EndOfCall::Failed(case.class, &message), cx, run);
         let progress = self.series.progress();
         let progress = AttemptProgress { attempt: progress.attempt.saturating_sub(1), ..progress };
-        let end = AttemptsEnd { progress, case, reason: StopReason::ReducerError };
+        let end = AttemptsEnd { progress, case, reason: StopReason::ReducerError, ended_by: None };
         self.exhausted(&policy, &end, Some(objection), cx, run)
     }
 

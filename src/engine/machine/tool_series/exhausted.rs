@@ -8,6 +8,7 @@ use crate::engine::ask::PlannerDecision;
 use crate::engine::because::{ShownValue, because};
 use crate::engine::directive::Note;
 use crate::engine::metric::MetricName;
+use crate::engine::reason::StoredReason;
 use crate::engine::retry::{AttemptProgress, FailureContext};
 use crate::policy::{ErrorClass, ToolPolicy, Trigger};
 use crate::session::{ReducerError, RetryExhausted, StopReason};
@@ -20,6 +21,8 @@ pub(super) struct AttemptsEnd<'c> {
     pub(super) case: &'c FailureContext,
     /// Why no further attempt follows.
     pub(super) reason: StopReason,
+    /// The rule that decided, if the retry policy does not have it.
+    pub(super) ended_by: Option<&'c StoredReason>,
 }
 
 impl ToolSeries {
@@ -32,14 +35,17 @@ impl ToolSeries {
         cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> CallStep {
-        let AttemptsEnd { progress, case, reason } = *end;
+        let AttemptsEnd { progress, case, reason, ended_by } = *end;
         let exhausted = RetryExhausted {
             action: self.name(),
             reason,
             attempts: self.series.history.clone(),
             retry_after: case.hint,
         };
-        let mut why = run.why_stopped(&exhausted.action, &policy.retry, progress, case, reason);
+        let mut why = match ended_by {
+            Some(rule) => vec![rule.clone().told(run.policy())],
+            None => run.why_stopped(&exhausted.action, &policy.retry, progress, case, reason),
+        };
         // The effect ended the attempts. If the tool itself declared it, a value in the policy would override it, so
         // that value is named.
         if reason == StopReason::MayHaveActed {

@@ -6,6 +6,7 @@
 mod approval;
 mod attempts;
 mod exhausted;
+mod pace;
 mod results;
 mod uncertain_effect;
 
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::call_queue::CallPermit;
 use super::call_refusal::CallRefusal;
+use super::pace_pools::PaceTicket;
 use super::run_parts::RunParts;
 use super::turn_guidance::ReplyGuidance;
 use crate::engine::ask::PlannerDecision;
@@ -54,6 +56,9 @@ pub(in crate::engine) struct ToolSeries {
     /// Whether changed rules require approval before the next run.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(in crate::engine) to_approve: bool,
+    /// Its age under the pace of its tool.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    pub(in crate::engine) ticket: PaceTicket,
     pub(in crate::engine) phase: CallPhase,
 }
 
@@ -62,6 +67,9 @@ pub(in crate::engine) struct ToolSeries {
 pub(in crate::engine) enum CallPhase {
     /// Running, or waiting for another attempt.
     UnderWay,
+    /// The call has a permit, and waits for its turn under the pace of its tool. Without a recorded attempt it has not
+    /// run.
+    Paced,
     /// The arguments are valid, and the call waits for a permit.
     Waiting,
     /// The call has a permit, and waits for a question to a person.
@@ -125,6 +133,7 @@ impl CallPhase {
             Self::Waiting
             | Self::Unasked
             | Self::Asked
+            | Self::Paced
             | Self::WithPlanner(_)
             | Self::ReportWithPlanner
             | Self::Refused(_)
@@ -210,6 +219,15 @@ impl ToolSeries {
         let policy = self.policy(run);
         let text = run.out.say(&policy.messages.interrupted, json!({ "tool": self.tool }));
         CallStep::answered(text, true)
+    }
+
+    /// Ends the call because its run or its wait is stopped.
+    pub(in crate::engine) fn stopped(&self, run: &mut RunParts<'_>) -> CallStep {
+        if self.phase == CallPhase::Paced && self.series.history.is_empty() {
+            self.not_started(run)
+        } else {
+            self.interrupted(run)
+        }
     }
 
     /// Ends the call because it will not run.

@@ -1,0 +1,126 @@
+//! `pace:` of a tool or a model: how often it is called (client-side rate limiting).
+
+use core::num::NonZeroU32;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::lasting::NonZeroTime;
+use crate::policy::decode::{Decode, NodeReader, SchemaOf, record};
+use crate::policy::form::{Block, Effective, Form};
+use crate::policy::layer_value::plain_leaf;
+use crate::policy::{CooldownScope, PaceLimit, PacePool, PaceRate, TimeBound};
+use crate::text::yaml::{YamlData, YamlNode};
+use crate::time::Nanos;
+
+/// How often a tool is called. A call beyond that waits, the oldest first; a wait is no attempt.
+/// Example: `{"requests": {"limit": 10, "per": "1s"}}`
+#[derive(Clone, Debug, Block)]
+pub struct ToolPace<F: Form = Effective> {
+    /// How many runs may start in a period, or `unlimited`. Replaced whole.
+    /// Checks: W0270.
+    /// Example: `{"limit": 10, "per": "1s", "burst": 2}`
+    pub requests: F::Of<PaceLimit>,
+    /// The tools with the same name here share their pace. `own`: this one alone.
+    /// Example: `search_api`
+    pub pool: F::Of<CooldownScope>,
+    /// The longest a call waits for its turn. A call that would wait longer is not made.
+    /// Checks: W0270.
+    /// Example: `30s`
+    #[key(looser = More)]
+    pub max_wait: F::Of<NonZeroTime<TimeBound>>,
+}
+
+/// How often a model is called. A call beyond that waits, the oldest first; a wait is no attempt.
+/// Example: `{"requests": {"limit": 50, "per": "1m"}, "tokens": {"limit": 40000, "per": "1m"}}`
+#[derive(Clone, Debug, Block)]
+pub struct ModelPace<F: Form = Effective> {
+    /// How many calls may start in a period, or `unlimited`. Replaced whole.
+    /// Checks: W0270.
+    /// Example: `{"limit": 50, "per": "1m", "burst": 10}`
+    pub requests: F::Of<PaceLimit>,
+    /// How many tokens may be used in a period, of requests and replies together, or `unlimited`. They are estimated when
+    /// a call starts, and corrected by its usage. Replaced whole.
+    /// Example: `{"limit": 40000, "per": "1m"}`
+    pub tokens: F::Of<PaceLimit>,
+    /// The models that share this pace: `provider`, those with the same `provider`; or those with the same name here.
+    /// Example: `team_quota`
+    pub pool: F::Of<PacePool>,
+    /// The longest a call waits for its turn. Where it would be longer, the next model is called, if there is one.
+    /// Checks: W0270.
+    /// Example: `2m`
+    #[key(looser = More)]
+    pub max_wait: F::Of<NonZeroTime<TimeBound>>,
+}
+
+record! {
+    /// A rate.
+    /// Example: `{"limit": 50, "per": "1m", "burst": 10}`
+    pub(crate) struct RateEntry {
+        /// How much may start in a period.
+        /// Example: `50`
+        pub(crate) limit: NonZeroU32,
+        /// The period.
+        /// Example: `1m`
+        pub(crate) per: NonZeroTime<Nanos>,
+        /// How much of it may start at once after a pause. Left out: `limit`.
+        /// Example: `10`
+        pub(crate) burst: Option<NonZeroU32>,
+    }
+}
+
+impl Decode for PaceLimit {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        match &node.data {
+            YamlData::Text(word) if &**word == "unlimited" => Some(Self::Unlimited),
+            YamlData::Map(_) => {
+                let RateEntry { limit, per, burst } = RateEntry::decode(node, reader)?;
+                Some(Self::Rate(PaceRate { limit, per: per.0, burst: burst.unwrap_or(limit) }))
+            }
+            _ => reader.wrong_type(node, "a rate such as `{limit: 50, per: 1m}`, or `unlimited`"),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let rate = generator.subschema_for::<SchemaOf<RateEntry>>();
+        json_schema!({"anyOf": [rate, {"const": "unlimited"}]})
+    }
+}
+
+impl Decode for PacePool {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let name = String::decode(node, reader)?;
+        match name.trim() {
+            "" => reader.out_of_range(node, "must not be empty"),
+            "provider" => Some(Self::Provider),
+            name => Some(Self::Named(name.into())),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "\\S"})
+    }
+}
+
+plain_leaf! {
+    PaceLimit => |limit| match limit {
+        PaceLimit::Unlimited => json!("unlimited"),
+        PaceLimit::Rate(rate) => show_rate(*rate),
+    };
+    PacePool => |pool| match pool {
+        PacePool::Provider => json!("provider"),
+        PacePool::Named(name) => json!(name),
+    };
+}
+
+fn show_rate(rate: PaceRate) -> Value {
+    let PaceRate { limit, per, burst } = rate;
+    let mut shown = Map::new();
+    shown.insert("limit".to_owned(), limit.get().into());
+    shown.insert("per".to_owned(), per.to_string().into());
+    // A burst of the whole limit is what leaving it out means.
+    if burst != limit {
+        shown.insert("burst".to_owned(), burst.get().into());
+    }
+    Value::Object(shown)
+}

@@ -1,0 +1,54 @@
+//! How often tools and models may be called.
+
+use core::fmt;
+use core::num::NonZeroU32;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Nanos;
+
+/// How much may start within a period: requests or tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaceLimit {
+    /// Any amount.
+    Unlimited,
+    /// No more than this.
+    Rate(PaceRate),
+}
+
+/// A rate: so much in a period, and how much of it may start at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaceRate {
+    /// Requests or tokens in a period.
+    pub limit: NonZeroU32,
+    /// The period, in nanoseconds; not zero.
+    pub per: Nanos,
+    /// Requests or tokens that may start at once after a pause.
+    pub burst: NonZeroU32,
+}
+
+/// The models that share the pace of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PacePool {
+    /// The models with the same `provider`.
+    Provider,
+    /// The models with this name as their pool.
+    Named(Arc<str>),
+}
+
+impl PaceLimit {
+    /// The rate, if there is one.
+    pub const fn rate(self) -> Option<PaceRate> {
+        match self {
+            Self::Unlimited => None,
+            Self::Rate(rate) => Some(rate),
+        }
+    }
+}
+
+impl fmt::Display for PaceRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {}", self.limit, self.per)
+    }
+}
