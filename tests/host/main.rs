@@ -14,6 +14,7 @@ mod errors;
 mod flaky;
 mod guard;
 mod guard_laws;
+mod guard_pace;
 mod guard_repeats;
 mod guard_run;
 mod guard_turn;

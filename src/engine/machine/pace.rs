@@ -89,7 +89,7 @@ impl RunParts<'_> {
         };
         let why = why.told(self.policy());
         let work = self.wait(purpose, wait, subject, vec![why]);
-        self.pace.wait(&terms, *ticket, work);
+        self.pace.wait(&terms, *ticket, (work, until));
         PaceStep::Wait
     }
 

@@ -55,6 +55,8 @@ struct PacePool {
 struct WaitingCall {
     ticket: u64,
     work: WorkId,
+    /// The end of its wait.
+    until: Instant,
     tokens: u64,
     bounds: PaceBounds,
 }
@@ -189,7 +191,7 @@ impl PacePools {
         pool.follow(terms, now);
         let tokens = terms.request.saturating_add(pool.expected_reply());
         let bounds = terms.bounds();
-        let waiting = WaitingCall { ticket: ticket.number, work: WorkId(0), tokens, bounds };
+        let waiting = WaitingCall { ticket: ticket.number, work: WorkId(0), until: now, tokens, bounds };
         let since = *ticket.since.get_or_insert(now);
         let (until, by, ahead) = pool.due(&waiting, now);
         if until <= now {
@@ -209,12 +211,17 @@ impl PacePools {
     }
 
     /// Records the wait of a call that has to wait.
-    pub(in crate::engine) fn wait(&mut self, terms: &PaceTerms, ticket: PaceTicket, work: WorkId) {
+    pub(in crate::engine) fn wait(
+        &mut self,
+        terms: &PaceTerms,
+        ticket: PaceTicket,
+        (work, until): (WorkId, Instant),
+    ) {
         let Some(pool) = self.pools.get_mut(&terms.pool) else { return };
         let tokens = terms.request.saturating_add(pool.expected_reply());
         let place = pool.waiting.partition_point(|other| other.ticket < ticket.number);
         let bounds = terms.bounds();
-        pool.waiting.insert(place, WaitingCall { ticket: ticket.number, work, tokens, bounds });
+        pool.waiting.insert(place, WaitingCall { ticket: ticket.number, work, until, tokens, bounds });
     }
 
     /// Removes a call whose wait is over, or is no longer needed.
@@ -264,7 +271,8 @@ impl PacePools {
         }
     }
 
-    /// The wait of the first call that may start now, if room was made since the last question.
+    /// The wait of the first call that may start now, or earlier than its wait ends, if room was made since the last
+    /// question.
     pub(in crate::engine) fn next_due(&mut self, now: Instant) -> Option<WorkId> {
         if !self.freed {
             return None;
@@ -272,9 +280,11 @@ impl PacePools {
         let names: Vec<String> = self.pools.keys().cloned().collect();
         for name in names {
             let Some(pool) = self.pools.get_mut(&name) else { continue };
-            // The oldest is looked at alone: whoever is behind it may not start before it.
+            // The oldest is looked at alone: whoever is behind it may not start before it, and becomes the oldest when it
+            // has started.
             let Some(first) = pool.waiting.first().copied() else { continue };
-            if pool.due(&first, now).0 <= now {
+            let due = pool.due(&first, now).0;
+            if due <= now || due < first.until {
                 return Some(first.work);
             }
         }
@@ -409,7 +419,7 @@ mod tests {
                 PaceAnswer::Later { until, .. } => {
                     assert!(until > now);
                     self.work += 1;
-                    self.pools.wait(terms, *ticket, WorkId(self.work));
+                    self.pools.wait(terms, *ticket, (WorkId(self.work), until));
                     self.timers.insert(WorkId(self.work), (until, call));
                 }
                 PaceAnswer::TooLate { .. } => unreachable!("no wait is too long"),
@@ -460,8 +470,7 @@ mod tests {
         }
         calls.withdraw(1, secs(3));
         calls.run_until(secs(100));
-        // Its timer fires when it would have started before; the place is free all the same for a call that comes.
-        assert_eq!(calls.starts(), [Some(secs(0)), None, Some(secs(20)), Some(secs(30))]);
+        assert_eq!(calls.starts(), [Some(secs(0)), None, Some(secs(10)), Some(secs(20))]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Calls that waited for their turn and may start now, because another call ended or was withdrawn.
+//! Calls that wait for their turn and may start earlier, because another call ended or was withdrawn.
 
 use super::{RunStep, SplitState};
 use crate::engine::machine::{NextMachine, WorkPurpose};
 
 impl RunStep<'_> {
-    /// Starts waiting calls for which this step has made room, the oldest first.
+    /// Starts waiting calls for which this step has made room, the oldest first, or shortens the wait of the oldest.
     pub(super) fn start_paced(&mut self) {
         while !self.state.is_over()
             && let Some(work) = self.state.pace.next_due(self.state.now)

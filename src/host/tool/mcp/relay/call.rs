@@ -393,9 +393,12 @@ impl RunHost for RelayedCall<'_> {
 
     fn waits(&self, wait: &WaitWork) {
         let most = wait.max_attempts.map(|most| format!(" of {most}")).unwrap_or_default();
-        let WaitWork { attempt, error_type, .. } = wait;
+        let WaitWork { attempt, error_type, message, .. } = wait;
         let delay = wait.delay.rounded();
-        let text = format!("attempt {attempt}{most} in {delay}, after {error_type}");
+        let text = match wait.pool {
+            Some(_) => format!("its turn in {delay}: {message}"),
+            None => format!("attempt {attempt}{most} in {delay}, after {error_type}"),
+        };
         self.relay.waits(self.params.progress_token(), &text);
     }
 
