@@ -32,7 +32,7 @@ const RANDOM: usize = 32;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed serve gateway.yaml                          # at http://127.0.0.1:8787
-  unfazed serve gateway.yaml --addr 0.0.0.0:8787      # beyond this machine it takes `keys` in the file
+  unfazed serve gateway.yaml --addr 0.0.0.0:8787      # other machines: the file needs `keys`
   unfazed serve --hash-key                            # makes a key for a client
 
   OPENAI_BASE_URL=http://127.0.0.1:8787/v1 OPENAI_API_KEY=ufz-... python app.py

@@ -55,6 +55,33 @@ fn a_call_that_may_run_again_does_and_its_waits_are_progress() {
 }
 
 #[test]
+fn a_call_that_waits_for_its_turn_says_so() {
+    let policy = "version: 1\ntools: {echo: {pace: {requests: {limit: 1, per: 2s}}}}\n";
+    let mut client = Client::ready("plain", policy, &[]);
+    for call in [1, 2] {
+        let params =
+            json!({"name": "echo", "arguments": {"text": "a"}, "_meta": {"progressToken": call.to_string()}});
+        client.send(&json!(call), "tools/call", &params);
+    }
+    let (mut answered, mut waits) = (0, Vec::new());
+    while answered < 2 {
+        let message = client.next();
+        if message["id"].is_number() {
+            assert_ne!(message["result"]["isError"], json!(true), "{message}");
+            answered += 1;
+        } else if let Some(text) = message["params"]["message"].as_str() {
+            waits.push((message["params"]["progressToken"].clone(), text.to_owned()));
+        }
+    }
+    let [(token, text)] = &waits[..] else { panic!("{waits:?}") };
+    assert_eq!(token, "2");
+    assert!(
+        text.starts_with("its turn in ") && text.ends_with("it is the next call of `tool echo`"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_may_have_acted_does_not_run_again_and_the_place_of_the_rule_is_known() {
     let policy =
         "version: 1\ntools:\n  send: {effect: non_idempotent, retry: {retry_on: {add: [execution_error]}}}\n";
