@@ -107,9 +107,9 @@ impl RelayParts {
                 tracing::debug!(server = server.config.name, why, "the tools of a server are not known");
             }
         }
-        let names: Vec<Vec<String>> = self.servers.iter().map(|server| server.tools.remotes()).collect();
-        let names = names.iter().enumerate();
-        let names = names.flat_map(|(at, names)| names.iter().map(move |name| (at, name.as_str())));
+        // A server that has come meanwhile is not among those that were asked: its names are learned with a list of all.
+        let names: Vec<_> = asked.iter().map(|(at, server)| (*at, server.tools.remotes())).collect();
+        let names = names.iter().flat_map(|(at, names)| names.iter().map(move |name| (*at, name.as_str())));
         self.shared().tools.learn(names, is_complete);
     }
 
