@@ -166,6 +166,8 @@ impl PacePools {
     /// Removes all calls at the end of the run.
     pub(in crate::engine) fn clear(&mut self) {
         self.in_flight.clear();
+        // Nobody waits, and the state is what is written of it.
+        self.freed = false;
         for pool in self.pools.values_mut() {
             pool.waiting.clear();
         }

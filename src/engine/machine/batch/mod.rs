@@ -380,7 +380,9 @@ impl Batch {
             // The approval was given under other rules. An approval that the new policy requires must not be skipped
             // for calls that started early.
             let asks = policy.approval.value == Approval::Always && !run.tools.is_agreed(&slot.tool);
-            slot.to_approve = slot.phase.has_begun() && asks;
+            // A call that waits for its turn was let through under the old ones, too.
+            let has_passed = slot.phase.has_begun() || slot.phase == CallPhase::Paced;
+            slot.to_approve = has_passed && asks;
             match &mut slot.phase {
                 CallPhase::Ended(_, _, classified) => *classified = Memo::default(),
                 CallPhase::Doubtful(doubt) => doubt.classified = Memo::default(),
