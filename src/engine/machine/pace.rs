@@ -60,13 +60,13 @@ impl RunParts<'_> {
         let Some(terms) = rules.terms(start.request) else { return PaceStep::Start };
         let call = matches!(rules, PaceRules::Model(..)).then_some(self.proposal);
         let asked = self.pace.ask(&terms, start.ticket, call, now);
-        let (until, by, ahead) = match asked {
+        let (until, by, waits) = match asked {
             PaceAnswer::Started => return PaceStep::Start,
-            PaceAnswer::Later { until, by, ahead } => (until, by, Some(ahead)),
+            PaceAnswer::Later { until, by, ahead, call } => (until, by, Some((ahead, call))),
             PaceAnswer::TooLate { until, by } => (until, by, None),
         };
         let wait = until.since(now);
-        let Some(ahead) = ahead.filter(|_| !(start.late)(wait)) else {
+        let Some((ahead, waiting)) = waits.filter(|_| !(start.late)(wait)) else {
             *start.ticket = start.ticket.rested();
             let why = rules.because(self.policy(), by, format!("the call would wait {}", wait.rounded()));
             return PaceStep::TooLate { wait, why };
@@ -78,7 +78,7 @@ impl RunParts<'_> {
         };
         let why = rules.because(self.policy(), by, fact.clone());
         self.out.count(MetricName::PaceWaitSeconds, terms.pool.clone(), wait.0);
-        let PacedStart { name, attempt, max_attempts, purpose, ticket, .. } = start;
+        let PacedStart { name, attempt, max_attempts, purpose, .. } = start;
         let subject = WaitSubject {
             name,
             attempt,
@@ -89,7 +89,7 @@ impl RunParts<'_> {
         };
         let why = why.told(self.policy());
         let work = self.wait(purpose, wait, subject, vec![why]);
-        self.pace.wait(&terms, *ticket, (work, until));
+        self.pace.wait(&terms.pool, waiting, work);
         PaceStep::Wait
     }
 

@@ -52,7 +52,7 @@ struct PacePool {
 
 /// A call that waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct WaitingCall {
+pub(in crate::engine) struct WaitingCall {
     ticket: u64,
     work: WorkId,
     /// The end of its wait.
@@ -114,6 +114,8 @@ pub(in crate::engine) enum PaceAnswer {
         by: PaceRule,
         /// The calls before it.
         ahead: usize,
+        /// The call, to be recorded with its wait.
+        call: WaitingCall,
     },
     /// It would have to wait for longer than it may.
     TooLate {
@@ -196,6 +198,7 @@ impl PacePools {
         let waiting = WaitingCall { ticket: ticket.number, work: WorkId(0), until: now, tokens, bounds };
         let since = *ticket.since.get_or_insert(now);
         let (until, by, ahead) = pool.due(&waiting, now);
+        let waiting = WaitingCall { until, ..waiting };
         if until <= now {
             ticket.since = None;
             pool.take(tokens, now);
@@ -209,21 +212,14 @@ impl PacePools {
             ticket.since = None;
             return PaceAnswer::TooLate { until, by };
         }
-        PaceAnswer::Later { until, by, ahead }
+        PaceAnswer::Later { until, by, ahead, call: waiting }
     }
 
     /// Records the wait of a call that has to wait.
-    pub(in crate::engine) fn wait(
-        &mut self,
-        terms: &PaceTerms,
-        ticket: PaceTicket,
-        (work, until): (WorkId, Instant),
-    ) {
-        let Some(pool) = self.pools.get_mut(&terms.pool) else { return };
-        let tokens = terms.request.saturating_add(pool.expected_reply());
-        let place = pool.waiting.partition_point(|other| other.ticket < ticket.number);
-        let bounds = terms.bounds();
-        pool.waiting.insert(place, WaitingCall { ticket: ticket.number, work, until, tokens, bounds });
+    pub(in crate::engine) fn wait(&mut self, pool: &str, call: WaitingCall, work: WorkId) {
+        let Some(pool) = self.pools.get_mut(pool) else { return };
+        let place = pool.waiting.partition_point(|other| other.ticket < call.ticket);
+        pool.waiting.insert(place, WaitingCall { work, ..call });
     }
 
     /// Removes a call whose wait is over, or is no longer needed.
@@ -279,9 +275,7 @@ impl PacePools {
         if !self.freed {
             return None;
         }
-        let names: Vec<String> = self.pools.keys().cloned().collect();
-        for name in names {
-            let Some(pool) = self.pools.get_mut(&name) else { continue };
+        for pool in self.pools.values_mut() {
             // The oldest is looked at alone: whoever is behind it may not start before it, and becomes the oldest when it
             // has started.
             let Some(first) = pool.waiting.first().copied() else { continue };
@@ -418,10 +412,10 @@ mod tests {
             let (terms, ticket, started) = &mut self.calls[call];
             match self.pools.ask(terms, ticket, None, now) {
                 PaceAnswer::Started => *started = Some(now),
-                PaceAnswer::Later { until, .. } => {
+                PaceAnswer::Later { until, call: waiting, .. } => {
                     assert!(until > now);
                     self.work += 1;
-                    self.pools.wait(terms, *ticket, (WorkId(self.work), until));
+                    self.pools.wait(&terms.pool, waiting, WorkId(self.work));
                     self.timers.insert(WorkId(self.work), (until, call));
                 }
                 PaceAnswer::TooLate { .. } => unreachable!("no wait is too long"),

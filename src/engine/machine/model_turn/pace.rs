@@ -9,6 +9,7 @@ use super::super::then::NextMachine;
 use super::super::work_table::WorkPurpose;
 use super::ModelTurn;
 use super::failure::stop_instead_of;
+use crate::engine::attempt_series::AttemptSeries;
 use crate::engine::retry::{self, AttemptProgress, FailureContext, RetryBlocker};
 use crate::policy::{ErrorClass, ModelPolicy};
 use crate::session::StopReason;
@@ -25,9 +26,9 @@ impl ModelTurn {
     ) -> Option<NextMachine> {
         let (now, deadline, attempt) = (run.out.now, run.deadline(), self.series.attempt());
         // Before the first attempt its time has not begun, so only the deadline of the run can be missed.
-        let started = self.series.attempts().map_or(now, |attempts| attempts.started);
-        let slept = self.series.attempts().map_or(Nanos::ZERO, |attempts| attempts.progress().slept);
-        let progress = AttemptProgress { started, attempt, slept };
+        let begun = self.series.attempts().map(AttemptSeries::progress);
+        let begun = begun.unwrap_or_else(|| AttemptSeries::begin(now).progress());
+        let progress = AttemptProgress { attempt, ..begun };
         let late = |wait: Nanos| retry::missed(&policy.retry, progress, deadline, now, wait).is_some();
         let rules = match self.series.last() {
             Some(failed) => policy.retry.for_class(failed.error_type),
@@ -45,10 +46,10 @@ impl ModelTurn {
         };
         let (wait, why) = match run.pace(start) {
             PaceStep::Start => return None,
-            // Whoever stops a run does not want to wait for a turn.
             PaceStep::Wait => return Some(NextMachine::Host),
             PaceStep::TooLate { wait, why } => (wait, why),
         };
+        // Whoever stops a run wants no other model called instead.
         if let Some(reason) = stop_instead_of(wait, run) {
             return Some(NextMachine::stopped(reason));
         }
