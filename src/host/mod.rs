@@ -8,7 +8,9 @@ mod checkpoint;
 mod clock;
 mod driven;
 mod file_error;
+#[cfg(feature = "serve")]
 pub(crate) mod gateway;
+mod gateway_dialect;
 pub mod guard;
 mod header_entry;
 mod key_source;

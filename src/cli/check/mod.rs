@@ -171,7 +171,7 @@ struct FileChecker<'c> {
 }
 
 impl FileChecker<'_> {
-    /// What is wrong with a file and those it names, or hardly meant; with the files it names.
+    /// The mistakes, and the likely ones, in a file and those it names; with the files it names.
     fn look(&self, path: &Path, bytes: &[u8]) -> (Vec<Report>, Vec<PathBuf>) {
         let name = path.display().to_string();
         let found = match named::kind(bytes) {

@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(client(&rules, &[("authorization", "Bearer sesame")]), Ok("desk".into()));
         assert_eq!(client(&rules, &[("x-api-key", "open")]), Ok("shop".into()));
         assert_eq!(client(&rules, &[("api-key", "open")]), Ok("shop".into()));
-        // Some SDKs send a key that is none besides the one that is.
+        // Some SDKs send a placeholder beside the real key.
         assert_eq!(
             client(&rules, &[("authorization", "Bearer none"), ("x-api-key", "open")]),
             Ok("shop".into())

@@ -26,7 +26,7 @@ pub(crate) struct FileGateway {
 /// Why there is no gateway.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GatewayFileError {
-    /// Its policy is none for a gateway.
+    /// Its policy cannot be used for a gateway.
     #[error(transparent)]
     Policy(#[from] GatewayPolicyError),
     /// A model or a key cannot be used.

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use indexmap::IndexMap;
 
 use super::{AgentFile, ModelEntry};
-use crate::host::gateway::GatewayDialect;
 #[cfg(feature = "serve")]
 use crate::host::gateway::{Route, RouteTable};
+use crate::host::gateway_dialect::GatewayDialect;
 use crate::policy::Selector;
 use crate::policy::decode::{DecodedDocument, OneOrMany, Spanned, record};
 use crate::text::{Code, Diagnostic, did_you_mean};
@@ -46,7 +46,7 @@ impl AgentFile {
     }
 }
 
-/// What is wrong with the routes and keys, or hardly meant.
+/// The mistakes, and the likely ones, in the routes and keys.
 pub(super) fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
     let file = &document.value;
     let mut problems: Vec<Diagnostic> =

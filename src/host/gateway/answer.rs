@@ -5,10 +5,10 @@ use futures_util::stream::BoxStream;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
-use super::dialect::GatewayDialect;
 use super::error::GatewayError;
 use super::progress::CallProgress;
 use crate::engine::DecisionReason;
+use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::{CallError, GivenUp};
 use crate::host::model::relay::{AnswerHead, RelayFailure, WholeAnswer};
 use crate::policy::ErrorClass;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::dialect::GatewayDialect;
 use crate::ErrorCause;
+use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::Guard;
 use crate::host::model::relay::RelayedModel;
 use crate::host::{ModelConfig, ModelFacts};

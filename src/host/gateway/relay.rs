@@ -8,12 +8,12 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
 use super::answer::GatewayAnswer;
-use super::dialect::GatewayDialect;
 use super::error::GatewayError;
 use super::models::{GatewayModel, GuardedModels};
 use super::request::RequestBody;
 use super::routes::{Route, RouteTable};
 use super::turn::{self, RelayedCall};
+use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::{Guard, GuardConfig};
 use crate::host::metrics::MetricsSnapshot;
 use crate::host::model::relay::passed_on;

@@ -11,12 +11,12 @@ use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
-use super::dialect::GatewayDialect;
 use super::error::GatewayError;
 use super::models::GuardedModels;
 use super::progress::CallProgress;
 use super::request::RequestBody;
 use crate::engine::Failure;
+use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::{CallError, ModelCall};
 use crate::host::model::relay::{AnswerHead, AnswerSink, RelayFailure, RelayedAnswer, RelayedRequest};
 use crate::policy::ErrorClass;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::dialect::GatewayDialect;
 use super::error::GatewayError;
+use crate::host::gateway_dialect::GatewayDialect;
 
 impl GatewayDialect {
     /// Where clients send their requests.

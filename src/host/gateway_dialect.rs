@@ -1,4 +1,4 @@
-//! The dialects that clients speak.
+//! The dialects that clients of the gateway speak; agent files name them, whether a gateway is built or not.
 
 use crate::host::Provider;
 
