@@ -47,8 +47,7 @@ impl GuardEngine {
         closely: bool,
     ) -> PyResult<Bound<'py, PyList>> {
         let event = event_of(event, |said| self.lock().engine.started(said))?;
-        let directives = self.lock().step(event, Instant(now))?;
-        read_by_guards(py, &directives, closely)
+        self.take_event(py, event, now, closely)
     }
 
     fn propose_call<'py>(
@@ -63,8 +62,7 @@ impl GuardEngine {
         let opaque = arguments.is_none();
         let call = ToolCall { id, name, arguments: arguments.unwrap_or_default() };
         let calls = vec![ProposedCall { call, policy: None, opaque }];
-        let directives = self.lock().step(Event::ToolsProposed { calls, turn: None }, Instant(now))?;
-        read_by_guards(py, &directives, closely)
+        self.take_event(py, Event::ToolsProposed { calls, turn: None }, now, closely)
     }
 
     fn tool_done<'py>(
@@ -77,8 +75,7 @@ impl GuardEngine {
         let work = WorkId::deserialize(work.into_deserializer())
             .map_err(|error: ValueError| PyValueError::new_err(error.to_string()))?;
         let event = Event::ToolFinished { work, outcome: ToolOutcome::Done, run: RunFacts::default() };
-        let directives = self.lock().step(event, Instant(now))?;
-        read_by_guards(py, &directives, closely)
+        self.take_event(py, event, now, closely)
     }
 
     fn plain_terms(&self, tool: &str) -> Option<(Option<u32>, Option<u64>)> {
@@ -156,6 +153,17 @@ impl GuardEngine {
     /// No code of Python runs while it is held.
     fn lock(&self) -> MutexGuard<'_, GuardParts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_event<'py>(
+        &self,
+        py: Python<'py>,
+        event: Event,
+        now: u64,
+        closely: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let directives = self.lock().step(event, Instant(now))?;
+        read_by_guards(py, &directives, closely)
     }
 }
 
