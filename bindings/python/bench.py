@@ -3,7 +3,7 @@
     python bench.py [WHEEL]
 
 It prints the figures, and ends with 1 if one is over its budget. Run it with a wheel that is optimised: that of the profile
-`wheel`.
+`release`.
 """
 
 from __future__ import annotations
