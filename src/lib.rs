@@ -56,6 +56,8 @@ pub mod simulate;
 pub mod store;
 pub mod text;
 pub mod time;
+#[cfg(feature = "cli")]
+mod tune;
 
 #[cfg(feature = "cli")]
 pub use cli::run_command;

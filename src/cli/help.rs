@@ -12,7 +12,7 @@ use super::text::wrap;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Write policies", &["init", "check", "test", "explain", "rule"]),
     ("Run agents", &["run", "mcp", "serve", "step", "sessions", "context", "tools"]),
-    ("Change policies", &["diff", "simulate", "replay"]),
+    ("Change policies", &["diff", "simulate", "tune", "replay"]),
     ("Set up and look up", &["models", "schema", "reference", "completions", "man"]),
 ];
 /// The widest line.

@@ -39,6 +39,7 @@ mod test;
 mod text;
 mod timeline;
 mod tools;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -74,6 +75,7 @@ enum CliCommand {
     Tools(tools::ToolsArgs),
     Diff(diff::DiffArgs),
     Simulate(simulate::SimulateArgs),
+    Tune(tune::TuneArgs),
     Replay(replay::ReplayArgs),
     Models(models::ModelsArgs),
     Schema(schema::SchemaArgs),
@@ -139,6 +141,7 @@ pub fn run_command() -> ExitCode {
         CliCommand::Serve(args) => serve::run(&args, &settings),
         CliCommand::Sessions(args) => sessions::run(&args, &settings),
         CliCommand::Simulate(args) => simulate::run(&args, &settings),
+        CliCommand::Tune(args) => tune::run(&args, &settings),
         CliCommand::Step(args) => step::run(&args, &settings),
         CliCommand::Test(args) => test::run(&args),
         CliCommand::Tools(args) => tools::run(&args, &settings),

@@ -15,7 +15,7 @@ use super::settings::CliSettings;
 const SETTING: &str = "UNFAZED_PROFILE, or `profile` in the settings file,";
 
 /// A policy, in words.
-const POLICY: &str = "a policy";
+pub(crate) const POLICY: &str = "a policy";
 
 /// What a file is, by its top-level keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -70,6 +70,35 @@ pub(crate) fn load_for(
         .map_err(|report| reported_as(&[report], json))
 }
 
+/// The files of one policy: those between `+`, unless there is a file of the whole name.
+pub(crate) fn layers(name: &str) -> Vec<PathBuf> {
+    if Path::new(name).exists() {
+        return vec![PathBuf::from(name)];
+    }
+    name.split('+').map(PathBuf::from).collect()
+}
+
+/// The texts of policy files, to be loaded together with further layers.
+pub(crate) fn sources(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>, CommandFailure> {
+    let mut sources = Vec::new();
+    for path in paths {
+        if let Some(name) = builtin(path) {
+            sources.extend(shipped(name)?);
+            continue;
+        }
+        let bytes = files::read(path)?;
+        if let Some(what) = named::other_kind(path, &bytes).filter(|what| *what != named::POLICY) {
+            return Err(CommandFailure::Usage(format!("{} is {what}, and no policy", path.display())));
+        }
+        if named::kind(&bytes) == FileKind::Agent {
+            let message = "is an agent file; give the policies that it names";
+            return Err(CommandFailure::Usage(format!("{} {message}", path.display())));
+        }
+        sources.push((path.display().to_string(), bytes));
+    }
+    Ok(sources)
+}
+
 /// Prints reports on standard error.
 pub(crate) fn say(reports: &[Report]) {
     let mut said = GivenHelps::default();

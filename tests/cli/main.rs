@@ -37,6 +37,7 @@ mod stop;
 mod test_command;
 #[cfg(unix)]
 mod tools_command;
+mod tune;
 #[cfg(unix)]
 mod usage;
 #[path = "../host/waiting.rs"]

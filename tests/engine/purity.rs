@@ -17,12 +17,13 @@ const ORDER: &[(&str, &[&str])] = &[
     ("store", &["text", "policy", "session", "engine", "context", "host"]),
     ("cases", &["text", "policy", "session", "engine", "context", "analysis", "host"]),
     ("simulate", &["text", "policy", "session", "engine", "context", "analysis", "host", "cases"]),
+    ("tune", &["text", "policy", "engine", "analysis", "simulate"]),
     ("fuzzing", &["text", "policy", "session", "engine", "analysis", "replay", "host", "store"]),
     (
         "cli",
         &[
             "text", "policy", "session", "engine", "context", "analysis", "replay", "host", "cases",
-            "simulate", "store",
+            "simulate", "tune", "store",
         ],
     ),
 ];

@@ -1,7 +1,5 @@
 //! The policies that are played, each by the name it was given.
 
-use std::path::{Path, PathBuf};
-
 use crate::policy::{Loader, Policy};
 
 use super::SimulateArgs;
@@ -30,14 +28,6 @@ pub(super) fn load(args: &SimulateArgs, settings: &CliSettings) -> Result<Vec<Na
 }
 
 fn one(name: &str, loader: &Loader) -> Result<NamedPolicy, CommandFailure> {
-    let (policy, _) = policies::load(&layers(name), loader)?;
+    let (policy, _) = policies::load(&policies::layers(name), loader)?;
     Ok(NamedPolicy { name: name.to_owned(), policy })
-}
-
-/// The files of one policy: those between `+`, unless there is a file of the whole name.
-fn layers(name: &str) -> Vec<PathBuf> {
-    if Path::new(name).exists() {
-        return vec![PathBuf::from(name)];
-    }
-    name.split('+').map(PathBuf::from).collect()
 }

@@ -18,10 +18,17 @@ fn every_command_prints_what_is_shown() {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
+        // Readers have a checkout.
+        std::os::unix::fs::symlink(root().join("examples"), folder.path().join("examples")).unwrap();
         let mut anew = read(&page);
         for block in &blocks {
             if block.words.starts_with("yaml") {
-                fs::write(folder.path().join(block.name()), &block.text).unwrap();
+                let path = folder.path().join(block.name());
+                if block.words == "yaml written" {
+                    anew = written_by_a_command(block, &fs::read_to_string(&path).unwrap(), anew, write);
+                } else {
+                    fs::write(path, &block.text).unwrap();
+                }
             }
             if block.words != "console" {
                 continue;
@@ -47,6 +54,20 @@ fn every_command_prints_what_is_shown() {
         }
     }
     assert!(ran > 10, "only {ran} commands were found");
+}
+
+/// What a command has written is shown below it as it is, under its name.
+fn written_by_a_command(block: &Block, text: &str, page: String, write: bool) -> String {
+    let shown = format!("# {}\n{text}", block.name());
+    if write {
+        return page.replacen(
+            &format!("```{}\n{}```", block.words, block.text),
+            &format!("```{}\n{shown}```", block.words),
+            1,
+        );
+    }
+    assert!(shown == block.text, "{}: the command writes\n\n{shown}", block.place());
+    page
 }
 
 /// The block as it would be shown, and how many commands it has.

@@ -19,7 +19,7 @@ fn every_file_shown_loads_or_has_the_problem_it_is_shown_for() {
         let mut above: Vec<Block> = Vec::new();
         for block in blocks::of(page).into_iter().filter(|block| block.words.starts_with("yaml")) {
             match (problem(&block, &above), block.words.as_str()) {
-                (Some(problem), "yaml") => panic!("{}\n{problem}", block.place()),
+                (Some(problem), "yaml" | "yaml written") => panic!("{}\n{problem}", block.place()),
                 (None, "yaml wrong") => panic!("{}: nothing is wrong with it", block.place()),
                 _ => {}
             }
