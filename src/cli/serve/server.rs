@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::access::AccessRules;
 use crate::cli::http::{close_refused, read_body};
 use crate::host::gateway::{
-    Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayError, GatewayRequest, RequestBody,
+    Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
+    RequestBody,
 };
 use crate::policy::Selector;
 
@@ -50,9 +51,9 @@ impl GatewayServer {
 
     /// Its addresses.
     pub(super) fn router(self) -> Router {
-        let relays = GatewayDialect::ALL.into_iter().fold(Router::new(), |router, dialect| {
-            let relay = move |server, request| relay(dialect, server, request);
-            router.route(dialect.path(), post(relay).fallback(move || async move { no_method(dialect) }))
+        let relays = GatewayEndpoint::ALL.into_iter().fold(Router::new(), |router, endpoint| {
+            let relay = move |server, request| relay(endpoint, server, request);
+            router.route(endpoint.path, post(relay).fallback(move || async move { no_method(endpoint) }))
         });
         relays
             .route("/v1/models", get(models))
@@ -66,7 +67,7 @@ impl GatewayServer {
     /// Answers a request.
     async fn answer(
         &self,
-        dialect: GatewayDialect,
+        endpoint: GatewayEndpoint,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, GatewayError> {
@@ -81,12 +82,13 @@ impl GatewayServer {
         let body = RequestBody::read(body)?;
         // As it can be shown: it is what a stranger wrote.
         let model: String = body.model().chars().take(64).flat_map(char::escape_debug).collect();
-        let request = GatewayRequest { dialect, body, headers, may: &|route: &str| client.may(route) };
+        let request = GatewayRequest { endpoint, body, headers, may: &|route: &str| client.may(route) };
         let answer = self.gateway.answer(request).await;
         tracing::info!(
             client = client.name,
             model,
-            dialect = dialect.name(),
+            dialect = endpoint.dialect.name(),
+            path = endpoint.path,
             status = answer.status.as_u16(),
             "request relayed"
         );
@@ -107,13 +109,13 @@ impl GatewayServer {
 }
 
 async fn relay(
-    dialect: GatewayDialect,
+    endpoint: GatewayEndpoint,
     State(server): State<Arc<GatewayServer>>,
     request: Request,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let answered = server.answer(dialect, &head.headers, body).await;
-    answered.unwrap_or_else(|error| refusal(dialect, &error))
+    let answered = server.answer(endpoint, &head.headers, body).await;
+    answered.unwrap_or_else(|error| refusal(endpoint.dialect, &error))
 }
 
 /// The routes that the client may use. SDKs of `OpenAI` and of Anthropic find their fields in it.
@@ -167,8 +169,8 @@ async fn elsewhere(State(server): State<Arc<GatewayServer>>, headers: HeaderMap,
     refusal(dialect_of(&headers), &GatewayError::new(StatusCode::NOT_FOUND, "not_found", message))
 }
 
-fn no_method(dialect: GatewayDialect) -> Response {
-    let message = format!("requests are sent to {} by POST", dialect.path());
+fn no_method(GatewayEndpoint { dialect, path, .. }: GatewayEndpoint) -> Response {
+    let message = format!("requests are sent to {path} by POST");
     refusal(dialect, &GatewayError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message))
 }
 

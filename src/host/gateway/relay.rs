@@ -8,6 +8,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
 use super::answer::GatewayAnswer;
+use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::models::{GatewayModel, GuardedModels};
 use super::request::RequestBody;
@@ -27,7 +28,7 @@ pub(crate) struct Gateway {
 
 /// A request of a client that may make it.
 pub(crate) struct GatewayRequest<'a> {
-    pub(crate) dialect: GatewayDialect,
+    pub(crate) endpoint: GatewayEndpoint,
     pub(crate) body: RequestBody,
     pub(crate) headers: &'a HeaderMap,
     /// Whether the client may use the route of that name.
@@ -72,10 +73,10 @@ impl Gateway {
     pub(crate) async fn answer(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
         match self.targets(&request) {
             Ok(targets) => {
-                let GatewayRequest { dialect, body, headers, .. } = request;
-                turn::relay(&self.behind, RelayedCall::new(dialect, body, passed_on(headers), targets)).await
+                let GatewayRequest { endpoint, body, headers, .. } = request;
+                turn::relay(&self.behind, RelayedCall::new(endpoint, body, passed_on(headers), targets)).await
             }
-            Err(error) => GatewayAnswer::refused(request.dialect, &error),
+            Err(error) => GatewayAnswer::refused(request.endpoint.dialect, &error),
         }
     }
 
@@ -84,7 +85,10 @@ impl Gateway {
         let name = request.body.model();
         let route = self.routes.find(name, request.may).ok_or_else(|| self.no_route(request))?;
         let speaks = |model: &&String| {
-            self.behind.models.get(*model).is_some_and(|model| model.speaks.contains_key(&request.dialect))
+            self.behind
+                .models
+                .get(*model)
+                .is_some_and(|model| model.speaks.contains_key(&request.endpoint.dialect))
         };
         let targets: Vec<String> = route.models.iter().filter(speaks).cloned().collect();
         if targets.is_empty() {
@@ -106,11 +110,11 @@ impl Gateway {
         let mut spoken: Vec<GatewayDialect> = models.flat_map(|model| model.speaks.keys().copied()).collect();
         spoken.sort_unstable();
         spoken.dedup();
-        let paths: Vec<&str> = spoken.iter().map(|dialect| dialect.path()).collect();
+        let paths: Vec<&str> = spoken.into_iter().map(GatewayEndpoint::of_answers).collect();
         let message = format!(
             "the models of the route `{}` do not speak `{}`, and requests are not converted; send them to {}",
             route.pattern.as_str(),
-            request.dialect.name(),
+            request.endpoint.dialect.name(),
             if paths.is_empty() { "another route".to_owned() } else { paths.join(" or ") },
         );
         GatewayError::new(StatusCode::BAD_REQUEST, "dialect_not_served", message)

@@ -11,19 +11,19 @@ use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
+use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::models::GuardedModels;
 use super::progress::CallProgress;
 use super::request::RequestBody;
 use crate::engine::Failure;
-use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::{CallError, ModelCall};
 use crate::host::model::relay::{AnswerHead, AnswerSink, RelayFailure, RelayedAnswer, RelayedRequest};
 use crate::policy::ErrorClass;
 
 /// A request that is relayed.
 pub(super) struct RelayedCall {
-    dialect: GatewayDialect,
+    endpoint: GatewayEndpoint,
     body: RequestBody,
     /// What a provider may read.
     headers: HeaderMap,
@@ -53,12 +53,12 @@ struct OutgoingStream {
 
 impl RelayedCall {
     pub(super) const fn new(
-        dialect: GatewayDialect,
+        endpoint: GatewayEndpoint,
         body: RequestBody,
         headers: HeaderMap,
         targets: Vec<String>,
     ) -> Self {
-        Self { dialect, body, headers, targets }
+        Self { endpoint, body, headers, targets }
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn relay(models: &Arc<GuardedModels>, call: RelayedCall) -> Gat
     if let Ok(head) = begun.try_recv() {
         return OutgoingStream::new(open, pieces).after(ended).answer(head);
     }
-    let (dialect, progress) = (open.call.dialect, &open.progress);
+    let (dialect, progress) = (open.call.endpoint.dialect, &open.progress);
     match ended {
         Ok(RelayedAnswer { whole: Some(answer), .. }) => GatewayAnswer::whole(answer, progress),
         Ok(RelayedAnswer { whole: None, .. }) => {
@@ -109,14 +109,15 @@ async fn attempt(
         return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
     }
     progress.begin(&asked.target);
-    let model = models.models.get(&asked.target).and_then(|model| model.speaks.get(&call.dialect));
+    let model = models.models.get(&asked.target).and_then(|model| model.speaks.get(&call.endpoint.dialect));
     let Some(model) = model else {
-        let message = format!("`{}` does not speak `{}`", asked.target, call.dialect.name());
+        let message = format!("`{}` does not speak `{}`", asked.target, call.endpoint.dialect.name());
         return Err(Failure::of(ErrorClass::NotFound, message).into());
     };
     let request = RelayedRequest {
         body: call.body.for_model(model.name()),
         headers: &call.headers,
+        kind: call.endpoint.kind,
         stream: call.body.stream(),
         timeouts: asked.timeouts,
         received: &|characters| asked.received(characters),
@@ -161,7 +162,7 @@ impl OutgoingStream {
         }
         // Said last, so that what came before it is whole.
         let Err(error) = self.ended.take()? else { return None };
-        Some(self.open.call.dialect.error_event(&gateway_error(&error), self.events))
+        Some(self.open.call.endpoint.dialect.error_event(&gateway_error(&error), self.events))
     }
 
     /// Counts the events of a piece: each ends with a blank line.

@@ -1,4 +1,4 @@
-//! How each dialect says where requests go, and that something went wrong.
+//! How each dialect says that something went wrong.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,15 +7,6 @@ use super::error::GatewayError;
 use crate::host::gateway_dialect::GatewayDialect;
 
 impl GatewayDialect {
-    /// Where clients send their requests.
-    pub(crate) const fn path(self) -> &'static str {
-        match self {
-            Self::Chat => "/v1/chat/completions",
-            Self::Messages => "/v1/messages",
-            Self::Responses => "/v1/responses",
-        }
-    }
-
     /// The body of an error.
     pub(crate) fn error(self, error: &GatewayError) -> Bytes {
         let body = match self {

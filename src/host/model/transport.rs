@@ -137,7 +137,8 @@ impl ModelTransport {
         request.traffic.sends(body.len());
         // The first token is due from the start of the call, so connecting and sending count.
         let until = self.first_token(started, request.timeouts);
-        let response = self.send(body, self.headers.clone(), until, request.timeouts).await?;
+        let sent = self.send_to(&self.endpoint, body, self.headers.clone(), until, request.timeouts);
+        let response = sent.await?;
         seen.status.store(response.status().as_u16(), Ordering::Relaxed);
         if !response.status().is_success() {
             return Err(read_failure(response, request).await);
@@ -145,12 +146,13 @@ impl ModelTransport {
         self.read_answer(format, response, started, request, seen).await
     }
 
-    /// Sends a body, and waits until `until` for the head of the answer.
+    /// Sends a body to an address of the server, and waits until `until` for the head of the answer.
     ///
     /// # Errors
     /// There is no connection, or no answer in time.
-    pub(super) async fn send(
+    pub(super) async fn send_to(
         &self,
+        address: &Url,
         body: impl Into<reqwest::Body>,
         headers: HeaderMap,
         until: Option<Instant>,
@@ -158,13 +160,18 @@ impl ModelTransport {
     ) -> Result<Response, Failure> {
         let client = self.clients.connecting_within(timeouts.connect);
         let client = client.map_err(|error| unreadable(error.to_string()))?;
-        let sent = client.post(self.endpoint.clone()).headers(headers).body(body).send();
+        let sent = client.post(address.clone()).headers(headers).body(body).send();
         let response = match until {
             Some(until) => tokio::time::timeout_at(until, sent).await,
             None => Ok(sent.await),
         };
         let response = response.map_err(|_| within::no_first_token(timeouts))?;
         response.map_err(|error| self.not_sent(&error, timeouts))
+    }
+
+    /// The address of answers.
+    pub(super) const fn endpoint(&self) -> &Url {
+        &self.endpoint
     }
 
     /// The headers of every request.

@@ -3,8 +3,20 @@
 use super::{pages, read};
 
 /// What may stand behind a fence.
-const WORDS: &[&str] =
-    &["yaml", "yaml wrong", "yaml written", "console", "rust", "json", "jsonl", "toml", "sh", "text", "mermaid", "python"];
+const WORDS: &[&str] = &[
+    "yaml",
+    "yaml wrong",
+    "yaml written",
+    "console",
+    "rust",
+    "json",
+    "jsonl",
+    "toml",
+    "sh",
+    "text",
+    "mermaid",
+    "python",
+];
 /// What may stand there besides in `docs/rules.md`.
 const WORDS_OF_RULES: &[&str] = &["yaml comment", "yaml right", "json tools"];
 

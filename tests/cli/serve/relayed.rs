@@ -153,3 +153,48 @@ async fn a_script_stands_for_a_model_in_every_dialect() {
     );
     assert_eq!(&*gateway.get("/healthz", &[]).await.body, "ok\n");
 }
+
+#[tokio::test]
+async fn vectors_and_counts_of_tokens_are_relayed_as_answers_are() {
+    let vectors = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5, -1e-9]}],"usage":{"prompt_tokens":3,"total_tokens":3}}"#;
+    let busy = Reply::json(503, "", r#"{"error":{"message":"busy"}}"#);
+    let upstream = Upstream::start([busy.clone(), Reply::json(200, "", vectors)]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let body = r#"{"model": "main", "input": ["a"], "encoding_format":"float"}"#;
+    let got = gateway.post("/v1/embeddings", &[], body).await;
+    assert_eq!((got.status, &*got.body, got.told()), (200, vectors, ("2", "main", "")));
+    let seen = upstream.seen().remove(1);
+    assert!(seen.starts_with("POST /v1/embeddings HTTP/1.1\r\n"), "{seen}");
+    assert_eq!(upstream.bodies()[1], body.replace("\"main\"", "\"real-main\""));
+
+    for (api, path) in
+        [("anthropic", "/v1/messages/count_tokens"), ("responses", "/v1/responses/input_tokens")]
+    {
+        let count = r#"{"input_tokens": 14}"#;
+        let upstream = Upstream::start([busy.clone(), Reply::json(200, "", count)]);
+        let gateway = Gateway::start(&one(api, &upstream));
+        let got = gateway.post(path, &[], r#"{"model":"main","messages":[]}"#).await;
+        assert_eq!((got.status, &*got.body, got.told()), (200, count, ("2", "main", "")));
+        assert!(
+            upstream.seen()[1].starts_with(&format!("POST {path} HTTP/1.1\r\n")),
+            "{:?}",
+            upstream.seen()
+        );
+    }
+}
+
+#[tokio::test]
+async fn figures_that_are_none_are_failures() {
+    let error = r#"{"error":{"message":"no such model","code":"model_not_found"}}"#;
+    let upstream = Upstream::start([Reply::json(200, "", error)]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let got = gateway.post("/v1/embeddings", &[], r#"{"model":"main","input":"a"}"#).await;
+    assert_eq!((&*got.body, got.told().2), (error, "not_found"));
+    let upstream = Upstream::start([Reply::json(200, "", "<html>")]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let got = gateway.post("/v1/embeddings", &[], r#"{"model":"main","input":"a"}"#).await;
+    assert_eq!((got.status, got.told().0), (502, "3"));
+    // A model that speaks another dialect has no such address.
+    let got = gateway.post("/v1/messages/count_tokens", &[], r#"{"model":"main"}"#).await;
+    assert_eq!((got.status, got.json()["error"]["type"].as_str()), (400, Some("invalid_request_error")));
+}

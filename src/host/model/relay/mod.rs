@@ -9,7 +9,9 @@ mod sink;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, StatusCode};
+use reqwest::{Response, StatusCode, Url};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use self::events::RelayedEvents;
@@ -39,10 +41,24 @@ const PAUSE: &str = "pause_turn";
 /// A model that requests are relayed to.
 pub(in crate::host) struct RelayedModel {
     transport: ModelTransport,
+    /// Where requests go by what they ask for, if not for an answer.
+    embeddings: Url,
+    token_count: Url,
     format: Box<dyn WireFormat>,
     /// Headers of the provider that a client may say otherwise.
     defaults: Vec<HeaderName>,
     model: String,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RelayKind {
+    /// An answer of the model.
+    Answer,
+    /// Texts as vectors.
+    Embeddings,
+    /// How many tokens a request has.
+    TokenCount,
 }
 
 /// One attempt at a request.
@@ -50,6 +66,7 @@ pub(in crate::host) struct RelayedRequest<'a> {
     pub(in crate::host) body: Bytes,
     /// What the client says that a provider may read.
     pub(in crate::host) headers: &'a HeaderMap,
+    pub(in crate::host) kind: RelayKind,
     pub(in crate::host) stream: bool,
     pub(in crate::host) timeouts: CallTimeouts,
     /// Learns how many characters of the answer have come once some are out.
@@ -100,7 +117,9 @@ impl RelayedModel {
         let transport = ModelTransport::new(&config)?;
         let defaults = config.provider.headers.iter().map(|(name, _)| HeaderName::from_static(name));
         let (defaults, model) = (defaults.collect(), config.model.clone());
-        Ok(Self { transport, defaults, model, format: (config.provider.format)(config) })
+        let (embeddings, token_count) = beside(&config.endpoint()?);
+        let format = (config.provider.format)(config);
+        Ok(Self { transport, embeddings, token_count, defaults, model, format })
     }
 
     /// The model's name on its server.
@@ -129,7 +148,13 @@ impl RelayedModel {
         let limit = request.timeouts.first_token.filter(|_| request.stream);
         let first_content = limit.and_then(|limit| Instant::now().checked_add(limit.to_std()));
         let (body, headers) = (request.body.clone(), self.headers(request));
-        let response = self.transport.send(body, headers, first_content, request.timeouts).await?;
+        let address = match request.kind {
+            RelayKind::Answer => self.transport.endpoint(),
+            RelayKind::Embeddings => &self.embeddings,
+            RelayKind::TokenCount => &self.token_count,
+        };
+        let sent = self.transport.send_to(address, body, headers, first_content, request.timeouts);
+        let response = sent.await?;
         let head = AnswerHead { status: response.status(), headers: passed_back(response.headers()) };
         if !response.status().is_success() {
             return Err(refused(head, response, request.timeouts.idle).await);
@@ -138,6 +163,9 @@ impl RelayedModel {
         let body = HttpBody::of(response).map_err(|error| broken(&error))?;
         let mut open = OpenAnswer { request, sink, head, headers, body, first_content };
         let first = open.chunk(first_content, within::no_first_token).await?;
+        if request.kind != RelayKind::Answer {
+            return open.figures(first).await;
+        }
         if is_events(&open.headers, first.as_ref()) {
             open.stream(&*self.format, first).await
         } else {
@@ -182,10 +210,32 @@ impl OpenAnswer<'_> {
 
     /// An answer that is not streamed. It is looked at before it is passed on.
     async fn whole(
-        mut self,
+        self,
         format: &dyn WireFormat,
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
+        let (answer, headers) = self.read(first).await?;
+        let reply = unless_paused(format.read(&answer.body, &headers, &[]))?;
+        settled(reply, answer).map_err(|failure| *failure)
+    }
+
+    /// Vectors, or a number of tokens: an answer if it is an object of JSON that says of no error.
+    async fn figures(self, first: Option<Bytes>) -> Result<RelayedAnswer, RelayFailure> {
+        let (answer, headers) = self.read(first).await?;
+        let figures: Figures = serde_json::from_slice(super::wire::without_mark(&answer.body))
+            .map_err(|error| unreadable(format!("the answer cannot be read: {error}")))?;
+        if figures.error.is_some_and(|error| !error.is_null()) {
+            // Some servers say so with status 200: what the body says decides.
+            let failure = facts::from_status(StatusCode::OK, &headers, &answer.body);
+            return Err(RelayFailure { failure, answer: Some(answer) });
+        }
+        let input = figures.usage.and_then(|usage| usage.prompt_tokens);
+        let usage = input.map(|input| Usage { input, ..Usage::default() });
+        Ok(RelayedAnswer { usage, whole: Some(answer) })
+    }
+
+    /// All of an answer, and the headers of the provider.
+    async fn read(mut self, first: Option<Bytes>) -> Result<(WholeAnswer, HeaderMap), RelayFailure> {
         let (mut body, mut next) = (BytesMut::new(), first);
         while let Some(piece) = next {
             if body.len().saturating_add(piece.len()) > MAX_WHOLE {
@@ -195,9 +245,7 @@ impl OpenAnswer<'_> {
             body.extend_from_slice(&piece);
             next = self.chunk(self.idle(), within::stalled).await?;
         }
-        let answer = WholeAnswer { head: self.head, body: body.freeze() };
-        let reply = unless_paused(format.read(&answer.body, &self.headers, &[]))?;
-        settled(reply, answer).map_err(|failure| *failure)
+        Ok((WholeAnswer { head: self.head, body: body.freeze() }, self.headers))
     }
 
     /// A stream. Until its content begins all of it is held back.
@@ -250,6 +298,33 @@ impl OpenAnswer<'_> {
         }
         settled(reply, WholeAnswer { head: self.head, body: rest }).map_err(|failure| *failure)
     }
+}
+
+/// What is looked at of vectors and numbers of tokens.
+#[derive(Deserialize)]
+struct Figures {
+    #[serde(default)]
+    error: Option<Value>,
+    #[serde(default)]
+    usage: Option<FiguresUsage>,
+}
+
+#[derive(Deserialize)]
+struct FiguresUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+}
+
+/// Where the server of answers takes texts for vectors, and where it counts tokens: as the SDKs of `OpenAI` and Anthropic have it.
+fn beside(answers: &Url) -> (Url, Url) {
+    let (mut embeddings, mut token_count) = (answers.clone(), answers.clone());
+    let path = answers.path().trim_end_matches('/').to_owned();
+    let base =
+        path.strip_suffix("/chat/completions").or_else(|| path.strip_suffix("/responses")).unwrap_or(&path);
+    embeddings.set_path(&format!("{base}/embeddings"));
+    let counted = if path.ends_with("/responses") { "input_tokens" } else { "count_tokens" };
+    token_count.set_path(&format!("{path}/{counted}"));
+    (embeddings, token_count)
 }
 
 /// Whether an answer is a stream of events. Some servers do not announce one.
