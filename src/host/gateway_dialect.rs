@@ -11,11 +11,13 @@ pub(crate) enum GatewayDialect {
     Messages,
     /// Responses of `OpenAI`.
     Responses,
+    /// `generateContent` of Gemini.
+    Gemini,
 }
 
 impl GatewayDialect {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Messages, Self::Responses];
+    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Gemini];
 
     /// The dialect of a provider; `None`: no client speaks it here.
     pub(crate) fn of(provider: &Provider) -> Option<Self> {
@@ -23,6 +25,7 @@ impl GatewayDialect {
             "openai" | "azure" => Some(Self::Chat),
             "anthropic" => Some(Self::Messages),
             "responses" => Some(Self::Responses),
+            "gemini" => Some(Self::Gemini),
             _ => None,
         }
     }
@@ -33,6 +36,7 @@ impl GatewayDialect {
             Self::Chat => "openai",
             Self::Messages => "anthropic",
             Self::Responses => "responses",
+            Self::Gemini => "gemini",
         }
     }
 }

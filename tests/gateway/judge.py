@@ -3,51 +3,17 @@
 Their own retries are off: what is tried again, the gateway tries again. Needs the packages `openai` and `anthropic`.
 """
 
-import pathlib
-import subprocess
 import sys
-import tempfile
 
 import anthropic
 import openai
-
-SCRIPT = """
-version: 1
-repeat_last: true
-replies:
-  - {match: {contains: give up}, times: 9, error: {status: 429, code: insufficient_quota, type: insufficient_quota, message: no money}}
-  - {error: {status: 503, message: busy}}
-  - {fault: close}
-  - {match: {contains: break off}, times: 3, fault: truncate, text: This is what would have come of it after a while.}
-  - {text: hello, usage: {input: 3, output: 2}}
-"""
-POLICY = """
-version: 1
-models: {'*': {cooldown: 0s, retry: {max_attempts: 4, backoff: {kind: constant, delay: 1ms, jitter: none}}}}
-"""
-FILE = """
-version: 1
-policy: policy.yaml
-models: {demo: {api: scripted, script: model.yaml}}
-routes: {'*': demo}
-"""
+from scene import serving
 
 
 def main(command: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in {"model.yaml": SCRIPT, "policy.yaml": POLICY, "gateway.yaml": FILE}.items():
-            (pathlib.Path(folder) / name).write_text(text)
-        with subprocess.Popen(
-            [command, "serve", "gateway.yaml", "--addr", "127.0.0.1:0"], cwd=folder, stderr=subprocess.PIPE, text=True
-        ) as gateway:
-            assert gateway.stderr
-            url = gateway.stderr.readline().removeprefix("serves  ").strip()
-            try:
-                judge_openai(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
-                judge_anthropic(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
-            finally:
-                gateway.terminate()
-        assert gateway.returncode == 0, gateway.returncode
+    with serving(command) as url:
+        judge_openai(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
+        judge_anthropic(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
     print("gateway: openai and anthropic are answered")
 
 
@@ -95,4 +61,4 @@ def judge_anthropic(client: anthropic.Anthropic) -> None:
 
 
 if __name__ == "__main__":
-    main(str(pathlib.Path(sys.argv[1]).resolve()))
+    main(sys.argv[1])

@@ -12,8 +12,11 @@ use crate::host::agent_file::GatewayKeys;
 use crate::host::gateway::GatewayError;
 
 /// Where clients of Anthropic's SDK send their key, and those of Azure's.
-static KEY_HEADERS: [HeaderName; 2] =
-    [HeaderName::from_static("x-api-key"), HeaderName::from_static("api-key")];
+static KEY_HEADERS: [HeaderName; 3] = [
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+];
 
 /// Who may.
 pub(super) struct AccessRules {

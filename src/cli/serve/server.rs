@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -20,7 +20,7 @@ use super::access::AccessRules;
 use crate::cli::http::{close_refused, read_body};
 use crate::host::gateway::{
     Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
-    RequestBody,
+    PathCall, RequestBody,
 };
 use crate::policy::Selector;
 
@@ -51,11 +51,17 @@ impl GatewayServer {
 
     /// Its addresses.
     pub(super) fn router(self) -> Router {
-        let relays = GatewayEndpoint::ALL.into_iter().fold(Router::new(), |router, endpoint| {
-            let relay = move |server, request| relay(endpoint, server, request);
+        let relays = GatewayEndpoint::FIXED.into_iter().fold(Router::new(), |router, endpoint| {
+            let relay = move |server, request| relay(endpoint, None, server, request);
             router.route(endpoint.path, post(relay).fallback(move || async move { no_method(endpoint) }))
         });
+        // Google's SDKs name either version.
+        let calls = ["/v1/models/{call}", "/v1beta/models/{call}"];
+        let relays = calls.into_iter().fold(relays, |router, path| {
+            router.route(path, post(call).fallback(|| async { no_method(GatewayEndpoint::GEMINI) }))
+        });
         relays
+            .route("/v1beta/models", get(models))
             .route("/v1/models", get(models))
             .route("/healthz", get(health))
             .route("/metrics", get(metrics))
@@ -68,6 +74,7 @@ impl GatewayServer {
     async fn answer(
         &self,
         endpoint: GatewayEndpoint,
+        call: Option<PathCall>,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, GatewayError> {
@@ -79,7 +86,7 @@ impl GatewayServer {
             let message = format!("a request has at most {most} MiB, and comes within {within} s");
             GatewayError::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
         })?;
-        let body = RequestBody::read(body)?;
+        let body = RequestBody::read(body, call)?;
         // As it can be shown: it is what a stranger wrote.
         let model: String = body.model().chars().take(64).flat_map(char::escape_debug).collect();
         let request = GatewayRequest { endpoint, body, headers, may: &|route: &str| client.may(route) };
@@ -95,6 +102,13 @@ impl GatewayServer {
         Ok(response(answer, Some(permit)))
     }
 
+    /// The names that the client may ask for. A pattern is no such name.
+    fn route_names(&self, headers: &HeaderMap) -> Result<Vec<&str>, GatewayError> {
+        let client = self.access.client(headers)?;
+        let names = self.gateway.routes().names(move |route| client.may(route));
+        Ok(names.filter(|name| name.is_exact()).map(Selector::as_str).collect())
+    }
+
     /// Lets one more request in.
     fn admit(&self) -> Result<OwnedSemaphorePermit, GatewayError> {
         let busy = |code, message| Err(GatewayError::new(StatusCode::SERVICE_UNAVAILABLE, code, message));
@@ -108,30 +122,58 @@ impl GatewayServer {
     }
 }
 
+/// A request of Gemini's clients.
+async fn call(
+    server: State<Arc<GatewayServer>>,
+    Path(named): Path<String>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    match GatewayEndpoint::of_call(&named, query.as_deref()) {
+        Ok((endpoint, call)) => relay(endpoint, Some(call), server, request).await,
+        // Whoever may not use it learns nothing else.
+        Err(error) => match server.access.client(request.headers()) {
+            Ok(_) => refusal(GatewayDialect::Gemini, &error),
+            Err(error) => refusal(GatewayDialect::Gemini, &error),
+        },
+    }
+}
+
 async fn relay(
     endpoint: GatewayEndpoint,
+    call: Option<PathCall>,
     State(server): State<Arc<GatewayServer>>,
     request: Request,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let answered = server.answer(endpoint, &head.headers, body).await;
+    let answered = server.answer(endpoint, call, &head.headers, body).await;
     answered.unwrap_or_else(|error| refusal(endpoint.dialect, &error))
 }
 
-/// The routes that the client may use. SDKs of `OpenAI` and of Anthropic find their fields in it.
-async fn models(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
-    let client = match server.access.client(&headers) {
-        Ok(client) => client,
-        Err(error) => return refusal(dialect_of(&headers), &error),
+/// The routes that the client may use. SDKs of `OpenAI` and of Anthropic find their fields in the same list.
+async fn models(State(server): State<Arc<GatewayServer>>, uri: Uri, headers: HeaderMap) -> Response {
+    let is_google = uri.path().starts_with("/v1beta") || dialect_of(&headers) == GatewayDialect::Gemini;
+    let dialect = if is_google { GatewayDialect::Gemini } else { dialect_of(&headers) };
+    let names = match server.route_names(&headers) {
+        Ok(names) => names,
+        Err(error) => return refusal(dialect, &error),
     };
-    let names = server.gateway.routes().names(|route| client.may(route));
-    // A pattern is no name that a client could ask for.
-    let names: Vec<&str> = names.filter(|name| name.is_exact()).map(Selector::as_str).collect();
-    let listed: Vec<Value> = names.iter().map(|name| model(name)).collect();
-    axum::Json(json!({
-        "object": "list", "data": listed, "has_more": false, "first_id": names.first(), "last_id": names.last(),
-    }))
-    .into_response()
+    let list = if is_google {
+        json!({ "models": names.iter().map(|name| google_model(name)).collect::<Vec<Value>>() })
+    } else {
+        let listed: Vec<Value> = names.iter().map(|name| model(name)).collect();
+        json!({
+            "object": "list", "data": listed, "has_more": false, "first_id": names.first(), "last_id": names.last(),
+        })
+    };
+    axum::Json(list).into_response()
+}
+
+fn google_model(name: &str) -> Value {
+    json!({
+        "name": format!("models/{name}"), "displayName": name,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+    })
 }
 
 fn model(name: &str) -> Value {
@@ -164,7 +206,7 @@ async fn elsewhere(State(server): State<Arc<GatewayServer>>, headers: HeaderMap,
     }
     let path: String = uri.path().chars().take(64).collect();
     let message = format!(
-        "nothing is served at {path}; requests go to /v1/chat/completions, /v1/messages or /v1/responses"
+        "nothing is served at {path}; requests go to /v1/chat/completions, /v1/messages, /v1/responses or /v1beta/models/"
     );
     refusal(dialect_of(&headers), &GatewayError::new(StatusCode::NOT_FOUND, "not_found", message))
 }
@@ -174,9 +216,15 @@ fn no_method(GatewayEndpoint { dialect, path, .. }: GatewayEndpoint) -> Response
     refusal(dialect, &GatewayError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message))
 }
 
-/// The dialect of who asks for what all have: the SDKs of Anthropic say their version.
+/// The dialect of who asks for what all have: the SDKs of Anthropic say their version, those of Google who they are.
 fn dialect_of(headers: &HeaderMap) -> GatewayDialect {
-    if headers.contains_key("anthropic-version") { GatewayDialect::Messages } else { GatewayDialect::Chat }
+    if headers.contains_key("anthropic-version") {
+        GatewayDialect::Messages
+    } else if headers.contains_key("x-goog-api-client") || headers.contains_key("x-goog-api-key") {
+        GatewayDialect::Gemini
+    } else {
+        GatewayDialect::Chat
+    }
 }
 
 /// A refusal in the words of the dialect.

@@ -81,17 +81,8 @@ fn of_route(document: &DecodedDocument<AgentFile>, name: &str, models: &RouteEnt
             let message = format!("the route leads to `{}` twice", model.value);
             problems.push(Diagnostic::error(Code::CONTRADICTION, model.span, message));
         }
-        let Some(entry) = file.models.get(&model.value) else {
+        if !file.models.contains_key(&model.value) {
             problems.push(unknown("model", model, file.models.keys().map(String::as_str)));
-            continue;
-        };
-        if dialects(entry).is_empty() {
-            let message = format!("no client of a gateway speaks the API of `{}`", model.value);
-            let problem = Diagnostic::error(Code::BAD_VALUE, model.span, message);
-            problems.push(
-                problem
-                    .help("a route leads to models with `api: openai`, `azure`, `anthropic` or `responses`"),
-            );
         }
     }
     problems.extend(mixed(file, name, models));

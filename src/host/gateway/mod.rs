@@ -18,7 +18,7 @@ mod turn;
 mod wording;
 
 pub(crate) use self::answer::{GatewayAnswer, GatewayBody};
-pub(crate) use self::endpoint::GatewayEndpoint;
+pub(crate) use self::endpoint::{GatewayEndpoint, PathCall};
 pub(crate) use self::error::GatewayError;
 pub(crate) use self::layer::{GatewayPolicyError, gateway_policy};
 pub(crate) use self::models::GatewayModel;

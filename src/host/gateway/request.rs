@@ -1,4 +1,5 @@
-//! The body of a request: only the name of the model in it is replaced, every other byte stays.
+//! The body of a request: only the name of the model in it is replaced, every other byte stays. Where the address names the
+//! model, all of them stay.
 
 use core::fmt;
 use core::ops::Range;
@@ -8,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::endpoint::PathCall;
 use super::error::GatewayError;
 
 /// The body of a request.
@@ -28,11 +30,11 @@ struct LookedAt<'a> {
 }
 
 impl RequestBody {
-    /// Reads a body.
+    /// Reads a body. `call`: what its address says.
     ///
     /// # Errors
-    /// It is no JSON object, or names no model.
-    pub(crate) fn read(bytes: Bytes) -> Result<Self, GatewayError> {
+    /// It is no JSON object, or neither it nor its address names a model.
+    pub(crate) fn read(bytes: Bytes, call: Option<PathCall>) -> Result<Self, GatewayError> {
         let text = core::str::from_utf8(&bytes)
             .map_err(|error| GatewayError::bad_request(format!("the body is not UTF-8 text: {error}")))?;
         let mut reader = serde_json::Deserializer::from_str(text);
@@ -41,6 +43,9 @@ impl RequestBody {
         let fields = fields.map_err(|error| {
             GatewayError::bad_request(format!("the body is not a JSON object that can be read: {error}"))
         })?;
+        if let Some(PathCall { model, stream }) = call {
+            return Ok(Self { bytes, models: Vec::new(), model, stream });
+        }
         let no_model = || GatewayError::bad_request("`model` is missing; it names a route of the gateway");
         let names = fields.models.iter().map(|model| serde_json::from_str::<String>(model.get()));
         let names = names.collect::<Result<Vec<_>, _>>();
@@ -113,7 +118,7 @@ mod tests {
     use super::*;
 
     fn spliced(body: &str) -> String {
-        let body = RequestBody::read(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        let body = RequestBody::read(Bytes::copy_from_slice(body.as_bytes()), None).unwrap();
         String::from_utf8(body.for_model("x\"y").to_vec()).unwrap()
     }
 
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn no_other_model_gets_past_whichever_a_server_reads() {
         let body = r#"{"model":"free","mod\u0065l":"dear","stream":false,"stream":true}"#;
-        let read = RequestBody::read(Bytes::from_static(body.as_bytes())).unwrap();
+        let read = RequestBody::read(Bytes::from_static(body.as_bytes()), None).unwrap();
         assert_eq!((read.model(), read.stream()), ("dear", true));
         let sent = r#"{"model":"x","mod\u0065l":"x","stream":false,"stream":true}"#;
         assert_eq!(read.for_model("x"), sent);
@@ -137,9 +142,9 @@ mod tests {
         let deep = format!("{{\"model\":\"m\",\"a\":{}", "[".repeat(1_000_000));
         let cases = ["", "[]", "{\"model\":\"m\"} {}", "{\"model\":\"m\",}", "{\"model\":1}", "{}", &deep];
         for body in cases {
-            let error = RequestBody::read(Bytes::copy_from_slice(body.as_bytes())).unwrap_err();
+            let error = RequestBody::read(Bytes::copy_from_slice(body.as_bytes()), None).unwrap_err();
             assert_eq!(error.status.as_u16(), 400, "{error}");
         }
-        assert!(RequestBody::read(Bytes::from_static(b"{\"model\":\"\xff\"}")).is_err());
+        assert!(RequestBody::read(Bytes::from_static(b"{\"model\":\"\xff\"}"), None).is_err());
     }
 }

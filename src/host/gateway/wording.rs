@@ -12,6 +12,7 @@ impl GatewayDialect {
         let body = match self {
             Self::Chat | Self::Responses => json!({ "error": openai(error) }),
             Self::Messages => json!({ "type": "error", "error": anthropic(error) }),
+            Self::Gemini => json!({ "error": google(error) }),
         };
         body.to_string().into()
     }
@@ -20,6 +21,7 @@ impl GatewayDialect {
     pub(crate) fn error_event(self, error: &GatewayError, events: u64) -> Bytes {
         let text = match self {
             Self::Chat => format!("data: {}\n\n", json!({ "error": openai(error) })),
+            Self::Gemini => format!("data: {}\n\n", json!({ "error": google(error) })),
             Self::Messages => {
                 format!("event: error\ndata: {}\n\n", json!({ "type": "error", "error": anthropic(error) }))
             }
@@ -61,4 +63,20 @@ fn anthropic(error: &GatewayError) -> Value {
         _ => "api_error",
     };
     json!({ "type": kind, "message": error.message })
+}
+
+/// The names of `google.rpc.Code`, by status.
+fn google(error: &GatewayError) -> Value {
+    let name = match error.status.as_u16() {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        499 => "CANCELLED",
+        400..=499 => "INVALID_ARGUMENT",
+        502 | 503 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        _ => "INTERNAL",
+    };
+    json!({ "code": error.status.as_u16(), "message": error.message, "status": name })
 }

@@ -169,11 +169,6 @@ impl ModelTransport {
         response.map_err(|error| self.not_sent(&error, timeouts))
     }
 
-    /// The address of answers.
-    pub(super) const fn endpoint(&self) -> &Url {
-        &self.endpoint
-    }
-
     /// The headers of every request.
     pub(super) const fn headers(&self) -> &HeaderMap {
         &self.headers

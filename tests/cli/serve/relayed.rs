@@ -198,3 +198,79 @@ async fn figures_that_are_none_are_failures() {
     let got = gateway.post("/v1/messages/count_tokens", &[], r#"{"model":"main"}"#).await;
     assert_eq!((got.status, got.json()["error"]["type"].as_str()), (400, Some("invalid_request_error")));
 }
+
+/// An answer of Gemini.
+fn gemini(text: &str, end: &str) -> String {
+    format!(
+        r#"{{"candidates": [{{"content": {{"role": "model", "parts": [{{"text": "{text}"}}]}}{end}}}], "usageMetadata": {{"promptTokenCount": 3, "candidatesTokenCount": 2}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn geminis_clients_name_the_model_in_the_address() {
+    let (whole, busy) = (
+        gemini("hello", r#", "finishReason": "STOP""#),
+        Reply::json(503, "", r#"{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}"#),
+    );
+    let events = format!("data: {}\r\n\r\ndata: {whole}\r\n\r\n", gemini("hel", ""));
+    let upstream = Upstream::start([
+        busy.clone(),
+        Reply::json(200, "", &whole),
+        busy,
+        Reply::events(&events),
+        Reply::json(200, "", r#"{"totalTokens": 14}"#),
+    ]);
+    let gateway = Gateway::start(&one("gemini", &upstream));
+    let headers = [("x-goog-api-key", "of-the-client"), ("x-goog-api-client", "google-genai-sdk/3")];
+    let body = "{\"contents\" : [], \"x\": 1e400}";
+    let got = gateway.post("/v1beta/models/main:generateContent", &headers, body).await;
+    assert_eq!((got.status, &*got.body, got.told()), (200, &*whole, ("2", "main", "")));
+    let got = gateway.post("/v1beta/models/main:streamGenerateContent?alt=sse", &headers, body).await;
+    assert_eq!((got.status, &*got.body, got.told()), (200, &*events, ("2", "main", "")));
+    let got = gateway.post("/v1beta/models/main:countTokens", &headers, body).await;
+    assert_eq!((got.status, &*got.body), (200, r#"{"totalTokens": 14}"#));
+    let seen = upstream.seen();
+    let starts = [
+        "generateContent",
+        "generateContent",
+        "streamGenerateContent?alt=sse",
+        "streamGenerateContent?alt=sse",
+        "countTokens",
+    ];
+    for (seen, method) in seen.iter().zip(starts) {
+        assert!(seen.starts_with(&format!("POST /v1/models/real-main:{method} HTTP/1.1\r\n")), "{seen}");
+        assert!(seen.contains("x-goog-api-key: sk-upstream") && seen.contains("x-goog-api-client"), "{seen}");
+        assert!(!seen.contains("of-the-client"), "{seen}");
+    }
+    assert_eq!(upstream.bodies(), [body; 5]);
+}
+
+#[tokio::test]
+async fn geminis_clients_read_errors_as_google_writes_them() {
+    let upstream = Upstream::start([Reply::cut(&format!("data: {}\r\n\r\n", gemini("hel", "")))]);
+    let gateway = Gateway::start(&one("gemini", &upstream));
+    let got = gateway.post("/v1beta/models/main:streamGenerateContent?alt=sse", &[], "{}").await;
+    let last = got.body.rsplit("data: ").next().unwrap();
+    let error: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(
+        (&error["error"]["code"], &error["error"]["status"]),
+        (&502.into(), &"UNAVAILABLE".into()),
+        "{got:?}"
+    );
+    for (call, status, name) in [
+        ("main:streamGenerateContent", 400, "INVALID_ARGUMENT"),
+        ("main:embedContent", 404, "NOT_FOUND"),
+        ("other:generateContent", 404, "NOT_FOUND"),
+    ] {
+        let got = gateway.post(&format!("/v1beta/models/{call}"), &[], "{}").await;
+        assert_eq!(
+            (got.status, got.json()["error"]["status"].as_str()),
+            (status, Some(name)),
+            "{call}: {got:?}"
+        );
+    }
+    for (path, headers) in [("/v1beta/models", &[][..]), ("/v1/models", &[("x-goog-api-key", "k")][..])] {
+        let listed = gateway.get(path, headers).await.json();
+        assert_eq!(listed["models"][0]["name"], "models/main", "{path}");
+    }
+}

@@ -29,6 +29,6 @@ impl Provider {
 
     /// One provider for each dialect in which clients of a gateway ask.
     #[cfg(feature = "serve")]
-    pub(in crate::host) const SPOKEN_BY_CLIENTS: [&'static Self; 3] =
-        [Self::OPENAI, Self::ANTHROPIC, Self::RESPONSES];
+    pub(in crate::host) const SPOKEN_BY_CLIENTS: [&'static Self; 4] =
+        [Self::OPENAI, Self::ANTHROPIC, Self::RESPONSES, Self::GEMINI];
 }

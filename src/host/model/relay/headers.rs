@@ -8,7 +8,7 @@ use reqwest::header::{
 
 /// What passes to a provider. Everything else stays here: keys, cookies, addresses, and what belongs to the connection (RFC 9110,
 /// section 7.6.1).
-const TO_PROVIDERS: [&str; 7] = [
+const TO_PROVIDERS: [&str; 8] = [
     "idempotency-key",
     "x-request-id",
     "x-client-request-id",
@@ -16,6 +16,7 @@ const TO_PROVIDERS: [&str; 7] = [
     "tracestate",
     "openai-beta",
     "x-app",
+    "x-goog-api-client",
 ];
 /// The beginnings of names that pass, too.
 const PREFIXES: [&str; 2] = ["anthropic-", "x-stainless-"];

@@ -2,6 +2,7 @@
 //! back as they are. The wire format only says what they mean: whether an answer is one, where its content begins, and
 //! whether it has ended.
 
+mod address;
 mod events;
 mod failure;
 mod headers;
@@ -9,11 +10,12 @@ mod sink;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
+use self::address::RelayAddresses;
 use self::events::RelayedEvents;
 pub(in crate::host) use self::failure::RelayFailure;
 use self::headers::passed_back;
@@ -41,9 +43,7 @@ const PAUSE: &str = "pause_turn";
 /// A model that requests are relayed to.
 pub(in crate::host) struct RelayedModel {
     transport: ModelTransport,
-    /// Where requests go by what they ask for, if not for an answer.
-    embeddings: Url,
-    token_count: Url,
+    addresses: RelayAddresses,
     format: Box<dyn WireFormat>,
     /// Headers of the provider that a client may say otherwise.
     defaults: Vec<HeaderName>,
@@ -117,9 +117,9 @@ impl RelayedModel {
         let transport = ModelTransport::new(&config)?;
         let defaults = config.provider.headers.iter().map(|(name, _)| HeaderName::from_static(name));
         let (defaults, model) = (defaults.collect(), config.model.clone());
-        let (embeddings, token_count) = beside(&config.endpoint()?);
+        let addresses = RelayAddresses::of(&config)?;
         let format = (config.provider.format)(config);
-        Ok(Self { transport, embeddings, token_count, defaults, model, format })
+        Ok(Self { transport, addresses, format, defaults, model })
     }
 
     /// The model's name on its server.
@@ -148,11 +148,7 @@ impl RelayedModel {
         let limit = request.timeouts.first_token.filter(|_| request.stream);
         let first_content = limit.and_then(|limit| Instant::now().checked_add(limit.to_std()));
         let (body, headers) = (request.body.clone(), self.headers(request));
-        let address = match request.kind {
-            RelayKind::Answer => self.transport.endpoint(),
-            RelayKind::Embeddings => &self.embeddings,
-            RelayKind::TokenCount => &self.token_count,
-        };
+        let address = self.addresses.of_request(request);
         let sent = self.transport.send_to(address, body, headers, first_content, request.timeouts);
         let response = sent.await?;
         let head = AnswerHead { status: response.status(), headers: passed_back(response.headers()) };
@@ -313,18 +309,6 @@ struct Figures {
 struct FiguresUsage {
     #[serde(default)]
     prompt_tokens: Option<u64>,
-}
-
-/// Where the server of answers takes texts for vectors, and where it counts tokens: as the SDKs of `OpenAI` and Anthropic have it.
-fn beside(answers: &Url) -> (Url, Url) {
-    let (mut embeddings, mut token_count) = (answers.clone(), answers.clone());
-    let path = answers.path().trim_end_matches('/').to_owned();
-    let base =
-        path.strip_suffix("/chat/completions").or_else(|| path.strip_suffix("/responses")).unwrap_or(&path);
-    embeddings.set_path(&format!("{base}/embeddings"));
-    let counted = if path.ends_with("/responses") { "input_tokens" } else { "count_tokens" };
-    token_count.set_path(&format!("{path}/{counted}"));
-    (embeddings, token_count)
 }
 
 /// Whether an answer is a stream of events. Some servers do not announce one.
