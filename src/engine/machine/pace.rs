@@ -72,9 +72,9 @@ impl RunParts<'_> {
             return PaceStep::TooLate { wait, why };
         };
         let fact = match ahead {
-            0 => format!("it is the next call of `{}`", terms.pool),
-            1 => format!("1 call of `{}` is ahead of it", terms.pool),
-            more => format!("{more} calls of `{}` are ahead of it", terms.pool),
+            0 => format!("it is the next call of {}", terms.pool),
+            1 => format!("1 call of {} is ahead of it", terms.pool),
+            more => format!("{more} calls of {} are ahead of it", terms.pool),
         };
         let why = rules.because(self.policy(), by, fact.clone());
         self.out.count(MetricName::PaceWaitSeconds, terms.pool.clone(), wait.0);

@@ -75,10 +75,7 @@ fn a_call_that_waits_for_its_turn_says_so() {
     }
     let [(token, text)] = &waits[..] else { panic!("{waits:?}") };
     assert_eq!(token, "2");
-    assert!(
-        text.starts_with("its turn in ") && text.ends_with("it is the next call of `tool echo`"),
-        "{text}"
-    );
+    assert!(text.starts_with("its turn in ") && text.ends_with("it is the next call of tool echo"), "{text}");
 }
 
 #[test]

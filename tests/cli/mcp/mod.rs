@@ -1,5 +1,6 @@
 //! `unfazed mcp`: the tools of a server under a policy, seen from the client and from the server.
 
+mod answers;
 mod calls;
 mod clients;
 mod handshake;

@@ -4,7 +4,7 @@
 
 FILE is where it notes each line that it reads, after `in  `. What it answers to methods that it does not know is odd on
 purpose: a relay passes it on as it is. MODE `again` has other tools when it is started once more; `mute` never answers a
-handshake; `resources` has resources; `slow` takes a second for its first list of tools, and for a
+handshake; `resources` has resources; `odd` has tools whose answers are rare; `slow` takes a second for its first list of tools, and for a
 handshake when it is started once more. The method `die` ends it.
 """
 
@@ -51,6 +51,8 @@ def tools():
         tool("refuse"), tool("ask"), tool("deaf"), tool("broken", {"type": "objekt"}), tool("task"), tool("new.kind"),
         tool("half"), tool("huge", annotations=look),
     ]
+    if MODE == "odd":
+        listed += [tool("receipt"), tool("consent"), tool("crash"), tool("wrapped", outputSchema=OBJECT)]
     return listed + ([tool("late")] if MODE == "again" and AGAIN else [])
 
 
@@ -81,6 +83,18 @@ def call(ident, params):
         return text("y" * 3000, structuredContent={"n": 1.50})
     if name == "refuse":
         return {"error": {"code": -32602, "message": "no such thing"}}
+    if name == "receipt":
+        return {"error": {"code": arguments["code"], "message": arguments["message"]}}
+    if name == "consent":
+        page = {"mode": "url", "url": "https://example.org/consent", "elicitationId": "e1", "message": "Agree"}
+        return {"error": {"code": -32042, "message": "agree first", "data": {"elicitations": [page], "x": 1.50}}}
+    if name == "crash":
+        blocks = [{"type": "text", "text": "the page is gone"}, {"type": "image", "data": "AAEC", "mimeType": "image/png"},
+                  {"type": "resource_link", "uri": "file:///trace.zip", "name": "trace"}]
+        return {"isError": True, "content": blocks, "structuredContent": {"code": 7}, "_meta": {"x/y": 1}}
+    if name == "wrapped":
+        lines = "a \"line\"\n" * 500
+        return text(lines, structuredContent={"result": lines})
     if name == "half":
         raw('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\\ud800b"}],"isError":%s}}'
             % (ident, json.dumps(bool(arguments.get("fails")))))

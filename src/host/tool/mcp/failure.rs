@@ -40,11 +40,10 @@ const QUOTED: &str = "MCP error ";
 /// A result that says it is an error.
 pub(super) fn of_result(text: &str) -> ToolError {
     let said = if text.trim().is_empty() { "the tool failed and did not say why" } else { text };
-    let quoted = text.strip_prefix(QUOTED).and_then(|rest| rest.split_once(": "));
-    let (code, plain) = quoted.map_or((None, text), |(code, rest)| (code.parse().ok().map(ErrorCode), rest));
+    let plain = unquoted(text);
     if names_no_tool(plain) {
         not_found(said)
-    } else if code == Some(ErrorCode::INVALID_PARAMS) || refuses_arguments(plain) {
+    } else if refuses_arguments(plain) {
         ToolError::invalid_args(said)
     } else if fails_a_model(plain) {
         // The arguments' model most likely, but a tool may check others while it works.
@@ -92,17 +91,22 @@ pub(super) fn of_service(error: &ServiceError, why: &str) -> ToolError {
     }
 }
 
-/// An error of the protocol.
+/// An error of the protocol. Its code alone says nothing of how far the call came: the official kits answer with the code of
+/// whatever a running tool met, such as -32600 where it asked a client that cannot be asked.
 pub(super) fn of_protocol(error: &ErrorData) -> ToolError {
     let said = format!("{} ({})", error.message, error.code.0);
+    let plain = unquoted(&error.message);
     match error.code {
         ErrorCode::METHOD_NOT_FOUND => not_found(&said),
-        ErrorCode::INVALID_PARAMS if names_no_tool(&error.message) => not_found(&said),
-        ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST | ErrorCode::PARSE_ERROR => {
-            ToolError::invalid_args(said)
-        }
+        ErrorCode::INVALID_PARAMS if names_no_tool(plain) => not_found(&said),
+        ErrorCode::INVALID_PARAMS if refuses_arguments(plain) => ToolError::invalid_args(said),
         _ => ToolError::failed(said).effect(EffectState::Unknown),
     }
+}
+
+/// A text without the code that it quotes.
+fn unquoted(text: &str) -> &str {
+    text.strip_prefix(QUOTED).and_then(|rest| rest.split_once(": ")).map_or(text, |(_, plain)| plain)
 }
 
 /// A request that could not be sent, or whose answer did not come.
@@ -161,7 +165,10 @@ fn names_no_tool(text: &str) -> bool {
 
 fn refuses_arguments(text: &str) -> bool {
     let line = first_line(text);
-    line.starts_with("input validation error") || line.starts_with("invalid arguments for tool")
+    // The kits in TypeScript, Python and Rust.
+    ["input validation error", "invalid arguments for tool", "failed to deserialize parameters"]
+        .iter()
+        .any(|beginning| line.starts_with(beginning))
 }
 
 /// What pydantic says, with which most servers in Python check arguments.
@@ -227,8 +234,27 @@ mod tests {
         ] {
             assert_eq!(class(of_result(text)), expected, "{text}");
         }
-        let error = ErrorData::new(ErrorCode::INVALID_PARAMS, "missing field", None);
-        assert_eq!(class(of_service(&ServiceError::McpError(error), "")), invalid);
+        for message in [
+            "failed to deserialize parameters: missing field `text`",
+            "MCP error -32602: Invalid arguments for tool echo: [...]",
+        ] {
+            let error = ErrorData::new(ErrorCode::INVALID_PARAMS, message, None);
+            assert_eq!(class(of_service(&ServiceError::McpError(error), "")), invalid, "{message}");
+        }
+    }
+
+    #[test]
+    fn an_error_whose_text_refuses_nothing_may_come_from_a_tool_that_has_acted() {
+        for (code, message) in [
+            (ErrorCode::INVALID_REQUEST, "there is no back-channel to the client"),
+            (ErrorCode::PARSE_ERROR, "Parse error"),
+            (ErrorCode::INVALID_PARAMS, "the receipt has no name"),
+        ] {
+            let said = class(of_protocol(&ErrorData::new(code, message, None)));
+            assert_eq!(said, (ErrorClass::ExecutionError, EffectState::Unknown), "{message}");
+        }
+        let said = class(of_result("MCP error -32602: the receipt has no name"));
+        assert_eq!(said, (ErrorClass::ExecutionError, EffectState::Started));
     }
 
     #[test]

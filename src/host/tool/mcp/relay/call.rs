@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
-use rmcp::model::{CallToolResult, ErrorCode, ErrorData};
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData};
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::RelayParts;
 use super::ask;
 use super::link::RelayLink;
-use super::message::{self, PROTOCOL_META, RpcMessage};
+use super::message::{self, PROTOCOL_META, RpcAnswer, RpcMessage};
 use super::result::{CallRecord, RelayedResult};
 use super::surrogates::without_halves;
 use super::tools::KnownTool;
@@ -29,6 +29,8 @@ use crate::policy::ErrorClass;
 use crate::session::ToolCall;
 use crate::time::Nanos;
 
+/// The error by which a server says that the person must open an address first (the specification of 2025-11-25).
+const URL_REQUIRED: i64 = -32042;
 /// Where a server finds what is the same for every attempt of a call, and for no other call.
 const IDEMPOTENCY_KEY: &str = "unfazed/idempotencyKey";
 
@@ -181,12 +183,12 @@ impl CallParams {
     }
 }
 
-/// Makes a call under the policy: the result of the request, as JSON.
+/// Makes a call under the policy: what answers the request.
 /// `id` is that of the request, which is JSON.
-pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, params: &CallParams) -> String {
+pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, params: &CallParams) -> RpcAnswer {
     let name = match policy_name(relay, params).await {
         Ok(name) => name,
-        Err(refused) => return refused,
+        Err(refused) => return Ok(refused),
     };
     let call = RelayedCall { relay, name, params, id, answer: Mutex::default(), record: Mutex::default() };
     let proposed =
@@ -197,8 +199,8 @@ pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, params: &CallParams)
     let _active = match relay.begin_activity() {
         Ok(active) => active,
         Err(error) => {
-            return CallRecord::refused(ErrorClass::Cancelled, error.to_string())
-                .failed(params.is_complete());
+            let refused = CallRecord::refused(ErrorClass::Cancelled, error.to_string());
+            return Ok(refused.failed(params.is_complete()));
         }
     };
     let settled = relay.run.tools(vec![ProposedCall::from(proposed)], None, &call).await;
@@ -266,19 +268,22 @@ impl RelayParts {
 
 impl RelayedCall<'_> {
     /// What the client is answered.
-    fn result(self, settled: Result<SettledProposal, ProposalError>) -> String {
+    fn result(self, settled: Result<SettledProposal, ProposalError>) -> RpcAnswer {
         let is_complete = self.params.is_complete();
         let mut record = self.record.into_inner().unwrap_or_else(PoisonError::into_inner);
         let answer = self.answer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match settled {
             Ok(settled) => record.guidance.extend(settled.guidance),
             Err(error) => {
-                return CallRecord::refused(ErrorClass::Cancelled, error.to_string()).failed(is_complete);
+                let refused = CallRecord::refused(ErrorClass::Cancelled, error.to_string());
+                return Ok(refused.failed(is_complete));
             }
         }
-        match answer.filter(|_| record.class.is_none()) {
-            Some(answer) => answer.shown(&record, &self.relay.kept, self.relay.client().knows_links()),
-            None => record.failed(is_complete),
+        match answer {
+            Some(answer) if record.class.is_none() => {
+                answer.shown(&record, &self.relay.kept, self.relay.client().knows_links())
+            }
+            answer => Ok(record.failed_with(answer.as_ref(), is_complete)),
         }
     }
 
@@ -292,12 +297,16 @@ impl RelayedCall<'_> {
         if is_own && run.attempt > 1 {
             self.relay.again(self.params.progress_token());
         }
+        if is_own {
+            // What an earlier attempt was answered says nothing of this one.
+            *self.answer() = None;
+        }
         let asked = self.ask(server, &tool, run, is_own).await;
         match asked {
             Ok(answer) => {
                 let outcome = answer.outcome.clone();
                 if is_own {
-                    *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+                    *self.answer() = Some(answer);
                 }
                 outcome
             }
@@ -339,6 +348,10 @@ impl RelayedCall<'_> {
         }
     }
 
+    fn answer(&self) -> MutexGuard<'_, Option<RelayedResult>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn record(&self) -> MutexGuard<'_, CallRecord> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -354,6 +367,9 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
     };
     let result = match RpcMessage::parse(line).map_err(|_| unreadable())? {
         RpcMessage::Answer { outcome: Ok(result), .. } => result,
+        RpcMessage::Answer { outcome: Err(error), .. } if asks_for_url(error) => {
+            return Ok(RelayedResult::unseen_error(error));
+        }
         RpcMessage::Answer { outcome: Err(error), .. } => {
             let error: ErrorData = serde_json::from_str(error.get()).unwrap_or_else(|_| {
                 ErrorData::new(ErrorCode::INTERNAL_ERROR, "the server's error cannot be read", None)
@@ -371,10 +387,45 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
     let parsed = serde_json::from_str::<CallToolResult>(result.get())
         .or_else(|_| serde_json::from_str(&without_halves(result.get())));
     let data = match parsed {
-        Ok(parsed) => content::read(&parsed, usize::MAX, &ProgressReporter::default()).await?,
+        Ok(parsed) => match content::read(&parsed, usize::MAX, &ProgressReporter::default()).await {
+            Ok(data) => plain(data, &parsed),
+            Err(error) => return Ok(RelayedResult::failure(result, error)),
+        },
         Err(_) => Value::String(result.get().to_owned()),
     };
     Ok(RelayedResult::new(result, tool.structured, data, MOST))
+}
+
+/// Whether an error asks the client to let the person open addresses first (the specification of 2025-11-25,
+/// "URL Elicitation Required Error"): the client does that, and calls again.
+fn asks_for_url(error: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct UrlError {
+        code: i64,
+        data: UrlQuestions,
+    }
+    #[derive(Deserialize)]
+    struct UrlQuestions {
+        elicitations: Vec<IgnoredAny>,
+    }
+    let read = serde_json::from_str(error.get());
+    read.is_ok_and(|UrlError { code, data: UrlQuestions { elicitations } }| {
+        code == URL_REQUIRED && !elicitations.is_empty()
+    })
+}
+
+/// The text of a result whose structured content is only a wrapper of it: the kit in Python makes `{"result": TEXT}` of a
+/// function that returns text.
+fn plain(data: Value, result: &CallToolResult) -> Value {
+    let wrapped = match &data {
+        Value::Object(fields) if fields.len() == 1 => fields.get("result").and_then(Value::as_str),
+        _ => None,
+    };
+    let text = match (wrapped, result.content.as_slice()) {
+        (Some(wrapped), [ContentBlock::Text(text)]) if text.text == wrapped => Some(text.text.clone()),
+        _ => None,
+    };
+    text.map_or(data, Value::String)
 }
 
 impl RunHost for RelayedCall<'_> {

@@ -209,7 +209,7 @@ impl RelayParts {
         let (relay, own) = (Arc::clone(self), id.get().to_owned());
         self.begin(id, async move {
             let _of_call = CallInProgress::begin(&relay, params.progress_token().map(str::to_owned));
-            Ok(call::make(&relay, &own, &params).await)
+            call::make(&relay, &own, &params).await
         })
         .await;
     }

@@ -16,7 +16,7 @@ pub(super) struct ProgressTable(HashMap<String, CallProgress>);
 /// How far a call is.
 #[derive(Clone, Copy, Debug, Default)]
 struct CallProgress {
-    /// What the attempt in flight began at.
+    /// What the attempt in flight began at, or the last wait before it ended with.
     base: f64,
     /// What the client was sent last.
     last: f64,
@@ -110,6 +110,7 @@ impl ProgressTable {
     pub(super) fn waits(&mut self, token: &str, text: &str) -> Option<String> {
         let call = self.0.get_mut(token)?;
         call.last += 1.0;
+        call.base = call.last;
         let token: Value = serde_json::from_str(token).ok()?;
         let params = json!({ "progressToken": token, "progress": call.last, "message": text });
         Some(message::notification("notifications/progress", &params))
@@ -160,6 +161,15 @@ mod tests {
         table.end("7");
         assert_eq!(moved(&mut table, &told(2.0)), None, "the call is over");
         assert_eq!(table.waits("7", ""), None);
+    }
+
+    #[test]
+    fn the_first_attempt_after_a_wait_does_not_fall_back() {
+        let mut table = ProgressTable::default();
+        table.begin("7");
+        table.waits("7", "its turn in 2s").unwrap();
+        let told = moved(&mut table, &json!({"progressToken": 7, "progress": 1.0})).unwrap();
+        assert_eq!(told["progress"], 2.0);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::kept::KeptResults;
+use super::message::RpcAnswer;
 use crate::engine::{Directive, DirectiveKind, Note, ToolOutcome};
+use crate::host::ToolError;
 use crate::host::tool::mcp::content;
 use crate::policy::ErrorClass;
 use crate::session::Message;
@@ -31,12 +33,26 @@ pub(super) struct CallRecord {
 /// What the server answered.
 pub(super) struct RelayedResult {
     raw: Box<RawValue>,
+    kind: ResultKind,
     /// Clients expect structured content of the tool.
     structured: bool,
     /// All of its text; `None`: it has none that the policy could show.
     text: Option<String>,
     /// What the interpreter learns of it.
     pub(super) outcome: ToolOutcome,
+}
+
+/// What an answer is to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResultKind {
+    /// A result with something that the policy may show otherwise.
+    Content,
+    /// A result that says it is an error.
+    Failure,
+    /// A result that is the client's alone, such as a question to the person.
+    Unseen,
+    /// An error object that is the client's alone.
+    UnseenError,
 }
 
 impl CallRecord {
@@ -70,6 +86,34 @@ impl CallRecord {
 
     /// The result of a call that was refused, or given up. `is_complete`: it says that it is a result.
     pub(super) fn failed(&self, is_complete: bool) -> String {
+        self.failed_with(None, is_complete)
+    }
+
+    /// The same with what the server answered last beside its text: the text is in that of the policy.
+    pub(super) fn failed_with(&self, answer: Option<&RelayedResult>, is_complete: bool) -> String {
+        let answer = answer.filter(|answer| answer.kind == ResultKind::Failure);
+        answer.and_then(|answer| self.beside(answer)).unwrap_or_else(|| self.alone(is_complete).to_string())
+    }
+
+    /// The refusal in the fields of the server's result.
+    fn beside(&self, answer: &RelayedResult) -> Option<String> {
+        let Value::Object(own) = self.alone(false) else { return None };
+        let mut fields: IndexMap<String, Box<RawValue>> = serde_json::from_str(answer.raw.get()).ok()?;
+        let mut content: Vec<Box<RawValue>> = serde_json::from_str(&own.get("content")?.to_string()).ok()?;
+        if let Some(written) = fields.get("content") {
+            let blocks: Vec<Box<RawValue>> = serde_json::from_str(written.get()).ok()?;
+            content
+                .extend(blocks.into_iter().filter(|block| kind_of(block).is_some_and(|kind| kind != "text")));
+        }
+        let mut meta: IndexMap<String, Box<RawValue>> =
+            fields.get("_meta").and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default();
+        meta.insert("unfazed".to_owned(), to_raw_value(own.get("_meta")?.get("unfazed")?).ok()?);
+        fields.insert("content".to_owned(), to_raw_value(&content).ok()?);
+        fields.insert("_meta".to_owned(), to_raw_value(&meta).ok()?);
+        serde_json::to_string(&fields).ok()
+    }
+
+    fn alone(&self, is_complete: bool) -> Value {
         let because: Vec<Value> =
             self.because.iter().map(|(rule, place)| json!({ "rule": rule, "place": place })).collect();
         let class = self.class.unwrap_or(ErrorClass::Cancelled);
@@ -80,14 +124,28 @@ impl CallRecord {
         if is_complete {
             result["resultType"] = "complete".into();
         }
-        result.to_string()
+        result
     }
 }
 
 impl RelayedResult {
     /// A result that is the client's alone: there is no text that the policy could show.
     pub(super) fn unseen(raw: &RawValue) -> Self {
-        Self { raw: raw.to_owned(), structured: false, text: None, outcome: ToolOutcome::Done }
+        Self::without_text(raw, ResultKind::Unseen, ToolOutcome::Done)
+    }
+
+    /// The same of an error object.
+    pub(super) fn unseen_error(raw: &RawValue) -> Self {
+        Self::without_text(raw, ResultKind::UnseenError, ToolOutcome::Done)
+    }
+
+    /// A result that says it is an error.
+    pub(super) fn failure(raw: &RawValue, error: ToolError) -> Self {
+        Self::without_text(raw, ResultKind::Failure, error.into())
+    }
+
+    fn without_text(raw: &RawValue, kind: ResultKind, outcome: ToolOutcome) -> Self {
+        Self { raw: raw.to_owned(), kind, structured: false, text: None, outcome }
     }
 
     /// A result with that text, of which the interpreter learns at most `most` bytes.
@@ -98,11 +156,19 @@ impl RelayedResult {
         };
         let learned = if text.len() > most { Value::String(content::cut(text.clone(), most)) } else { data };
         let outcome = ToolOutcome::from(Ok(learned));
-        Self { raw: raw.to_owned(), structured, text: Some(text), outcome }
+        Self { raw: raw.to_owned(), kind: ResultKind::Content, structured, text: Some(text), outcome }
     }
 
     /// What the client is shown: the result as it came, unless the policy shows another text of it, or has more to say.
-    pub(super) fn shown(&self, record: &CallRecord, kept: &Mutex<KeptResults>, links: bool) -> String {
+    pub(super) fn shown(&self, record: &CallRecord, kept: &Mutex<KeptResults>, links: bool) -> RpcAnswer {
+        match self.kind {
+            ResultKind::Content | ResultKind::Failure => Ok(self.shown_content(record, kept, links)),
+            ResultKind::Unseen => Ok(self.raw.get().to_owned()),
+            ResultKind::UnseenError => Err(self.raw.get().to_owned()),
+        }
+    }
+
+    fn shown_content(&self, record: &CallRecord, kept: &Mutex<KeptResults>, links: bool) -> String {
         let is_learned =
             matches!(&self.outcome, ToolOutcome::Ok { data: Value::String(text) } if *text == record.text);
         let whole = self.text.clone().filter(|text| !is_learned && *text != record.text);
@@ -158,10 +224,15 @@ fn text_block(text: &str) -> Value {
 }
 
 fn is_media(block: &RawValue) -> bool {
+    kind_of(block).is_some_and(|kind| matches!(&*kind, "image" | "audio"))
+}
+
+/// The kind of a block of content; `None`: it has none.
+fn kind_of(block: &RawValue) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Block {
         #[serde(rename = "type")]
         kind: String,
     }
-    serde_json::from_str(block.get()).is_ok_and(|Block { kind }| matches!(&*kind, "image" | "audio"))
+    serde_json::from_str(block.get()).ok().map(|Block { kind }| kind)
 }

@@ -1,0 +1,63 @@
+//! What servers answer a call beside a plain result: errors of the protocol, failures with more than a text, wrapped texts.
+
+use serde_json::{Value, json};
+
+use super::{Client, texts};
+
+const POLICY: &str = "version: 1
+tools:
+  receipt: {retry: {retry_on: {add: [execution_error, invalid_args]}}}
+  wrapped: {result: {max: 1000 chars}}
+";
+
+#[test]
+fn an_error_of_the_protocol_does_not_say_that_nothing_was_done() {
+    let mut client = Client::ready("odd", POLICY, &[]);
+    for (code, message) in
+        [(-32600, "no back-channel"), (-32602, "no such account"), (-32700, "cannot be read")]
+    {
+        let result = client.call("receipt", &json!({"code": code, "message": message}));
+        let about = &result["_meta"]["unfazed"];
+        assert_eq!((&about["class"], &about["attempts"]), (&json!("execution_error"), &json!(1)), "{result}");
+        assert!(!texts(&result)[0].contains("did not run"), "{result}");
+    }
+    assert_eq!(client.calls_of("receipt").len(), 3, "what may have acted does not run again");
+    let message = "Invalid arguments for tool receipt: [...]";
+    let refused = client.call("receipt", &json!({"code": -32602, "message": message}));
+    assert_eq!(refused["_meta"]["unfazed"]["class"], "invalid_args", "{refused}");
+}
+
+#[test]
+fn an_address_that_the_person_must_open_first_is_for_the_client() {
+    let mut client = Client::ready("odd", POLICY, &[]);
+    client.send(&json!(1), "tools/call", &json!({"name": "consent", "arguments": {}}));
+    let answer = client.line();
+    let error = r#""error": {"code": -32042, "message": "agree first", "data": {"elicitations": [{"mode": "url", "url": "https://example.org/consent", "elicitationId": "e1", "message": "Agree"}], "x": 1.5}}"#;
+    assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":1,{}}}"#, error.replacen(": ", ":", 1)));
+}
+
+#[test]
+fn a_failure_keeps_what_the_server_says_beside_its_text() {
+    let mut client = Client::ready("odd", POLICY, &[]);
+    let result = client.call("crash", &json!({}));
+    assert!(texts(&result)[0].contains("the page is gone"), "{result}");
+    let kinds: Vec<&Value> =
+        result["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
+    assert_eq!(kinds, ["text", "image", "resource_link"]);
+    assert_eq!((&result["isError"], &result["structuredContent"]), (&json!(true), &json!({"code": 7})));
+    assert_eq!(
+        (&result["_meta"]["x/y"], &result["_meta"]["unfazed"]["class"]),
+        (&json!(1), &json!("execution_error"))
+    );
+}
+
+#[test]
+fn a_text_in_a_wrapper_is_cut_and_kept_as_text() {
+    let mut client = Client::ready("odd", POLICY, &[]);
+    let result = client.call("wrapped", &json!({}));
+    assert!(texts(&result)[0].starts_with("a \"line\"\na \"line\"\n"), "{result}");
+    let read = client.ask("resources/read", &json!({"uri": result["content"][1]["uri"]}));
+    let kept = &read["result"]["contents"][0];
+    assert_eq!(kept["text"], "a \"line\"\n".repeat(500));
+    assert_eq!(kept["mimeType"], "text/plain");
+}
