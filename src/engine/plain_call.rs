@@ -2,6 +2,9 @@
 //! costs a hundredth of a step.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::attempt_series::AttemptSeries;
 use super::failure::Failure;
@@ -25,6 +28,8 @@ pub struct PlainCall {
     failed: u32,
     few: [Option<FailedOnce>; FEW],
     more: Vec<FailedOnce>,
+    /// `None`: the host withholds them.
+    arguments: Option<Arc<Value>>,
 }
 
 /// A failed attempt.
@@ -134,7 +139,21 @@ impl PlainCall {
     /// call.
     #[inline]
     pub const fn begun(number: u64, started: Instant) -> Self {
-        Self { number, started, slept: Nanos::ZERO, failed: 0, few: [const { None }; FEW], more: Vec::new() }
+        Self {
+            number,
+            started,
+            slept: Nanos::ZERO,
+            failed: 0,
+            few: [const { None }; FEW],
+            more: Vec::new(),
+            arguments: None,
+        }
+    }
+
+    /// The same call with its arguments, for what the interpreter decides about it later.
+    #[must_use]
+    pub fn with_arguments(self, arguments: Arc<Value>) -> Self {
+        Self { arguments: Some(arguments), ..self }
     }
 
     /// The idempotency key of such a call: identical for all its attempts, different for other calls.
@@ -186,9 +205,9 @@ impl PlainCall {
         core::mem::replace(self, Self::begun(self.number, self.started))
     }
 
-    /// The number of the batch, and the attempts in the interpreter's form.
-    pub(super) fn into_series(self) -> (u64, AttemptSeries) {
-        let Self { number, started, slept, failed: _, few, more } = self;
+    /// The number of the batch, and the arguments and attempts in the interpreter's form.
+    pub(super) fn into_series(self) -> (u64, Arc<Value>, AttemptSeries) {
+        let Self { number, started, slept, failed: _, few, more, arguments } = self;
         let failed = few.into_iter().flatten().chain(more).zip(1..);
         let history = failed.map(|(FailedOnce { class, message, at, delay }, attempt)| AttemptRecord {
             attempt,
@@ -197,6 +216,7 @@ impl PlainCall {
             at,
             delay,
         });
-        (number, AttemptSeries { started, slept, history: history.collect(), over: None })
+        let series = AttemptSeries { started, slept, history: history.collect(), over: None };
+        (number, arguments.unwrap_or_default(), series)
     }
 }

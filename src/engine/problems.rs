@@ -22,6 +22,14 @@ pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value)
     validators.iter().filter_map(|validator| violation(validator, &vars)).collect()
 }
 
+/// The problems that the validators of a tool find in arguments that its schema accepts.
+pub(crate) fn refused_arguments(
+    validators: &[Validator],
+    (tool, arguments): (&str, &Value),
+) -> Vec<SchemaProblem> {
+    violations(validators, || json!({ "args": arguments, "tool": tool }))
+}
+
 /// The problems of a report: those of the schema, or else those of the validators.
 pub(crate) fn reported(output: &OutputPolicy, report: &Value) -> Vec<SchemaProblem> {
     // The schema comes first: validators are written for valid values, and their errors would mislead otherwise.

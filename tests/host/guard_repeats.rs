@@ -59,6 +59,27 @@ async fn a_call_made_again_and_again_is_told_then_refused_then_ends_the_turns() 
     assert_eq!(decided.map(|counter| counter.value).sum::<u64>(), 7);
 }
 
+/// Calls that cost no step are counted too, and what there is to say about them is said at the same call.
+#[tokio::test]
+async fn a_call_with_arguments_costs_a_step_only_if_there_is_something_to_say() {
+    let guard = guard("{}");
+    let tool = guard.tool("fetch");
+    call(&tool, &json!({"n": 0})).await.unwrap();
+    let steps = || guard.state(|state| state.seq);
+    let before = steps();
+    let mut cost = Vec::new();
+    for n in [1, 2, 2, 2, 3] {
+        let seq = steps();
+        call(&tool, &json!({ "n": n })).await.unwrap();
+        cost.push(steps() - seq);
+    }
+    assert_eq!(cost, [0, 0, 0, 2, 0], "the third of equal calls is one to warn of");
+    assert_eq!(guard.take_guidance().len(), 1);
+    fail(&tool, &json!({"n": 4})).await;
+    call(&tool, &json!({"n": 5})).await.unwrap();
+    assert!(steps() > before + 2, "after a failure the run has something to remember");
+}
+
 #[tokio::test]
 async fn a_cycle_is_seen_across_tools() {
     let guard = guard("{}");

@@ -73,6 +73,26 @@ impl LoopDetector {
         })
     }
 
+    /// Records a call that repeats nothing. `false`: it repeats something, and nothing has changed.
+    pub(in crate::engine) fn pass(
+        &mut self,
+        guard: &LoopGuardPolicy,
+        (tool, arguments): (&str, &Value),
+    ) -> bool {
+        if !guard.enabled.value {
+            return true;
+        }
+        let number = canonical::call(tool, arguments);
+        // Counted on a copy: a repetition is counted by the step that decides about it.
+        let mut after = self.clone();
+        after.called(number);
+        let is_new = after.worst(guard, canonical::of_texts(&[tool]), number).is_none();
+        if is_new {
+            *self = after;
+        }
+        is_new
+    }
+
     /// Whether the last call of the tool failed.
     pub(in crate::engine) fn has_failed(&self, tool: &str) -> bool {
         self.knows_failures() && self.errors_of(canonical::of_texts(&[tool])) > 0

@@ -3,6 +3,9 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
+use super::super::depth::too_deep;
 use super::super::directive::Directives;
 use super::super::event::ToolOutcome;
 use super::super::failure::{EffectState, may_run_again};
@@ -11,6 +14,7 @@ use super::super::machine::{
     is_validation,
 };
 use super::super::plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext};
+use super::super::problems::refused_arguments;
 use super::super::retry::{self, FailureContext, RetryBlocker, RetryVerdict};
 use super::super::state::State;
 use super::{Interpreter, RunStep, SplitState};
@@ -20,6 +24,23 @@ use crate::session::{FeedbackSource, ReducerError};
 use crate::time::{Instant, Nanos};
 
 impl Interpreter {
+    /// Examines the arguments of a call that the host is about to start itself, and counts the call for loop
+    /// detection. `false`: there is something to say about the call, so it must be proposed, and nothing has changed.
+    pub fn plain_begins(
+        &self,
+        state: &mut State,
+        (tool, policy): (&str, &ToolPolicy),
+        arguments: &Value,
+    ) -> bool {
+        let Some(schema) = self.tools.schema(tool) else { return false };
+        // The rules of a tool with rules for single calls leave no call to the host, so those of the tool hold.
+        let is_valid = too_deep(arguments).is_none()
+            && schema.is_valid(arguments)
+            && refused_arguments(&policy.validate.value, (tool, arguments)).is_empty();
+        // Loop detection comes last here: a call that is proposed after all is counted then.
+        is_valid && state.loops.pass(&policy.loop_guard, (tool, arguments))
+    }
+
     /// Handles a failed run of such a call: decides whether the host may make the next attempt itself, and returns
     /// directives to report. Unless the answer is [`PlainNext::Adopt`], the message of the failure is moved into the
     /// record of the attempt. `told`: the note about feedback is needed.

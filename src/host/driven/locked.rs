@@ -166,6 +166,17 @@ impl LockedRun {
         Ok(next)
     }
 
+    /// Such a call is to begin under that policy; `act` says whether it may. `false`: other rules are in effect.
+    pub(in crate::host) fn plain_begins(
+        &self,
+        policy: &Policy,
+        act: impl FnOnce(&Interpreter, &mut State) -> bool,
+    ) -> bool {
+        let mut inner = self.lock();
+        let known = &mut *inner;
+        known.interpreter.policy() == policy && act(&known.interpreter, &mut known.state)
+    }
+
     /// Such a call has ended; `act` may be quick about it.
     pub(in crate::host) fn plain_ended(
         &self,

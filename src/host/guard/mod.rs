@@ -19,7 +19,8 @@
 //! nothing known against its tool, costs about 200 instructions more than the bare call, as
 //! `benches/instructions.sh` counts them: no lock, no clock unless there is a deadline, no allocation, and no timer
 //! unless the call is still pending after its first poll. The interpreter says where that changes nothing
-//! ([`PlainRules`](crate::engine::PlainRules)).
+//! ([`PlainRules`](crate::engine::PlainRules)). A call with arguments takes the lock once: they are validated, and the loop
+//! guard counts the call. It costs a step only if there is something to say about them.
 
 mod attempt;
 mod classify;

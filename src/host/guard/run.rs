@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::plain::{PlainTools, ToolCell};
@@ -138,6 +139,18 @@ impl GuardRun {
         let policy = self.live.current();
         let open = LockedRun::propose(&self.locked, Some(&self.setup(&policy, Some(tool))), event)?;
         Ok(Proposed::of(open, permit))
+    }
+
+    /// A call of a tool is to begin without a step. `false`: the interpreter has to decide about it.
+    pub(super) fn plain_begins(
+        &self,
+        (tool, rules): (&str, &ToolPolicy),
+        policy: &Policy,
+        arguments: &Value,
+    ) -> bool {
+        self.locked.plain_begins(policy, |interpreter, state| {
+            interpreter.plain_begins(state, (tool, rules), arguments)
+        })
     }
 
     /// A call of a tool has failed that was begun without the run.

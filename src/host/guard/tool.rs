@@ -224,6 +224,9 @@ impl ToolGuard {
         };
         let mut plain = Plain { guard: self, terms, over: false };
         let mut call = PlainCall::begun(number, started);
+        if let Some(args) = args.as_json() {
+            call = call.with_arguments(Arc::new(args.clone()));
+        }
         loop {
             match self.failed(terms, &mut call, cause)? {
                 NextAttempt::After(Nanos::ZERO) => self.cell.waited_not(),
@@ -316,12 +319,22 @@ impl ToolGuard {
     fn enter<A: CallArguments>(&self, args: &A) -> Option<Plain<'_>> {
         let terms = &self.terms;
         let is_fresh = terms.generation == self.inner.live.generation();
-        let may = is_fresh && terms.rules.success && (!terms.looks || args.as_json().is_none());
-        (may && self.run().plain.are_open() && self.cell.enter(terms.most)).then(|| Plain {
-            guard: self,
-            terms,
-            over: false,
-        })
+        let may = is_fresh && terms.rules.success && self.run().plain.are_open();
+        let plain =
+            (may && self.cell.enter(terms.most)).then(|| Plain { guard: self, terms, over: false })?;
+        match args.as_json() {
+            Some(args) if terms.looks => self.looked_at(plain, args),
+            _ => Some(plain),
+        }
+    }
+
+    /// The same for arguments that are looked at. Dropped, the call has not begun.
+    #[inline(never)]
+    fn looked_at<'a>(&'a self, plain: Plain<'a>, args: &Value) -> Option<Plain<'a>> {
+        let (tool, policy) = ((&*self.name, &*plain.terms.policy), &plain.terms.whole);
+        // What takes long is validated on a thread for such work.
+        let may = !self.takes_long(args) && self.run().plain_begins(tool, policy, args);
+        may.then_some(plain)
     }
 
     /// The terms under the policy that holds now.

@@ -6,7 +6,7 @@ use super::super::run_parts::RunParts;
 use super::super::tool_series::{CallPhase, InvalidArguments};
 use super::super::turn_guidance::ReplyGuidance;
 use crate::engine::machine::call_refusal::CallRefusal;
-use crate::engine::problems::{changed, parse, violations};
+use crate::engine::problems::{changed, parse, refused_arguments};
 use crate::policy::{CallOverride, ErrorClass};
 use crate::session::ToolCall;
 use crate::text::SchemaProblem;
@@ -73,8 +73,7 @@ pub(super) fn examine(
             // no effect.
             run.out.warn(left_out);
         }
-        let vars = || json!({ "args": arguments, "tool": call.name });
-        problems = violations(&rules.policy.validate.value, vars);
+        problems = refused_arguments(&rules.policy.validate.value, (&call.name, &arguments));
     }
     if !problems.is_empty() {
         return invalid(arguments, ErrorClass::InvalidArgs, problems);

@@ -182,14 +182,14 @@ impl Batch {
     }
 
     fn push_adopted(&mut self, tool: &str, call: PlainCall, phase: CallPhase, run: &mut RunParts<'_>) {
-        let (number, series) = call.into_series();
+        let (number, arguments, series) = call.into_series();
         (self.number, self.taken) = (number, 1);
         // The host has already used the number; the next batch must not use it again.
         *run.batches = number.max(*run.batches);
         self.slots.push(TrackedPart::new(ToolSeries {
             call: format!("call_{number}"),
             tool: tool.to_owned(),
-            arguments: Arc::default(),
+            arguments,
             planner: None,
             series,
             ran: RunFacts::default(),
