@@ -12,7 +12,7 @@ use super::turn_guidance::TurnGuidance;
 use super::work_table::{RepairPurpose, WorkPurpose};
 use crate::engine::measure::TurnMeasure;
 use crate::policy::{ClassifiedFailure, ErrorClass, HistoryCheck, Policy};
-use crate::session::HistoryRepair;
+use crate::session::{HistoryRepair, HistorySplice};
 
 /// The state of history repairs in a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,19 +91,34 @@ impl HistoryRepairs {
     ) -> NextMachine {
         let refusal = self.refusal.take();
         let nothing = repair.is_empty();
+        let messages = repaired_length(&repair);
         if !nothing {
             let refused =
                 refusal.as_ref().map(|failure| (target.map_or("", String::as_str), &*failure.message));
             make(repair, refused, guidance, run);
         }
         match (what, refusal) {
-            (RepairPurpose::Prepared(measure), _) => NextMachine::Begin(measure),
+            // A reduction that follows is made of the repaired conversation, and is checked against its length.
+            (RepairPurpose::Prepared(measure), _) => {
+                let messages = messages(measure.messages);
+                NextMachine::Begin(TurnMeasure { messages, ..measure })
+            }
             // The next request has another history, so it is not counted as a retry (SwarmSDK: "doesn't count as a
             // retry"). If nothing was found, the refusal is an ordinary failure.
             (RepairPurpose::Refused, Some(failure)) if nothing => NextMachine::failed(failure, run.policy()),
             (RepairPurpose::Refused, _) => NextMachine::Call,
         }
     }
+}
+
+/// The number of messages after the repair, by the number before.
+fn repaired_length(repair: &HistoryRepair) -> impl Fn(u64) -> u64 + use<> {
+    let total = |part: &dyn Fn(&HistorySplice) -> usize| {
+        let sum = repair.splices.iter().map(part).fold(0_usize, usize::saturating_add);
+        u64::try_from(sum).unwrap_or(u64::MAX)
+    };
+    let (removed, inserted) = (total(&|splice| splice.remove), total(&|splice| splice.insert.len()));
+    move |before| before.saturating_sub(removed).saturating_add(inserted)
 }
 
 fn make(
