@@ -12,6 +12,7 @@
 )]
 
 mod checked;
+mod conversation;
 mod counter;
 mod declared;
 mod estimate;
@@ -26,6 +27,7 @@ mod request;
 mod tokens;
 
 pub use checked::CheckedHistory;
+pub use conversation::ConversationMeasure;
 pub use counter::{ByteEstimate, TokenCounter};
 pub use declared::ToolForm;
 pub use estimate::TokenEstimator;

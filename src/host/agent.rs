@@ -27,7 +27,6 @@ use self::sharing::SharedReach;
 use super::approver::{Approver, DenyAll};
 use super::aside::{ProgressChannel, ToolProgress};
 use super::clock::Clock;
-use super::measure::ConversationMeasure;
 use super::observer::{Journal, JournalError, NoopObserver, Observer, Planner, TellModel};
 use super::policy_watch::FileComplaint;
 use super::port::{BoxFuture, Model, StreamSink, ToolSource};
@@ -41,7 +40,7 @@ use super::under_way::UnderWay;
 use super::{
     LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, StopSwitch, trace,
 };
-use crate::context::TokenCounter;
+use crate::context::{ConversationMeasure, TokenCounter};
 use crate::engine::{
     DirectiveKind, Directives, DriveMode, Envelope, Event, FinishReason, Interpreter, KnownWindow,
     ModelReply, Note, Outcome, RunStarted, State, ToolFacts, ToolSpec, WorkId,
@@ -595,11 +594,5 @@ impl AgentRun<'_> {
 
 /// The tools as they are declared to the model, and after them the one the final report is delivered by.
 pub(crate) fn offered(interpreter: &Interpreter) -> Arc<[ToolSpec]> {
-    let report = interpreter.policy().output().map(|output| ToolSpec {
-        name: output.tool.value.clone(),
-        description: output.description.value.clone(),
-        parameters: output.schema.value.json().clone(),
-        effect: None,
-    });
-    interpreter.tools().iter().cloned().chain(report).collect()
+    interpreter.offered().into()
 }

@@ -15,7 +15,6 @@ pub mod guard;
 mod header_entry;
 mod key_source;
 mod live;
-pub(crate) mod measure;
 mod metrics;
 mod model;
 mod observer;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::measure::ConversationMeasure;
 use super::port::{ByteTraffic, Model, ModelRequest};
 use super::redact::SecretRedactor;
+use crate::context::ConversationMeasure;
 use crate::engine::{Event, Failure, ReduceContext, SummarizeMessages, ToolChoice};
 use crate::policy::{ErrorClass, Policy};
 use crate::session::Message;

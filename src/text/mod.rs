@@ -40,6 +40,7 @@ pub(crate) use duration::parse_duration;
 pub(crate) use excerpt::excerpt;
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};
+pub(crate) use json_schema::not_allowed;
 pub use json_schema::{Schema, SchemaError, SchemaProblem};
 pub use problems::Problems;
 pub use ratio::{GrowthFactor, RatioError};

@@ -170,6 +170,17 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
         hello(),
         json!({"kind": "start", "tusk": "x"}),
         json!({"kind": "start", "targets": "main"}),
+        json!({"kind": "start", "task": "x", "history": [{"role": "user", "txt": "x"}]}),
+        json!({"kind": "start", "overheads": {"openai/gpt-4o": {"requests": 3}}}),
+        event("timer_fired", 1, &json!({"wrok": 1})),
+        event("tool_finished", 1, &json!({"work": 1, "outcome": ok(1), "duration": 7})),
+        event("tool_finished", 1, &json!({"work": 1, "outcome": {"outcome": "ok", "date": 1}})),
+        event(
+            "tools_proposed",
+            1,
+            &json!({"calls": [{"id": "a", "name": "look", "arguments": "{}", "turn": 1}]}),
+        ),
+        event("model_failed", 1, &json!({"work": 1, "failure": {"message": "x", "statsu": 503}})),
         event("tool_finsihed", 1, &json!({})),
         event("tool_finished", 1, &json!({"work": "x"})),
         event("tools_proposed", 1, &json!({"calls": [{"id": "a", "arguments": "{}"}]})),
@@ -201,6 +212,63 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
     assert_eq!(host.ask(&conversation()[1])["seq"], 3);
     assert!(host.end());
     insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+/// Fields whose names are the host's, a tool's or a model's are no fields of an event.
+#[test]
+fn what_a_host_a_tool_or_a_model_names_is_taken() {
+    let folder = folder();
+    let mut host = Host::start(folder.path(), &[]);
+    host.ask(&hello());
+    let history = json!([{"role": "assistant", "text": "x", "extra": {"reasoning": {"steps": [1]}}}]);
+    let start = json!({
+        "kind": "start", "drive": "turns", "task": "x", "targets": ["m/1"], "history": history,
+        "overheads": {"m/1": {"request": 3}},
+    });
+    assert_eq!(host.ask(&start)["kind"], "directives");
+    let call = json!({"id": "a", "name": "look", "arguments": "{\"n\": 1}"});
+    let reply =
+        json!({"text": "", "calls": [call], "finish": {"other": "eos"}, "extra": {"thinking": {"a": 1}}});
+    let answer = host.ask(&event("model_responded", 2, &json!({"work": 2, "reply": reply})));
+    assert_eq!(answer["kind"], "directives", "{answer}");
+    let data = json!({"outcome": "ok", "data": {"any": {"thing": [{"n": 1}]}}});
+    assert_eq!(host.ask(&finished(3, 3, &data))["kind"], "directives");
+    assert!(host.end());
+}
+
+#[test]
+fn a_session_that_continues_names_its_run() {
+    let folder = folder();
+    let mut host = Host::start(folder.path(), &["--record"]);
+    let ready = host.ask(&hello());
+    assert_eq!(ready.get("run"), None, "no run has begun");
+    let id = ready["session"].as_str().unwrap().to_owned();
+    host.ask(&conversation()[0]);
+    let saved = host.ask(&json!({"kind": "save"}))["saved"].clone();
+    assert!(host.end());
+    let mut host = Host::start(folder.path(), &["--resume", &id]);
+    assert_eq!(host.ask(&hello())["run"], "r");
+    assert!(host.end());
+    let mut host = Host::start(folder.path(), &[]);
+    let mut hello = hello();
+    hello["saved"] = saved;
+    assert_eq!(host.ask(&hello)["run"], "r");
+    assert!(host.end());
+}
+
+/// Who asks for a record learns that there is none, whatever its lines say.
+#[test]
+fn a_session_that_was_not_begun_fails_if_it_was_to_be_recorded() {
+    let folder = folder();
+    let wrong = json!({"kind": "hello", "v": 2});
+    let ends = |args: &[&str], lines: &[Value]| {
+        let mut host = Host::start(folder.path(), args);
+        let kinds: Vec<Value> = lines.iter().map(|line| host.ask(line)["kind"].clone()).collect();
+        (kinds, host.end())
+    };
+    assert_eq!(ends(&["--record"], &[wrong.clone()]), (vec![json!("error")], false));
+    assert_eq!(ends(&["--record"], &[wrong.clone(), hello()]), (vec![json!("error"), json!("ready")], true));
+    assert_eq!(ends(&[], &[wrong]), (vec![json!("error")], true));
 }
 
 #[test]
@@ -378,6 +446,33 @@ fn a_broken_history_is_repaired_without_the_host() {
         .map(|message| message["role"].as_str().unwrap())
         .collect();
     assert_eq!(roles, ["user", "assistant", "tool", "user"], "{answer}");
+    assert!(host.end());
+}
+
+/// The repair changes how many messages there are, and the reduction is of the repaired conversation.
+#[test]
+fn a_history_that_is_broken_and_too_long_is_repaired_and_reduced() {
+    let folder = folder();
+    let policy =
+        "version: 1\nmodels: {m: {context_window: 8192}}\ncontext: {reduce: [{kind: drop, keep_last: 1}]}\n";
+    fs::write(folder.path().join("p.yaml"), policy).unwrap();
+    let mut host = Host::start(folder.path(), &[]);
+    host.ask(&hello());
+    let call = json!({"id": "lost", "name": "look", "arguments": "{\"n\": 1}"});
+    let mut history = vec![json!({"role": "user", "text": "Look. ".repeat(1000)}); 8];
+    history.push(json!({"role": "assistant", "calls": [call]}));
+    let start =
+        json!({"kind": "start", "drive": "turns", "history": history, "task": "And?", "targets": ["m"]});
+    let answer = host.ask(&start);
+    let list = answer["list"].as_array().unwrap();
+    let named = |name: &str| list.iter().filter(|one| one["directive"] == name).count();
+    assert_eq!(
+        [named("splice"), named("context_reduced"), named("final_turn"), named("warning")],
+        [2, 1, 0, 0]
+    );
+    let messages = answer["messages"].as_array().unwrap();
+    assert!(messages.len() < 8, "{answer}");
+    assert_eq!(messages.last().unwrap()["text"], "And?");
     assert!(host.end());
 }
 

@@ -2,6 +2,7 @@
 
 mod protocol;
 mod session;
+mod unknown_field;
 
 use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
@@ -104,12 +105,15 @@ struct StepProcess {
 
 /// Answers each line until the input ends.
 async fn serve(process: &mut StepProcess) -> Result<ExitStatus, CommandFailure> {
-    let (mut input, mut number) = (BufReader::new(io::stdin().lock()), 0);
+    let (mut input, mut number, mut unopened) = (BufReader::new(io::stdin().lock()), 0, None);
     let unread = |error| CommandFailure::io("cannot read standard input", error);
     while let Some(line) = lines::next(&mut input, &mut number, process.most_of_a_line()).map_err(unread)? {
         let answer = match process.answer(line).await {
             Ok(answer) => answer,
-            Err(StepFailure::Line(answer)) => StepAnswer::Error(ErrorAnswer { line: number, ..answer }),
+            Err(StepFailure::Line(answer)) => {
+                unopened = Some(answer.message.clone());
+                StepAnswer::Error(ErrorAnswer { line: number, ..answer })
+            }
             Err(StepFailure::Journal(error)) => return Err(CommandFailure::Stopped(error.to_string())),
         };
         let text = serde_json::to_string(&answer).map_err(|error| {
@@ -119,10 +123,15 @@ async fn serve(process: &mut StepProcess) -> Result<ExitStatus, CommandFailure> 
             break;
         }
     }
-    if let Some(session) = process.session.take() {
-        for problem in session.close().await {
-            out::say(&format!("warning  {problem}\n"));
-        }
+    let Some(session) = process.session.take() else {
+        return match unopened.filter(|_| process.place.is_some()) {
+            // Who asked for a record is not to take its absence for one.
+            Some(why) => Err(CommandFailure::Stopped(format!("no session is written: {why}"))),
+            None => Ok(ExitStatus::Clean),
+        };
+    };
+    for problem in session.close().await {
+        out::say(&format!("warning  {problem}\n"));
     }
     Ok(ExitStatus::Clean)
 }
@@ -205,6 +214,7 @@ impl StepProcess {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             policy: session.policy().digest().to_owned(),
             session: self.place.as_ref().map(|place| place.id.to_string()),
+            run: Some(session.state().run.clone()).filter(|run| !run.is_empty()),
             seq: session.state().seq,
             tools: session.offered(),
             open: session.open(),
@@ -286,6 +296,12 @@ fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
 
 /// What a line of a known kind asks for.
 fn request<T: DeserializeOwned>(kind: &str, fields: &Value) -> Result<T, ErrorAnswer> {
+    // What an SDK declares of a tool may have more than the interpreter reads; an event may not.
+    if let "start" | "event" = kind
+        && let Some(mistake) = protocol::unknown_name(kind, fields)
+    {
+        return Err(mistake);
+    }
     T::deserialize(fields).map_err(|error| {
         let mut line = fields.clone();
         line["kind"] = kind.into();

@@ -1,11 +1,13 @@
 //! The lines of `unfazed step`: requests of the host, and an answer to each.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::unknown_field::{SchemaPart, is_meant};
 use crate::engine::{Directives, DriveMode, Event, KnownWindow, RequestOverhead, RunStarted, ToolSpec};
 use crate::policy::Price;
 use crate::policy::decode::complete;
@@ -42,6 +44,7 @@ enum StepRequest {
     /// A run begins.
     Start(StartRequest),
     /// Something happened.
+    #[schemars(extend("unevaluatedProperties" = false))]
     Event(EventRequest),
     /// There are other tools from now on.
     Tools(ToolsRequest),
@@ -173,6 +176,10 @@ pub(super) struct ReadyAnswer {
     /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<String>,
+    /// The id of the run that is under way, or was the last one, if a session continues.
+    /// Example: `order-4711`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<String>,
     /// The number of the last event.
     pub(super) seq: u64,
     /// The tools as they are declared to the model, the one of the final report among them.
@@ -269,14 +276,26 @@ pub(crate) fn json_schema() -> Value {
     complete(generator.into_root_schema_for::<StepLine>().to_value())
 }
 
+/// The JSON Schema of a line of the host.
+static REQUESTS: LazyLock<Value> = LazyLock::new(|| {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<StepRequest>().to_value()
+});
+
+/// The event, or the field at whatever depth, that there is not in a line of that kind.
+pub(super) fn unknown_name(kind: &str, fields: &Value) -> Option<ErrorAnswer> {
+    let root = &*REQUESTS;
+    let kinds = root.get("oneOf")?.as_array()?;
+    let part = kinds.iter().find(|one| one.pointer("/properties/kind/const") == Some(&kind.into()))?;
+    let event = if kind == "event" { unknown_event(root, fields) } else { None };
+    event.or_else(|| {
+        let (pointer, message) = SchemaPart { root, part }.unknown_field(fields, "")?;
+        Some(ErrorAnswer::at(pointer, message))
+    })
+}
+
 /// What is wrong with a request that could not be read: where the schema finds something, or what the reader of JSON says.
 pub(super) fn mistake(request: &Value, error: &serde_json::Error) -> ErrorAnswer {
-    let root =
-        SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<StepRequest>().to_value();
-    if let Some(unknown) = unknown_event(&root, request) {
-        return unknown;
-    }
-    let narrowed = narrowed(&root, &root, request);
+    let narrowed = narrowed(&REQUESTS, &REQUESTS, request);
     let problems = Schema::compile(&narrowed).map(|schema| schema.problems(request)).unwrap_or_default();
     match problems.into_iter().next() {
         Some(SchemaProblem { pointer, message }) => ErrorAnswer::at(pointer, message),
@@ -288,7 +307,7 @@ pub(super) fn mistake(request: &Value, error: &serde_json::Error) -> ErrorAnswer
 fn unknown_event(root: &Value, request: &Value) -> Option<ErrorAnswer> {
     let events = root.pointer("/$defs/EventRequest/oneOf")?.as_array()?;
     let names = events.iter().filter_map(|event| event.pointer("/properties/event/const")?.as_str());
-    let name = request.get("event")?.as_str().filter(|_| request["kind"] == "event")?;
+    let name = request.get("event")?.as_str()?;
     let names: Vec<&str> = names.collect();
     if names.contains(&name) {
         return None;
@@ -327,14 +346,4 @@ fn narrowed(root: &Value, schema: &Value, value: &Value) -> Value {
 /// A name as a message shows it: it may be of any length.
 pub(super) fn shortened(name: &str) -> String {
     name.chars().take(64).collect()
-}
-
-/// Whether the value has the words that only this alternative has.
-fn is_meant(alternative: &Value, value: &Value) -> bool {
-    let properties = alternative.get("properties").and_then(Value::as_object);
-    let mut words = properties.into_iter().flat_map(Map::iter).filter_map(|(key, schema)| {
-        let word = schema.get("const")?;
-        Some(value.get(key) == Some(word))
-    });
-    words.next().is_some_and(|first| first && words.all(|has| has))
 }

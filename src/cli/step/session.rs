@@ -10,14 +10,13 @@ use serde_json::{Value, json};
 
 use super::protocol::{DirectivesAnswer, ErrorAnswer};
 use crate::cli::lines;
-use crate::context::{ToolForm, repair};
+use crate::context::{ConversationMeasure, ToolForm};
 use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, RunStarted,
     SessionFold, State, ToolCatalogue, ToolFacts, ToolSpec, Work, WorkId, checksum,
 };
-use crate::host::measure::ConversationMeasure;
 use crate::host::{Clock, Journal, JournalError, SessionCheckpoint, counter_by, offered, rule_changes};
-use crate::policy::{MalformedCalls, Policy};
+use crate::policy::Policy;
 use crate::session::Message;
 use crate::store::Recorder;
 use crate::time::Instant;
@@ -290,7 +289,7 @@ impl SteppedSession {
         }
         let Self { interpreter, fold, measure, .. } = self;
         let own = fold.open().filter(|work| own.contains(&work.id()));
-        own.filter_map(|work| answer_to(work, fold.messages(), interpreter.policy(), measure)).collect()
+        own.filter_map(|work| measure.answer(work, fold.messages(), interpreter.policy())).collect()
     }
 
     /// The conversation as a call of a model is to have it, if that is the interpreter's own.
@@ -319,30 +318,6 @@ fn measured(interpreter: &Interpreter, fold: &SessionFold, model: &str) -> Conve
     measure.set_tools(&offered(interpreter));
     measure.take_up(fold.messages());
     measure
-}
-
-/// The event that answers a piece of work, if it is pure.
-fn answer_to(
-    work: &Work,
-    messages: &[Message],
-    policy: &Policy,
-    measure: &mut ConversationMeasure,
-) -> Option<Event> {
-    let id = work.id();
-    Some(match work {
-        Work::PrepareTurn(_) => {
-            let drops = policy.turn().malformed_calls.value == MalformedCalls::Drop;
-            Event::TurnPrepared { work: id, measure: measure.of(messages, drops) }
-        }
-        Work::RepairHistory(work) => {
-            let repair = repair(messages, work.orphan_calls, work.malformed_calls);
-            Event::HistoryRepaired { work: id, repair }
-        }
-        Work::ReduceContext(work) => {
-            Event::ContextReduced { work: id, reduction: measure.reduced(policy, &work.plan, messages) }
-        }
-        _ => return None,
-    })
 }
 
 /// Where a saved session stood.
@@ -384,9 +359,7 @@ const fn is_answer(event: &Event, work: &Work) -> bool {
 /// The work of a directive that this process answers by itself. The conversation of a proposed turn is the host's.
 fn own_work(directive: &Directive) -> Option<WorkId> {
     match &directive.order {
-        DirectiveKind::Work(
-            work @ (Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::ReduceContext(_)),
-        ) if directive.of.is_none() => Some(work.id()),
+        DirectiveKind::Work(work) if work.is_pure() && directive.of.is_none() => Some(work.id()),
         _ => None,
     }
 }

@@ -203,6 +203,19 @@ impl Work {
             Self::Ask(work) => work.work,
         }
     }
+
+    /// Whether the answer follows from the conversation and the policy alone.
+    pub const fn is_pure(&self) -> bool {
+        match self {
+            Self::PrepareTurn(_) | Self::RepairHistory(_) | Self::ReduceContext(_) => true,
+            Self::Summarize(_)
+            | Self::CallModel(_)
+            | Self::RunTool(_)
+            | Self::Wait(_)
+            | Self::Consult(_)
+            | Self::Ask(_) => false,
+        }
+    }
 }
 
 impl PrepareTurn {

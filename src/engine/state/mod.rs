@@ -234,7 +234,7 @@ impl State {
     }
 
     /// The preferred model of the run, by which its tokens are counted.
-    pub(crate) fn first_target(&self) -> &str {
+    pub fn first_target(&self) -> &str {
         self.context.targets.first().map_or("", String::as_str)
     }
 

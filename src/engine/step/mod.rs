@@ -13,7 +13,7 @@ mod sharing;
 mod turn;
 
 use super::ask::ApprovalAnswer;
-use super::catalogue::ToolCatalogue;
+use super::catalogue::{ToolCatalogue, ToolSpec};
 use super::directive::{Directive, Directives, ProposalRef, ProposalResult};
 use super::event::{DriveMode, Envelope, Event, ModelReply, RunStarted, ToolOutcome};
 use super::failure::Failure;
@@ -53,6 +53,17 @@ impl Interpreter {
     /// The tools.
     pub const fn tools(&self) -> &ToolCatalogue {
         &self.tools
+    }
+
+    /// The tools as they are declared to a model, and after them the one that the final report is delivered by.
+    pub fn offered(&self) -> Vec<ToolSpec> {
+        let report = self.policy.output().map(|output| ToolSpec {
+            name: output.tool.value.clone(),
+            description: output.description.value.clone(),
+            parameters: output.schema.value.json().clone(),
+            effect: None,
+        });
+        self.tools.iter().cloned().chain(report).collect()
     }
 
     /// Takes one event and returns the directives that follow.

@@ -18,6 +18,7 @@ use bounds::SchemaShape;
 use fuel::{REPORT_STEPS, STEPS, STEPS_PER_VALUE, to_check, to_report};
 use plan::{SchemaPlan, count, size};
 pub use problem::SchemaProblem;
+pub(crate) use problem::not_allowed;
 use unique::UniqueKeyword;
 
 /// The most problems that are listed; the rest is counted.

@@ -28,7 +28,7 @@ pub(super) fn of_value(schema: &Value, error: &ValidationError<'_>) -> Vec<Schem
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             let allowed = allowed(schema, error.schema_path().as_str());
             // One problem for each field, so that each has its own suggestion.
-            unexpected.iter().map(|name| unknown(name, &allowed)).collect()
+            unexpected.iter().map(|name| not_allowed(name, &allowed)).collect()
         }
         _ => vec![message(schema, error)],
     };
@@ -147,7 +147,7 @@ fn message(schema: &Value, error: &ValidationError<'_>) -> String {
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => forms(schema, error, context),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             let allowed = allowed(schema, error.schema_path().as_str());
-            unexpected.first().map_or_else(String::new, |name| unknown(name, &allowed))
+            unexpected.first().map_or_else(String::new, |name| not_allowed(name, &allowed))
         }
         kind => format!("breaks the rule `{}`", excerpt(kind.keyword(), MAX_QUOTED)),
     }
@@ -190,7 +190,8 @@ fn forms(schema: &Value, error: &ValidationError<'_>, context: &[Vec<ValidationE
     format!("fits none of the {} forms allowed; in the nearest, {at}{inner}", context.len())
 }
 
-fn unknown(name: &str, allowed: &[&str]) -> String {
+/// That there is no field of that name, and which there are.
+pub(crate) fn not_allowed(name: &str, allowed: &[&str]) -> String {
     let name = excerpt(name, MAX_QUOTED);
     if allowed.is_empty() {
         return format!("`{name}` is not allowed");
