@@ -1,8 +1,9 @@
-//! The arguments of a call as the JSON text that events have.
+//! The arguments of a call as the JSON that events and schemas know.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde::ser::{Error, Serialize, SerializeMap, Serializer};
+use serde_json::Value;
 
 /// The most levels: what is deeper is left to Python's own encoder.
 const MOST_LEVELS: u8 = 64;
@@ -12,6 +13,11 @@ const MOST_LEVELS: u8 = 64;
 #[pyfunction]
 pub(crate) fn json_text(value: &Bound<'_, PyAny>) -> Option<String> {
     serde_json::to_string(&PlainValue(value, MOST_LEVELS)).ok()
+}
+
+/// The same as a value.
+pub(crate) fn json_value(value: &Bound<'_, PyAny>) -> Option<Value> {
+    serde_json::to_value(PlainValue(value, MOST_LEVELS)).ok()
 }
 
 struct PlainValue<'a, 'py>(&'a Bound<'py, PyAny>, u8);

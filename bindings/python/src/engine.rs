@@ -1,12 +1,16 @@
 //! The interpreter: an event in, directives out, and a record of both for a session log.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use unfazed::Interpreter;
+use unfazed::context::{ConversationMeasure, TokenEstimator, ToolForm};
+use unfazed::engine::{Directive, DirectiveKind};
+use unfazed::session::Message;
 use unfazed::time::Instant;
 
-use crate::convert::given;
+use crate::convert::{given, taken};
 use crate::parts::{EngineParts, catalogue, event_of};
 use crate::policy::Policy;
 
@@ -39,6 +43,42 @@ impl Engine {
         let tools = catalogue(&policy, tools)?;
         let directives = self.lock().set_tools(Interpreter::new(policy, tools), Instant(now))?;
         given(py, &directives)
+    }
+
+    #[pyo3(signature = (directive, messages, *, model=None))]
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        directive: &Bound<'py, PyAny>,
+        messages: &Bound<'py, PyAny>,
+        model: Option<String>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let no_directive = |error: PyErr| {
+            if error.is_instance_of::<PyValueError>(py) {
+                PyValueError::new_err(format!("it is no directive: {}", error.value(py)))
+            } else {
+                error
+            }
+        };
+        let work = match taken::<Directive>(directive).map_err(no_directive)?.order {
+            DirectiveKind::Work(work) if work.is_pure() => work,
+            DirectiveKind::Work(_) | DirectiveKind::Note(_) => return Ok(None),
+        };
+        let messages: Vec<Message> = taken(messages)?;
+        let (policy, offered, model) = {
+            let EngineParts { interpreter, state, .. } = &*self.lock();
+            let model = model.unwrap_or_else(|| state.first_target().to_owned());
+            (interpreter.policy().clone(), interpreter.offered(), model)
+        };
+        // A conversation may be long.
+        let event = py.detach(|| {
+            let counter = TokenEstimator::from(&policy.model(&model).tokens);
+            let mut measure = ConversationMeasure::new(Arc::new(counter), ToolForm::Chat, &model);
+            measure.set_tools(&offered);
+            measure.take_up(&messages);
+            measure.answer(&work, &messages, &policy)
+        });
+        event.map(|event| given(py, &event)).transpose()
     }
 
     fn take_records(&self) -> String {

@@ -1,6 +1,6 @@
 //! The interpreter as guards drive it: they read little of what it says, and most of their calls are alike.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,11 +13,13 @@ use unfazed::engine::{Directives, Event, PlainEnd, ProposedCall, RunFacts, ToolO
 use unfazed::session::ToolCall;
 use unfazed::time::Instant;
 
+use crate::arguments::json_value;
 use crate::brief::read_by_guards;
-use crate::convert::taken;
+use crate::convert::{given, taken};
 use crate::parts::{EngineParts, catalogue, event_of};
-use crate::plain::{PlainTerms, PlainTools};
+use crate::plain::{GivenArguments, PlainEntry, PlainTerms, PlainTools};
 use crate::policy::Policy;
+use crate::resumed::ResumedSession;
 
 /// `closely` of its methods: all directives are given, whole; else those that a guard reads.
 #[pyclass(frozen, module = "unfazed._unfazed")]
@@ -37,6 +39,16 @@ impl GuardEngine {
     fn new(policy: &Policy, tools: &Bound<'_, PyAny>, record: bool) -> PyResult<Self> {
         let engine = EngineParts::new(policy, Some(tools), record)?;
         Ok(Self { parts: Mutex::new(GuardParts { engine, plain: PlainTools::default() }) })
+    }
+
+    /// The session of a log, and what is to be known of it.
+    #[staticmethod]
+    fn resume<'py>(py: Python<'py>, policy: &Policy, log: &[u8]) -> PyResult<(Self, Bound<'py, PyAny>)> {
+        let policy = &policy.policy;
+        let session = py.detach(|| ResumedSession::read(policy, log))?;
+        let facts = given(py, &session.facts())?;
+        let engine = session.engine();
+        Ok((Self { parts: Mutex::new(GuardParts { engine, plain: PlainTools::default() }) }, facts))
     }
 
     fn step<'py>(
@@ -85,7 +97,12 @@ impl GuardEngine {
         terms.filter(|_| !parts.engine.is_recorded()).map(|terms| (terms.max_attempts, terms.timeout))
     }
 
-    fn enter(&self, tool: &str, given: bool) -> Option<(u64, String)> {
+    fn enter(&self, tool: &str, arguments: &Bound<'_, PyAny>) -> Option<PlainEntry> {
+        let given = if arguments.is_none() {
+            GivenArguments::Nothing
+        } else {
+            json_value(arguments).map_or(GivenArguments::Unread, |read| GivenArguments::Read(Arc::new(read)))
+        };
         let GuardParts { engine, plain } = &mut *self.lock();
         plain.enter(engine, tool, given)
     }
@@ -110,7 +127,7 @@ impl GuardEngine {
         &self,
         py: Python<'py>,
         tool: &str,
-        number: u64,
+        entry: &PlainEntry,
         outcome: &Bound<'py, PyAny>,
         now: u64,
         closely: bool,
@@ -118,7 +135,7 @@ impl GuardEngine {
         let outcome = taken(outcome)?;
         let (proposal, directives) = {
             let GuardParts { engine, plain } = &mut *self.lock();
-            plain.adopt(engine, (tool, number), outcome, Instant(now))
+            plain.adopt(engine, (tool, entry), outcome, Instant(now))
         };
         Ok((proposal.0, read_by_guards(py, &directives, closely)?))
     }

@@ -12,6 +12,7 @@ mod guard_engine;
 mod parts;
 mod plain;
 mod policy;
+mod resumed;
 
 use pyo3::prelude::*;
 
@@ -26,6 +27,8 @@ mod _unfazed {
     use super::failure::{failure_of_answer, failure_of_body};
     #[pymodule_export]
     use super::guard_engine::GuardEngine;
+    #[pymodule_export]
+    use super::plain::PlainEntry;
     #[pymodule_export]
     use super::policy::{Diagnostic, Policy};
 }

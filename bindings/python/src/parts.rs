@@ -27,6 +27,11 @@ impl EngineParts {
         Ok(Self { interpreter, state: State::new(), records: record.then(String::new) })
     }
 
+    /// A session that continues, and is recorded on.
+    pub(crate) fn resumed(interpreter: Interpreter, state: State) -> Self {
+        Self { interpreter, state, records: Some(String::new()) }
+    }
+
     /// Adds the policy and the tools there are to the event that begins a run.
     pub(crate) fn started(&self, event: Value) -> PyResult<Event> {
         let said = if let Value::Object(said) = event { said } else { Map::new() };
@@ -39,12 +44,13 @@ impl EngineParts {
     }
 
     pub(crate) fn set_tools(&mut self, interpreter: Interpreter, now: Instant) -> PyResult<Directives> {
+        let had = self.facts();
         self.interpreter = interpreter;
-        if self.state.run.is_empty() || self.state.is_over() {
+        let tools = self.facts();
+        if had == tools || self.state.run.is_empty() || self.state.is_over() {
             // The run that is to begin has them.
             return Ok(Directives::default());
         }
-        let tools = self.facts();
         self.step(Event::ToolsChanged { tools }, now)
     }
 

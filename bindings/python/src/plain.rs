@@ -2,7 +2,10 @@
 //! about the tool. The guard of Rust has the same without a lock (`host/guard/plain.rs`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use pyo3::prelude::*;
+use serde_json::Value;
 use unfazed::Policy;
 use unfazed::engine::{Directives, Event, PlainCall, PlainEnd, PlainRules, ProposalId, State, ToolOutcome};
 use unfazed::policy::TimeBound;
@@ -21,6 +24,25 @@ struct PlainTool {
     looks: bool,
     /// Calls in flight that the run does not count.
     unseen: u32,
+}
+
+/// The arguments of a call that is to begin.
+pub(crate) enum GivenArguments {
+    /// The host keeps them to itself, or there are none.
+    Nothing,
+    Read(Arc<Value>),
+    /// Python's own encoder has to look at them.
+    Unread,
+}
+
+/// A call that was begun without a step.
+#[pyclass(frozen, module = "unfazed._unfazed")]
+pub(crate) struct PlainEntry {
+    number: u64,
+    /// The same for each attempt of the call, and for no other call.
+    #[pyo3(get)]
+    idempotency_key: String,
+    arguments: Option<Arc<Value>>,
 }
 
 /// What the first attempt of such a call knows.
@@ -60,31 +82,44 @@ impl PlainTool {
 }
 
 impl PlainTools {
-    /// Begins a call of the tool, if the run need not know of it; its number and its idempotency key. `given`: it has
-    /// arguments.
+    /// Begins a call of the tool, if the run need not know of it and has nothing to say about its arguments.
     pub(crate) fn enter(
         &mut self,
         engine: &mut EngineParts,
         tool: &str,
-        given: bool,
-    ) -> Option<(u64, String)> {
+        given: GivenArguments,
+    ) -> Option<PlainEntry> {
         let EngineParts { interpreter, state, .. } = engine;
         let known = self.of(interpreter.policy(), tool)?;
         let spec = interpreter.tools().get(tool)?;
-        let has_schema = || spec.parameters.as_object().is_none_or(|schema| !schema.is_empty());
-        let is_looked_at = given && (known.looks || has_schema());
-        if is_looked_at
-            || known.unseen >= known.most
+        if known.unseen >= known.most
             || !state.is_open_ended()
             || state.knows_for_turn()
             || !state.is_quiet(tool)
         {
             return None;
         }
+        let is_looked_at =
+            || known.looks || spec.parameters.as_object().is_none_or(|schema| !schema.is_empty());
+        let arguments = match given {
+            GivenArguments::Read(arguments) => {
+                let rules = interpreter.policy().tool(tool);
+                if is_looked_at() && !interpreter.plain_begins(state, (tool, &rules), &arguments) {
+                    return None;
+                }
+                Some(arguments)
+            }
+            GivenArguments::Unread if is_looked_at() => return None,
+            GivenArguments::Nothing | GivenArguments::Unread => None,
+        };
         known.unseen = known.unseen.saturating_add(1);
         let number = state.batches().saturating_add(1);
         state.count_batches(number);
-        Some((number, PlainCall::idempotency_key(&state.run, number)))
+        Some(PlainEntry {
+            number,
+            idempotency_key: PlainCall::idempotency_key(&state.run, number),
+            arguments,
+        })
     }
 
     /// Ends such a call. `None`: there is nothing to say of it.
@@ -108,12 +143,15 @@ impl PlainTools {
     pub(crate) fn adopt(
         &mut self,
         engine: &mut EngineParts,
-        (tool, number): (&str, u64),
+        (tool, entry): (&str, &PlainEntry),
         outcome: ToolOutcome,
         now: Instant,
     ) -> (ProposalId, Directives) {
         self.hand_over(&mut engine.state, tool);
-        let call = PlainCall::begun(number, Instant::default());
+        let mut call = PlainCall::begun(entry.number, Instant::default());
+        if let Some(arguments) = &entry.arguments {
+            call = call.with_arguments(Arc::clone(arguments));
+        }
         engine.interpreter.adopt(&mut engine.state, tool, call, outcome, now)
     }
 

@@ -30,4 +30,4 @@ def test_the_page_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.Monkey
         elif kind == "text":
             assert printed == text
             printed, compared = None, compared + 1
-    assert compared == 9
+    assert compared == 10

@@ -64,6 +64,43 @@ def test_tools_have_to_fit_and_may_change() -> None:
     assert "run_tool" in directives(engine, {"event": "tools_proposed", "calls": [call]}, 4)
 
 
+def test_a_conversation_is_measured_repaired_and_made_smaller_by_the_engine() -> None:
+    """What `unfazed step` answers by itself; each splice has its places before the first of them is made."""
+    policy = "version: 1\nmodels: {m: {context_window: 8192}}\ncontext: {reduce: [{kind: drop, keep_last: 1}]}\n"
+    engine = Engine(Policy.from_yaml(policy), [SEARCH])
+    lost = {"role": "assistant", "calls": [{"id": "lost", "name": "search", "arguments": '{"query": "x"}'}]}
+    talk: list[dict[str, Any]] = [{"role": "user", "text": "Look. " * 1000}, {"role": "assistant", "text": "Well. " * 1000}]
+    started = {
+        "event": "run_started",
+        "run": "r",
+        "drive": "turns",
+        "targets": ["m"],
+        "history": [*talk * 4, lost],
+        "task": "And?",
+    }
+    due, messages, asked = engine.step(started, 1), list[dict[str, Any]](), list[str]()
+    while due:
+        directive = due.pop(0)
+        if directive["directive"] == "append":
+            messages.append(directive["message"])
+        elif directive["directive"] == "splice":
+            for piece in reversed(directive["splices"]):
+                messages[piece["at"] : piece["at"] + piece["remove"]] = piece.get("insert", [])
+        elif (event := engine.answer(directive, messages)) is not None:
+            asked.append(event["event"])
+            due += engine.step(event, 2)
+        elif directive["directive"] == "call_model":
+            break
+    assert {"turn_prepared", "history_repaired", "context_reduced"} <= set(asked)
+    assert messages[-1] == {"role": "user", "text": "And?"}
+    assert sum(len(message.get("text", "")) for message in messages) < 20_000
+    # Of another kind of work the engine knows no answer, and what is no directive is none.
+    assert engine.answer(directive, messages) is None
+    assert engine.answer({"directive": "append", "message": talk[0]}, messages) is None
+    with pytest.raises(ValueError, match="directive"):
+        engine.answer({}, messages)
+
+
 def test_a_session_has_several_runs_and_its_record_is_decided_again(tmp_path: Path, command: str, policy_file: Path) -> None:
     engine = Engine(Policy.load(policy_file), [SEARCH], record=True)
     engine.step({"event": "run_started", "run": "r"}, 1)

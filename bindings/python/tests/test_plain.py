@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from unfazed import CallExhausted, Guard, Policy, RunError, ToolGuard, current_attempt
+from unfazed import CallExhausted, CallRefused, Guard, Policy, RunError, ToolGuard, current_attempt
 
 POLICY = """version: 1
 tools:
@@ -44,9 +46,9 @@ def test_a_call_that_succeeds_at_once_costs_no_step() -> None:
 
     assert asyncio.run(tool.call(None, search)) == "found"
     assert steps(guarded) == before
-    # Arguments that the loop guard compares cost two.
+    # Nor do arguments that nothing is to be said about.
     tool.call_sync({"query": "rust"}, lambda query: query)
-    assert steps(guarded) == before + 2
+    assert steps(guarded) == before
 
 
 def test_a_call_that_fails_is_made_again_under_the_same_key() -> None:
@@ -180,6 +182,76 @@ def test_who_reads_the_log_closely_reads_of_each_call(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO, logger="unfazed"):
         tool.call_sync({}, lambda: None)
     assert not caplog.records
+
+
+PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, "required": ["n"]}
+#: Rules under which calls are made that need no step.
+RULES = (
+    "{}",
+    "{retry: {max_attempts: 2, backoff: {kind: constant, delay: 0s}}, breaker: {failures: 3, open_for: 3s}}",
+    "{loop_guard: {count: cumulative, same_call: {nudge: 2, block: 3}}, retry: {max_attempts: 1}}",
+    "{loop_guard: {same_error: {nudge: 1, block: 2}}, effect: non_idempotent, retry: {max_attempts: 1}}",
+    "{loop_guard: {enabled: false}, validate: [{name: odd, check: 'args.n % 2 == 1', message: n is even}]}",
+    "{breaker: {failures: 2, count: {kind: cumulative}}, retry: {max_attempts: 1}}",
+)
+#: Arguments and results: alike, invalid, and of other kinds than a plain dict.
+ARGUMENTS: tuple[Any, ...] = ({"n": 1}, {"n": 1}, {"n": 3}, {"n": 3.0}, {"n": 2}, {"n": "1"}, {"n": 2**70}, {}, None)
+
+
+def decided(rules: str, seed: int) -> tuple[list[Any], int]:
+    """What a guard says of each of some calls, and how many steps they cost it."""
+    chance, now = random.Random(seed), [0]
+    policy = f"version: 1\ntools:\n  search: {rules}\n"
+    guarded = Guard(Policy.from_yaml(policy), run="r", seed=7, clock=lambda: now[0])
+    tool, said = guarded.tool("search", parameters=PARAMETERS), []
+    for _ in range(chance.randint(5, 30)):
+        now[0] += chance.choice((0, 1, 2)) * 1_000_000_000
+        failures = (None, None, None, TimeoutError("late"), ValueError("wrong"))
+        ends: Iterator[Exception | None] = iter([chance.choice(failures) for _ in range(9)])
+        keys: list[Any] = []
+
+        def search(ends: Iterator[Exception | None] = ends, keys: list[Any] = keys, **_: Any) -> str:
+            attempt = current_attempt()
+            keys.append(attempt and (attempt.attempt, attempt.max_attempts, attempt.timeout, attempt.idempotency_key))
+            if (end := next(ends)) is not None:
+                raise end
+            return "found"
+
+        try:
+            came: Any = tool.call_sync(chance.choice(ARGUMENTS), search)
+        except CallExhausted as error:
+            came = (error.reason, error.message, error.because, len(error.attempts))
+        except CallRefused as error:
+            came = (error.error_class, error.message, error.because, error.delay, error.final_turn)
+        said.append((came, keys, guarded.take_guidance()))
+    return said, steps(guarded)
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_a_call_without_a_step_is_decided_as_with_one(rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = range(60)
+    plain = [decided(rules, seed) for seed in seeds]
+    # Who reads the log closely reads of each call, so each costs steps.
+    monkeypatch.setattr("unfazed._run.is_read_closely", lambda: True)
+    stepped = [decided(rules, seed) for seed in seeds]
+    assert [said for said, _ in plain] == [said for said, _ in stepped]
+    assert sum(count for _, count in plain) < sum(count for _, count in stepped)
+
+
+def test_equal_calls_are_noticed_that_cost_no_step_before() -> None:
+    guarded = guard("version: 1\ntools: {'*': {loop_guard: {same_call: {nudge: 3, block: 5}}}}\n")
+    tool = begun(guarded)
+    ran, refused, warned = 0, 0, []
+    for number in range(1, 8):
+        try:
+            tool.call_sync({"query": "rust"}, lambda query: query)
+            ran += 1
+        except CallRefused as error:
+            assert error.error_class == "repeated_call"
+            refused += 1
+        warned += [number] * len(guarded.take_guidance())
+    assert (ran, refused) == (4, 3)
+    assert 3 in warned
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A declarative policy engine that keeps LLM agents going when tool calls and model turns go wrong."""
 
 from unfazed._attempt import CallAttempt, current_attempt
-from unfazed._guard import Guard
+from unfazed._guard import Guard, InterruptedCall
 from unfazed._raised import (
     CallError,
     CallExhausted,
@@ -23,6 +23,7 @@ __all__ = [
     "Diagnostic",
     "Engine",
     "Guard",
+    "InterruptedCall",
     "ModelCall",
     "Policy",
     "PolicyError",

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -24,6 +25,19 @@ R = TypeVar("R")
 ExceptionTypes = tuple[type[BaseException], ...]
 
 
+@dataclass(frozen=True)
+class InterruptedCall:
+    """A tool that was running when its process ended."""
+
+    tool: str
+    #: The id of the call.
+    call: str
+    #: Its arguments; `None`: the host had kept them to itself.
+    arguments: Any
+    #: The key it was run with: by it a service can say what became of it.
+    idempotency_key: str
+
+
 class Guard:
     """A policy around calls: those of a guard are one run, with one memory of breakers, budgets and repetitions.
 
@@ -38,6 +52,7 @@ class Guard:
         targets: Sequence[str] = ("default",),
         *,
         log: str | os.PathLike[str] | None = None,
+        resume: bool = False,
         run: str | None = None,
         seed: int = 0,
         deadline: float | None = None,
@@ -47,17 +62,23 @@ class Guard:
 
         `tools` are `name`, `description`, `parameters` (a JSON Schema, by which arguments are validated) and `effect`;
         other tools may have any arguments. `targets` are the models, in order. `log` is a file, or a folder for one: a
-        session log that `unfazed replay` reads. `run` is the id in logs and idempotency keys, `seed` that of jittered
-        delays. No attempt starts after `deadline`, in seconds since 1970 (UTC). `clock` says the time, in nanoseconds
-        since 1970 (UTC).
+        session log that `unfazed replay` reads. With `resume` a log that is there is continued, under the policy that has
+        decided in it: what was in flight is withdrawn, and `interrupted` has the tools that were running. `run` is the id in
+        logs and idempotency keys, `seed` that of jittered delays. No attempt starts after `deadline`, in seconds since
+        1970 (UTC). `clock` says the time, in nanoseconds since 1970 (UTC).
 
-        Raises `ValueError` if the tools do not fit the policy, and `OSError` if the log cannot be made.
+        Raises `ValueError` if the tools do not fit the policy, or the log is of another one, and `OSError` if the log
+        cannot be made, or another guard writes it.
         """
-        self._id = run or str(uuid.uuid4())
-        started: dict[str, Any] = {"run": self._id, "seed": seed, "targets": list(targets)}
+        if resume and log is None:
+            raise ValueError("`resume` continues the session of a log; name its file in `log`")
+        started: dict[str, Any] = {"run": run or str(uuid.uuid4()), "seed": seed, "targets": list(targets)}
         if deadline is not None:
             started["deadline"] = round(deadline * 1e9)
-        self._run = GuardRun(policy, list(tools), started, clock, log)
+        self._run = GuardRun(policy, list(tools), started, clock, log, resume=resume)
+        #: The tools that were running when the process ended whose session is continued: it is unknown what they did, and
+        #: they do not run again by themselves.
+        self.interrupted = [InterruptedCall(**call) for call in self._run.interrupted]
 
     @overload
     def tool(
@@ -183,7 +204,7 @@ class Guard:
     @property
     def run(self) -> str:
         """The id in logs and idempotency keys."""
-        return self._id
+        return self._run.run
 
     def digest(self) -> str:
         """The digest of the state: the same wherever the same events led."""

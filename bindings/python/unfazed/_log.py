@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import IO, Any
+
+if sys.platform == "win32":
+
+    def _lock(handle: int) -> None:
+        """Windows has no lock that only writers look at."""
+
+else:
+    import fcntl
+
+    def _lock(handle: int) -> None:
+        """Raises `BlockingIOError` if somebody else has it."""
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
 
 #: What goes wrong is a warning, a wait and the end of a run are for information, the rest is for those who look closely.
 logger = logging.getLogger("unfazed")
@@ -26,20 +40,36 @@ _LEVELS = {
 class SessionLog:
     """A log that is written line by line. It is readable by its owner alone: what calls were about is in it."""
 
-    def __init__(self, path: str | os.PathLike[str], run: str) -> None:
-        """Begins the log at `path`, or as `RUN.jsonl` in it if that is a folder.
+    def __init__(self, path: str | os.PathLike[str], run: str, *, resume: bool) -> None:
+        """Begins the log at `path`, or as `RUN.jsonl` in it if that is a folder; or opens the one that is there.
 
-        Raises `FileExistsError` if there is one: a log is of one session, and is not written twice.
+        Raises `FileExistsError` if there is one that is not to be resumed: a log is of one session, and is not written
+        twice. Raises `BlockingIOError` if another guard writes it.
         """
         place = Path(path)
         self.path = place / f"{run}.jsonl" if place.is_dir() else place
-        handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
-        self._file: IO[str] = os.fdopen(handle, "w", encoding="utf-8", newline="\n")
+        handle = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_APPEND | (0 if resume else os.O_EXCL), 0o600)
+        self._file: IO[bytes] = os.fdopen(handle, "r+b", buffering=0)
+        try:
+            _lock(handle)
+        except BlockingIOError as error:
+            self._file.close()
+            raise BlockingIOError(error.errno, "another guard writes this log", str(self.path)) from None
+
+    def read(self) -> bytes:
+        """What is in it."""
+        self._file.seek(0)
+        return self._file.read()
+
+    def cut(self, length: int) -> None:
+        """Drops what is after so many bytes: a line that was not written to its end."""
+        self._file.truncate(length)
 
     def write(self, lines: str) -> None:
         """Writes the lines, so that the system has them when it returns. Raises `OSError`."""
-        self._file.write(lines)
-        self._file.flush()
+        rest = memoryview(lines.encode())
+        while rest:
+            rest = rest[self._file.write(rest) :]
 
     def close(self) -> None:
         self._file.close()

@@ -19,13 +19,14 @@ from unfazed._channel import ProposalTicket
 from unfazed._failure import FailureFacts, timed_out
 from unfazed._run import GuardRun
 from unfazed._series import ToolSeries, failed_outcome
+from unfazed._unfazed import PlainEntry
 
 
-async def call_plainly(run: GuardRun, tool: str, entered: tuple[int, str], series: ToolSeries) -> ProposalTicket | None:
+async def call_plainly(run: GuardRun, tool: str, entered: PlainEntry, series: ToolSeries) -> ProposalTicket | None:
     """Makes the first attempt of a call that was entered. If it fails, the run adopts the call, which
     is carried out; else its value is in `series`.
     """
-    work, scopes = _first(run, tool, entered[1]), []
+    work, scopes = _first(run, tool, entered.idempotency_key), []
     limit: int | None = work["timeout"]
 
     def watch(scope: AttemptScope) -> bool:
@@ -57,14 +58,14 @@ async def call_plainly(run: GuardRun, tool: str, entered: tuple[int, str], serie
         current_work.reset(token)
         for scope in scopes:
             run.unwatch_plain(scope)
-    ticket = _adopted(run, tool, entered[0], facts)
+    ticket = _adopted(run, tool, entered, facts)
     await carry_out(run, ticket, series)
     return ticket
 
 
-def call_plainly_sync(run: GuardRun, tool: str, entered: tuple[int, str], series: ToolSeries) -> ProposalTicket | None:
+def call_plainly_sync(run: GuardRun, tool: str, entered: PlainEntry, series: ToolSeries) -> ProposalTicket | None:
     """The same in this thread."""
-    work = _first(run, tool, entered[1])
+    work = _first(run, tool, entered.idempotency_key)
     token = current_work.set(work)
     try:
         value = series.invoke(work)
@@ -82,7 +83,7 @@ def call_plainly_sync(run: GuardRun, tool: str, entered: tuple[int, str], series
         return None
     finally:
         current_work.reset(token)
-    ticket = _adopted(run, tool, entered[0], facts)
+    ticket = _adopted(run, tool, entered, facts)
     carry_out_sync(run, ticket, series)
     return ticket
 
@@ -92,5 +93,5 @@ def _first(run: GuardRun, tool: str, key: str) -> AttemptWork:
     return {"attempt": 1, "max_attempts": max_attempts, "timeout": timeout, "idempotency_key": key}
 
 
-def _adopted(run: GuardRun, tool: str, number: int, facts: FailureFacts) -> ProposalTicket:
-    return run.adopt(tool, number, failed_outcome(facts))
+def _adopted(run: GuardRun, tool: str, entry: PlainEntry, facts: FailureFacts) -> ProposalTicket:
+    return run.adopt(tool, entry, failed_outcome(facts))

@@ -12,7 +12,7 @@ from unfazed._channel import CallChannel, Directive, ProposalTicket
 from unfazed._log import SessionLog, is_read_closely, report
 from unfazed._raised import RunError
 from unfazed._series import Answer
-from unfazed._unfazed import GuardEngine, Policy
+from unfazed._unfazed import GuardEngine, PlainEntry, Policy
 
 #: What was decided, and who is to be woken for it.
 Told = tuple[list[Directive], list[Callable[[], None]]]
@@ -28,6 +28,8 @@ class GuardRun:
         started: dict[str, Any],
         clock: Callable[[], int],
         log: str | os.PathLike[str] | None,
+        *,
+        resume: bool,
     ) -> None:
         self.policy = policy
         self._clock = clock
@@ -35,7 +37,7 @@ class GuardRun:
         self._tools = {tool["name"]: tool for tool in tools}
         self._started = started
         # Made last: what cannot be used leaves no file.
-        self._log = None if log is None else SessionLog(log, started["run"])
+        self._log = None if log is None else SessionLog(log, started["run"], resume=resume)
         self._lock = threading.Lock()
         self._tickets: dict[int, ProposalTicket] = {}
         #: Calls in flight that cost no step, and wait for something.
@@ -45,6 +47,35 @@ class GuardRun:
         self._is_running = False
         self._lost: RunError | None = None
         self._guidance: list[str] = []
+        #: The tools that were running when the session ended that is continued.
+        self.interrupted: list[dict[str, Any]] = []
+        if resume and self._log is not None:
+            try:
+                self._resume(self._log)
+            except BaseException:
+                self._log.close()
+                raise
+
+    @property
+    def run(self) -> str:
+        """The id in logs and idempotency keys."""
+        run: str = self._started["run"]
+        return run
+
+    def _resume(self, log: SessionLog) -> None:
+        """Takes up the session of the log, if there is one in it, and withdraws what was in flight."""
+        engine, session = GuardEngine.resume(self.policy, log.read())
+        log.cut(session["whole"])
+        if session["whole"] == 0:
+            return
+        self._engine, self._calls, self.interrupted = engine, session["calls"], session["interrupted"]
+        self._started = {**self._started, "run": session["run"]}
+        self._is_running = session["is_running"]
+        given, self._tools = self._tools, {tool["name"]: tool for tool in session["tools"]}
+        for tool in given.values():
+            self._set_tool(tool)
+        for proposal in session["open"]:
+            self._take({"event": "proposal_withdrawn", "proposal": proposal}, None)
 
     def declare(self, tool: dict[str, Any]) -> None:
         """The host has this tool from now on, in place of one of the same name."""
@@ -95,12 +126,10 @@ class GuardRun:
             self._plain_terms[tool] = self._engine.plain_terms(tool)
         return self._plain_terms[tool]
 
-    def enter(self, tool: str, *, given: bool) -> tuple[int, str] | None:
-        """Begins a call without a step: its number and its idempotency key. `None`: it has to be proposed. `given`: it has
-        arguments.
-        """
+    def enter(self, tool: str, arguments: object) -> PlainEntry | None:
+        """Begins a call without a step. `None`: it has to be proposed."""
         # Who reads the log closely reads of each call.
-        return None if self._lost is not None or is_read_closely() else self._engine.enter(tool, given)
+        return None if self._lost is not None or is_read_closely() else self._engine.enter(tool, arguments)
 
     def leave(self, tool: str, *, succeeded: bool) -> None:
         """Ends such a call. Raises what has ended the run meanwhile."""
@@ -112,14 +141,14 @@ class GuardRun:
         if told is not None:
             self._tell(*told)
 
-    def adopt(self, tool: str, number: int, outcome: dict[str, Any]) -> ProposalTicket:
+    def adopt(self, tool: str, entry: PlainEntry, outcome: dict[str, Any]) -> ProposalTicket:
         """Makes a proposal of such a call, of which the first attempt has failed."""
         with self._lock:
             if self._lost is not None:
                 raise self._lost
             if not self._is_running:
                 self._start()
-            adopted = self._engine.adopt(tool, number, outcome, self._clock(), is_read_closely())
+            adopted = self._engine.adopt(tool, entry, outcome, self._clock(), is_read_closely())
             ticket = self._tickets[adopted[0]] = ProposalTicket(adopted[0], 1)
             told = self._delivered(adopted[1], ticket)
         self._tell(*told)

@@ -13,7 +13,7 @@ from unfazed._channel import ProposalTicket
 from unfazed._plain import call_plainly, call_plainly_sync
 from unfazed._run import GuardRun
 from unfazed._series import CallArguments, ToolSeries
-from unfazed._unfazed import json_text
+from unfazed._unfazed import PlainEntry, json_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,11 +92,11 @@ class ToolGuard:
         self._value(series, ticket)
         return ticket.channels[0].text
 
-    def _entered(self, args: CallArguments, call_id: str | None) -> tuple[int, str] | None:
+    def _entered(self, args: CallArguments, call_id: str | None) -> PlainEntry | None:
         """A call that is begun without a step; `None`: it has to be proposed."""
         if not self._is_plain or call_id is not None or isinstance(args, str):
             return None
-        return self._run.enter(self._name, given=args is not None)
+        return self._run.enter(self._name, args)
 
     def _begin(
         self, args: CallArguments, fn: Callable[..., Any], call_id: str | None, *, shows: bool

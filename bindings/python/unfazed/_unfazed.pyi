@@ -90,6 +90,17 @@ class Engine:
 
         Raises `ValueError` if they do not fit the policy.
         """
+    def answer(
+        self, directive: dict[str, Any], messages: list[dict[str, Any]], *, model: str | None = None
+    ) -> dict[str, Any] | None:
+        """The event that answers `prepare_turn` (how large the conversation is), `repair_history` (what makes it valid)
+        or `reduce_context` (what makes it smaller); `None`: the directive needs more than the conversation.
+
+        `messages` is the conversation, as events have it. Tokens are estimated, as the policy says for `model`; without
+        it, for the first target. Nothing changes before `step` takes the event, and a `splice` says what to replace.
+
+        Raises `ValueError` if it is no directive, or no conversation.
+        """
     def take_records(self) -> str:
         """The lines of the session log since they were taken last. They belong into a file before what was decided is
         done.
@@ -110,12 +121,28 @@ class Engine:
         """Whether the final turn of the run is over."""
 
 @final
+class PlainEntry:
+    """A call that was begun without a step."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for each attempt of the call, and for no other call."""
+
+@final
 class GuardEngine:
     """The interpreter as a guard drives it; `_run.py` does. `now` is in nanoseconds since 1970 (UTC). If decisions are read
     `closely`, all directives are given, whole; else those, and of those the fields, that a guard reads.
     """
 
     def __new__(cls, policy: Policy, tools: list[dict[str, Any]], *, record: bool) -> GuardEngine: ...
+    @staticmethod
+    def resume(policy: Policy, log: bytes) -> tuple[GuardEngine, dict[str, Any]]:
+        """The session of a log, which is recorded on: the id of its `run`, whether that `is_running`, the `tools` there
+        were last, how many `calls` were proposed, the proposals that are `open`, the tools whose runs were `interrupted`,
+        and how many bytes of the log are `whole`.
+
+        Raises `ValueError` if another policy or another version of unfazed wrote it, or if it is damaged.
+        """
     def step(self, event: dict[str, Any], now: int, closely: bool) -> list[dict[str, Any]]: ...
     def propose_call(self, id: str, name: str, arguments: str | None, now: int, closely: bool) -> list[dict[str, Any]]:
         """Proposes one call; without `arguments` the host keeps them to itself."""
@@ -125,14 +152,12 @@ class GuardEngine:
         """`max_attempts` and `timeout`, in nanoseconds, of the calls of a tool that may cost no step; `None`: all cost
         some.
         """
-    def enter(self, tool: str, given: bool) -> tuple[int, str] | None:
-        """Begins a call without a step: its number and its idempotency key. `None`: it has to be proposed. `given`: it has
-        arguments.
-        """
+    def enter(self, tool: str, arguments: object) -> PlainEntry | None:
+        """Begins a call without a step. `None`: it has to be proposed, and nothing has changed."""
     def leave(self, tool: str, succeeded: bool, now: int, closely: bool) -> list[dict[str, Any]] | None:
         """Ends a call that was entered. `None`: there is nothing to say of it."""
     def adopt(
-        self, tool: str, number: int, outcome: dict[str, Any], now: int, closely: bool
+        self, tool: str, entry: PlainEntry, outcome: dict[str, Any], now: int, closely: bool
     ) -> tuple[int, list[dict[str, Any]]]:
         """Makes a proposal of a call that was entered, after its first attempt: the number of the proposal."""
     def set_tools(self, tools: list[dict[str, Any]], now: int) -> list[dict[str, Any]]: ...
