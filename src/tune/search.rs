@@ -216,7 +216,7 @@ impl TuneSearch<'_, '_> {
         let base = self.measured(plays, vec![self.subject.unchanged()], &seeds)?;
         let Some(base) = base.into_iter().next() else { return Err(TuneError::NoScenario) };
         self.simplify(plays, &mut points, &seeds)?;
-        let frontier = Self::frontier(points);
+        let frontier = Self::frontier(points, &base.measure);
         let better = frontier.first().is_some_and(|best| self.is_better(best, &base));
         let chosen = match frontier.first() {
             Some(point) if better => {
@@ -289,12 +289,15 @@ impl TuneSearch<'_, '_> {
         Ok([of(0), of(1)])
     }
 
-    /// The points of which no better one is as good in all figures, besides the policy as it is. What differs by noise alone is
-    /// no difference.
-    fn frontier(points: Vec<TunedPoint>) -> Vec<TunedPoint> {
+    /// The best point, and those that are better than each one before them, and than the policy as it is, in some figure. What
+    /// differs by noise alone is no difference.
+    fn frontier(points: Vec<TunedPoint>, base: &PointMeasure) -> Vec<TunedPoint> {
         let mut kept: Vec<TunedPoint> = Vec::new();
         for point in points.into_iter().filter(|point| point.point.iter().any(Option::is_some)) {
-            if kept.len() < MOST_SHOWN && !kept.iter().any(|better| better.measure.covers(&point.measure)) {
+            let is_covered = |better: &PointMeasure| better.covers(&point.measure);
+            let is_new = kept.is_empty()
+                || !(is_covered(base) || kept.iter().any(|better| is_covered(&better.measure)));
+            if kept.len() < MOST_SHOWN && is_new {
                 kept.push(point);
             }
         }

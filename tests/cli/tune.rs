@@ -202,3 +202,19 @@ fn what_sessions_met_is_a_scenario() {
     assert_eq!(nothing.status.code(), Some(2));
     assert!(err(&nothing).contains("has no session with a run that called a model"), "{}", err(&nothing));
 }
+
+#[test]
+fn runs_that_fail_because_of_their_report_are_said_to() {
+    let dir = folder();
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart/policy.yaml");
+    let args = [
+        policy,
+        "--scenario=calm.yaml",
+        "--vary=models.clerk.retry.max_attempts=2..5",
+        "--points=2",
+        "--seeds=2",
+    ];
+    let output = tune(dir.path(), &args);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    assert!(err(&output).contains("warning: the report of calm.yaml does not hold"), "{}", err(&output));
+}

@@ -17,7 +17,7 @@ use super::format::OutputFormat;
 use super::settings::CliSettings;
 use super::text::one_line;
 use super::{files, named, out, policies};
-use progress::ScenarioProgress;
+pub(crate) use progress::PlayProgress;
 use subject::NamedPolicy;
 
 /// Plays what may happen under policies: one call or turn with given outcomes, or many agents that share models and tools
@@ -130,9 +130,8 @@ fn play(
     };
     let mut results = Vec::with_capacity(subjects.len());
     for NamedPolicy { name: policy, policy: rules } in subjects {
-        scenario.prices(rules).map_err(|error| CommandFailure::Stopped(error.to_string()))?;
-        warn(&scenario, policy, rules);
-        let mut progress = ScenarioProgress::start();
+        fits(&scenario, policy, rules)?;
+        let mut progress = PlayProgress::start();
         let figures = scenario
             .play_telling(rules, |over| progress.told(&name, policy, over))
             .map_err(|error| CommandFailure::Stopped(format!("{name} under {policy}: {error}")))?;
@@ -141,10 +140,12 @@ fn play(
     Ok(PlayedScenario { scenario, results })
 }
 
-/// Says so if no report of the scenario is one by the policy: then that is why runs fail, and not what they meet.
-fn warn(scenario: &Scenario, policy: &str, rules: &Policy) {
+/// Whether the prices that a policy counts are known. Says so if no report of the scenario is one by the policy: then that is
+/// why runs fail, and not what they meet.
+pub(crate) fn fits(scenario: &Scenario, policy: &str, rules: &Policy) -> Result<(), CommandFailure> {
+    scenario.prices(rules).map_err(|error| CommandFailure::Stopped(error.to_string()))?;
     let problems = scenario.problems_of_report(rules);
-    let Some(problem) = problems.first() else { return };
+    let Some(problem) = problems.first() else { return Ok(()) };
     let place = if problem.pointer.is_empty() { String::new() } else { format!("{}: ", problem.pointer) };
     out::say(&format!(
         "warning: the report of {} does not hold by the `output` of {}, so every run fails: {place}{}\n  \
@@ -153,6 +154,7 @@ fn warn(scenario: &Scenario, policy: &str, rules: &Policy) {
         one_line(policy),
         one_line(&problem.message),
     ));
+    Ok(())
 }
 
 fn json(text: &str) -> Result<serde_json::Value, String> {

@@ -1,4 +1,4 @@
-//! How far a simulation is, at the bottom of a terminal.
+//! How far simulations are, at the bottom of a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -8,30 +8,35 @@ use crate::cli::text::one_line;
 /// What is over sooner than this is not spoken of, and the line is drawn no more often.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// How far the scenarios are that are played one after the other.
-pub(super) struct ScenarioProgress {
+/// How far plays are. The line is gone when the value is dropped.
+pub(crate) struct PlayProgress {
     status: StatusLine,
     drawn: Instant,
 }
 
-impl ScenarioProgress {
+impl PlayProgress {
     /// Says it on standard error if that is a terminal.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { status: StatusLine::by_hand(), drawn: Instant::now() }
     }
 
     /// So much of a scenario is over under a policy, in a thousand parts.
     pub(super) fn told(&mut self, scenario: &str, policy: &str, over: u16) {
+        self.say(|| line(scenario, policy, over));
+    }
+
+    /// Says so now and then.
+    pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
         if self.drawn.elapsed() < EVERY {
             return;
         }
-        self.status.say(line(scenario, policy, over));
+        self.status.say(line());
         self.status.draw();
         self.drawn = Instant::now();
     }
 }
 
-impl Drop for ScenarioProgress {
+impl Drop for PlayProgress {
     fn drop(&mut self) {
         self.status.clear();
     }

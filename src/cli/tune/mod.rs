@@ -9,7 +9,6 @@ mod written;
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use crate::policy::{Loader, Policy};
 use crate::simulate::Scenario;
@@ -22,8 +21,8 @@ use crate::tune::{
 use super::exit::{CommandFailure, ExitStatus};
 use super::format::OutputFormat;
 use super::settings::CliSettings;
-use super::status::StatusLine;
-use super::{files, named, out, policies};
+use super::simulate::PlayProgress;
+use super::{files, named, out, policies, simulate};
 
 /// Searches better values for keys of a policy by playing scenarios under it, and writes the best ones as a policy
 #[derive(clap::Args)]
@@ -64,7 +63,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     hold_out: Vec<PathBuf>,
     /// How many points are tried first; their children are as many again.
-    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(2..=2_000))]
     points: u32,
     /// How many seeds the last round has.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1_000))]
@@ -100,8 +99,6 @@ struct TunedPolicy<'a, 's> {
     held_out: Vec<(String, [crate::tune::PointMeasure; 2])>,
 }
 
-/// How often the line at the bottom of a terminal is drawn.
-const EVERY: Duration = Duration::from_millis(200);
 /// The width of the bar.
 const BAR: usize = 20;
 
@@ -128,6 +125,9 @@ pub(crate) fn run(args: &TuneArgs, settings: &CliSettings) -> Result<ExitStatus,
         let scenario = Scenario::read(&folder.display().to_string(), text.as_bytes());
         let scenario = scenario.map_err(|report| policies::reported(&[report]))?;
         scenarios.push(TuneScenario::new(scenario, text.as_bytes()));
+    }
+    for scenario in scenarios.iter().chain(&held_out) {
+        simulate::fits(&scenario.scenario, &args.policy, &subject.base)?;
     }
     let tuned = search(args, &subject, &scenarios, &held_out)?;
     if let Some(path) = &args.plot {
@@ -228,17 +228,10 @@ fn search<'a, 's>(
     scenarios: &'a [TuneScenario],
     held_out: &[TuneScenario],
 ) -> Result<TunedPolicy<'a, 's>, CommandFailure> {
-    let status = StatusLine::by_hand();
-    let mut drawn = Instant::now();
+    let mut shown = PlayProgress::start();
     let size = SearchSize { points: args.points, seeds: args.seeds, seed: args.seed };
     let all = size.plays(scenarios.len(), subject.keys.len());
-    let plays = PlayLedger::new(move |done| {
-        if drawn.elapsed() >= EVERY {
-            status.say(progress(done, all));
-            status.draw();
-            drawn = Instant::now();
-        }
-    });
+    let plays = PlayLedger::new(move |done| shown.say(|| progress(done, all)));
     let mut plays = match &args.resume {
         Some(path) => kept_in(plays, path)?,
         None => plays,
