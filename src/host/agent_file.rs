@@ -7,6 +7,8 @@ mod file_agent;
 mod first_turn;
 #[cfg(feature = "serve")]
 mod gateway;
+#[cfg(feature = "serve")]
+mod gateway_watch;
 mod headers;
 mod mcp;
 mod model;
@@ -41,6 +43,8 @@ pub use self::error::AgentFileError;
 pub use self::file_agent::FileAgent;
 #[cfg(feature = "serve")]
 pub(crate) use self::gateway::{FileGateway, GatewayFileError};
+#[cfg(feature = "serve")]
+pub(crate) use self::gateway_watch::GatewayWatch;
 pub(crate) use self::mcp::McpEntry;
 pub(crate) use self::model::{ModelEntry, ScriptedEntry};
 pub use self::named::NamedAgent;

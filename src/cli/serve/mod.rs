@@ -7,6 +7,8 @@ mod server;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -20,19 +22,23 @@ use super::run::metrics;
 use super::run::signals::StopSignals;
 use super::settings::CliSettings;
 use super::{files, http, named, out, policies, runtime};
-use crate::host::agent_file::{AgentFileError, FileGateway, GatewayFileError, NamedAgent};
+use crate::host::agent_file::{AgentFileError, FileGateway, GatewayFileError, GatewayWatch, NamedAgent};
 use crate::policy::Loader;
 
 /// What the keys begin with that are made here, so that scanners of secrets can find them.
 const PREFIX: &str = "ufz-";
 /// How many random bytes there are in one.
 const RANDOM: usize = 32;
+/// How often files are looked at.
+const LOOKS: Duration = Duration::from_secs(1);
+const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them under `keys`, as `unfazed serve --hash-key` makes them";
 
 /// Serves models under a policy to any SDK: set its base URL to the address of this gateway
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed serve gateway.yaml                          # at http://127.0.0.1:8787
   unfazed serve gateway.yaml --addr 0.0.0.0:8787      # other machines: the file needs `keys`
+  unfazed serve gateway.yaml --reload                 # takes edits of the policy and of keys
   unfazed serve --hash-key                            # makes a key for a client
 
   OPENAI_BASE_URL=http://127.0.0.1:8787/v1 OPENAI_API_KEY=ufz-... python app.py
@@ -56,8 +62,11 @@ pub(crate) struct ServeArgs {
     /// The profile of the policy that is chosen.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Looks every second whether the file or its policies have changed; requests in flight keep what they began with.
+    #[arg(long)]
+    reload: bool,
     /// Makes a key for a client, prints it with its hash, and ends.
-    #[arg(long, conflicts_with_all = ["file", "addr", "profile"])]
+    #[arg(long, conflicts_with_all = ["file", "addr", "profile", "reload"])]
     hash_key: bool,
 }
 
@@ -66,7 +75,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus
     super::logs::start(settings)?;
     let loader = named::chosen(args.profile.as_deref(), settings);
     let named = read(path, &loader)?;
-    runtime::block_on(serve(named, args.addr))
+    runtime::block_on(serve(named, args.addr, args.reload))
 }
 
 /// Reads the file.
@@ -87,13 +96,10 @@ fn read(path: &Path, loader: &Loader) -> Result<NamedAgent, CommandFailure> {
     Ok(named)
 }
 
-async fn serve(named: NamedAgent, address: SocketAddr) -> Result<ExitStatus, CommandFailure> {
+async fn serve(named: NamedAgent, address: SocketAddr, reload: bool) -> Result<ExitStatus, CommandFailure> {
     let mut signals = StopSignals::listen();
-    let FileGateway { gateway, keys, drain, servers } = named.gateway().await.map_err(failed)?;
-    let access = AccessRules::new(address, &keys).ok_or_else(|| {
-        let message = "--addr: beyond this machine clients need keys; write them under `keys`, as `unfazed serve --hash-key` makes them";
-        CommandFailure::Usage(message.to_owned())
-    })?;
+    let FileGateway { gateway, keys, drain, servers, watch } = named.gateway().await.map_err(failed)?;
+    let access = AccessRules::new(address, &keys).ok_or_else(|| CommandFailure::Usage(NO_KEYS.to_owned()))?;
     let listener = http::bind("--addr", address).await?;
     let bound = listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
     if !access.is_loopback() {
@@ -103,7 +109,9 @@ async fn serve(named: NamedAgent, address: SocketAddr) -> Result<ExitStatus, Com
     }
     out::say(&format!("serves  http://{bound}\n"));
     let stop = CancellationToken::new();
-    let router = GatewayServer::new(gateway, access, stop.clone()).router();
+    let server = Arc::new(GatewayServer::new(gateway, access, stop.clone()));
+    let router = Arc::clone(&server).router();
+    let watching = reload.then(|| tokio::spawn(take_edits(watch, server, address)));
     let mut serving = pin!(async {
         connections::serve(listener, router, stop.clone(), drain).await;
         Ok(())
@@ -112,8 +120,41 @@ async fn serve(named: NamedAgent, address: SocketAddr) -> Result<ExitStatus, Com
         stop.cancel();
         signals.unless_heard(serving).await?;
     }
+    watching.inspect(tokio::task::JoinHandle::abort);
     servers.shutdown().await;
     Ok(ExitStatus::Clean)
+}
+
+/// Takes edits of the file and of its policies, as long as it is polled.
+async fn take_edits(mut watch: GatewayWatch, server: Arc<GatewayServer>, address: SocketAddr) {
+    let mut tick = tokio::time::interval(LOOKS);
+    loop {
+        tick.tick().await;
+        // Files are read off the threads that serve.
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = watch.poll();
+            (watch, found)
+        });
+        let Ok((back, found)) = looked.await else { return };
+        watch = back;
+        match found {
+            None => {}
+            Some(Ok(keys)) => match AccessRules::new(address, &keys) {
+                Some(access) => {
+                    server.set_access(access);
+                    out::say(
+                        "note: the policy and the keys are read again; models and routes are at the next start\n",
+                    );
+                }
+                None => out::say(&format!("warning: the keys before stay: {NO_KEYS}\n")),
+            },
+            Some(Err(error)) => {
+                let error = failed(error).to_string();
+                let why = if error.is_empty() { String::new() } else { format!(": {error}") };
+                out::say(&format!("warning: the policy and the keys before stay{why}\n"));
+            }
+        }
+    }
 }
 
 fn failed(error: GatewayFileError) -> CommandFailure {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use axum::Router;
 use axum::body::Body;
@@ -37,7 +37,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The gateway as a server.
 pub(super) struct GatewayServer {
     gateway: Arc<Gateway>,
-    access: AccessRules,
+    access: RwLock<AccessRules>,
     in_flight: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -46,11 +46,21 @@ impl GatewayServer {
     /// A server that turns new requests away once `stop` has fired.
     pub(super) fn new(gateway: Gateway, access: AccessRules, stop: CancellationToken) -> Self {
         let in_flight = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
-        Self { gateway: Arc::new(gateway), access, in_flight, stop }
+        Self { gateway: Arc::new(gateway), access: RwLock::new(access), in_flight, stop }
+    }
+
+    /// Takes other keys for the requests that come from now on.
+    pub(super) fn set_access(&self, access: AccessRules) {
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+    }
+
+    /// Who may.
+    fn access(&self) -> RwLockReadGuard<'_, AccessRules> {
+        self.access.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its addresses.
-    pub(super) fn router(self) -> Router {
+    pub(super) fn router(self: Arc<Self>) -> Router {
         let relays = GatewayEndpoint::FIXED.into_iter().fold(Router::new(), |router, endpoint| {
             let relay = move |server, request| relay(endpoint, None, server, request);
             router.route(endpoint.path, post(relay).fallback(move || async move { no_method(endpoint) }))
@@ -67,7 +77,7 @@ impl GatewayServer {
             .route("/metrics", get(metrics))
             .fallback(any(elsewhere))
             .layer(axum::middleware::map_response(close_refused))
-            .with_state(Arc::new(self))
+            .with_state(self)
     }
 
     /// Answers a request.
@@ -79,7 +89,7 @@ impl GatewayServer {
         body: Body,
     ) -> Result<Response, GatewayError> {
         // Nothing is read of whoever may not.
-        let client = self.access.client(headers)?;
+        let client = self.access().client(headers)?;
         let permit = self.admit()?;
         let body = read_body(body, MOST_BODY, BODY_WITHIN).await.ok_or_else(|| {
             let (most, within) = (MOST_BODY >> 20, BODY_WITHIN.as_secs());
@@ -104,7 +114,7 @@ impl GatewayServer {
 
     /// The names that the client may ask for. A pattern is no such name.
     fn route_names(&self, headers: &HeaderMap) -> Result<Vec<&str>, GatewayError> {
-        let client = self.access.client(headers)?;
+        let client = self.access().client(headers)?;
         let names = self.gateway.routes().names(move |route| client.may(route));
         Ok(names.filter(|name| name.is_exact()).map(Selector::as_str).collect())
     }
@@ -132,7 +142,7 @@ async fn call(
     match GatewayEndpoint::of_call(&named, query.as_deref()) {
         Ok((endpoint, call)) => relay(endpoint, Some(call), server, request).await,
         // Whoever may not use it learns nothing else.
-        Err(error) => match server.access.client(request.headers()) {
+        Err(error) => match server.access().client(request.headers()) {
             Ok(_) => refusal(GatewayDialect::Gemini, &error),
             Err(error) => refusal(GatewayDialect::Gemini, &error),
         },
@@ -184,7 +194,7 @@ fn model(name: &str) -> Value {
 }
 
 async fn health(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
-    if let Err(error) = server.access.origin(&headers) {
+    if let Err(error) = server.access().origin(&headers) {
         return refusal(GatewayDialect::Chat, &error);
     }
     if server.stop.is_cancelled() {
@@ -194,14 +204,14 @@ async fn health(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) ->
 }
 
 async fn metrics(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
-    match server.access.metrics(&headers) {
+    match server.access().metrics(&headers) {
         Ok(()) => ([(CONTENT_TYPE, PROMETHEUS)], server.gateway.metrics().to_prometheus()).into_response(),
         Err(error) => refusal(GatewayDialect::Chat, &error),
     }
 }
 
 async fn elsewhere(State(server): State<Arc<GatewayServer>>, headers: HeaderMap, uri: Uri) -> Response {
-    if let Err(error) = server.access.client(&headers) {
+    if let Err(error) = server.access().client(&headers) {
         return refusal(dialect_of(&headers), &error);
     }
     let path: String = uri.path().chars().take(64).collect();

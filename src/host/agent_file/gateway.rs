@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::error::AgentFileError;
+use super::gateway_watch::GatewayWatch;
 use super::named::NamedAgent;
 use super::routes::GatewayKeys;
 use super::secrets::{NamedSecrets, ServerAccess};
@@ -10,8 +11,10 @@ use super::servers::AgentServers;
 use super::{AgentFile, ModelEntry};
 use crate::ErrorCause;
 use crate::host::gateway::{Gateway, GatewayModel, GatewayPolicyError, gateway_policy};
+use crate::host::policy_files::FileStamps;
 use crate::host::scripted::ScriptedServer;
-use crate::host::{ModelConfig, ModelFacts, Provider};
+use crate::host::{LivePolicy, ModelConfig, ModelFacts, PolicyFiles, Provider};
+use crate::policy::Policy;
 
 /// A gateway that is made of a file.
 pub(crate) struct FileGateway {
@@ -21,6 +24,8 @@ pub(crate) struct FileGateway {
     pub(crate) drain: core::time::Duration,
     /// The scripts that stand for models.
     pub(crate) servers: AgentServers,
+    /// Looks whether the file has changed.
+    pub(crate) watch: GatewayWatch,
 }
 
 /// Why there is no gateway.
@@ -32,6 +37,14 @@ pub(crate) enum GatewayFileError {
     /// A model or a key cannot be used.
     #[error(transparent)]
     File(#[from] AgentFileError),
+    /// The file cannot be read again.
+    #[error("cannot read {path}: {}", crate::host::file_error(source))]
+    Unread {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
 }
 
 impl NamedAgent {
@@ -42,16 +55,25 @@ impl NamedAgent {
     pub(crate) async fn gateway(self) -> Result<FileGateway, GatewayFileError> {
         let file = &self.file.value;
         let routed = file.routed_models();
-        let policy =
-            gateway_policy(&self.loader, &self.policy_paths(), file.models.keys().map(String::as_str))?;
+        let (policy, seen) = self.gateway_policy()?;
+        let live = LivePolicy::new(policy);
+        let watch = GatewayWatch::new(self.path.clone(), self.loader.clone(), live.clone(), seen);
         let mut secrets = NamedSecrets::read(&self.file, self.folder()).map_err(AgentFileError::from)?;
         let (mut models, mut servers) = (BTreeMap::new(), AgentServers::default());
         for (name, entry) in file.models.iter().filter(|(name, _)| routed.contains(&name.as_str())) {
             let model = self.gateway_model(name, entry, secrets.take(name), &mut servers).await;
             models.insert(name.clone(), model.map_err(|error| AgentFileError::model(name, error))?);
         }
-        let gateway = Gateway::new(policy, models, file.route_table(), file.seed);
-        Ok(FileGateway { gateway, keys: file.keys.clone(), drain: file.stop.drain.into(), servers })
+        let gateway = Gateway::new(live, models, file.route_table(), file.seed);
+        Ok(FileGateway { gateway, keys: file.keys.clone(), drain: file.stop.drain.into(), servers, watch })
+    }
+
+    /// The policy, and what its files were when they were read.
+    pub(super) fn gateway_policy(&self) -> Result<(Policy, FileStamps), GatewayPolicyError> {
+        let mut files = PolicyFiles::new();
+        let models = self.file.value.models.keys().map(String::as_str);
+        let policy = gateway_policy(&mut files, &self.loader, &self.policy_paths(), models)?;
+        Ok((policy, files.into_stamps()))
     }
 
     async fn gateway_model(

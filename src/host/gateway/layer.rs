@@ -35,11 +35,11 @@ pub(crate) enum GatewayPolicyError {
 /// # Errors
 /// The files have mistakes, or bound what a run may do.
 pub(crate) fn gateway_policy<'m>(
+    files: &mut PolicyFiles,
     loader: &Loader,
     paths: &[PathBuf],
     models: impl IntoIterator<Item = &'m str>,
 ) -> Result<Policy, GatewayPolicyError> {
-    let mut files = PolicyFiles::new();
     let mut named = files.read_all(paths)?;
     named.push((NAME.to_owned(), layer(models).into_bytes()));
     let policy = files.load_named(loader, named).map_err(PolicyFilesError::Report)?;

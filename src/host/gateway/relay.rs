@@ -14,11 +14,12 @@ use super::models::{GatewayModel, GuardedModels};
 use super::request::RequestBody;
 use super::routes::{Route, RouteTable};
 use super::turn::{self, RelayedCall};
+use crate::host::LivePolicy;
 use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::{Guard, GuardConfig};
 use crate::host::metrics::MetricsSnapshot;
 use crate::host::model::relay::passed_on;
-use crate::policy::{Policy, Selector};
+use crate::policy::Selector;
 
 /// Requests of any SDK, relayed to models under a policy.
 pub(crate) struct Gateway {
@@ -47,7 +48,7 @@ impl fmt::Debug for Gateway {
 impl Gateway {
     /// A gateway to these models. `policy` is one of [`gateway_policy`]. Must be made inside a tokio runtime.
     pub(crate) fn new(
-        policy: Policy,
+        policy: LivePolicy,
         models: BTreeMap<String, GatewayModel>,
         routes: RouteTable,
         seed: u64,

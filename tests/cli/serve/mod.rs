@@ -2,6 +2,7 @@
 
 mod refused;
 mod relayed;
+mod reload;
 mod state;
 mod stopped;
 mod streams;
