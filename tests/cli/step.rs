@@ -266,7 +266,7 @@ fn a_session_that_was_not_begun_fails_if_it_was_to_be_recorded() {
         let kinds: Vec<Value> = lines.iter().map(|line| host.ask(line)["kind"].clone()).collect();
         (kinds, host.end())
     };
-    assert_eq!(ends(&["--record"], &[wrong.clone()]), (vec![json!("error")], false));
+    assert_eq!(ends(&["--record"], core::slice::from_ref(&wrong)), (vec![json!("error")], false));
     assert_eq!(ends(&["--record"], &[wrong.clone(), hello()]), (vec![json!("error"), json!("ready")], true));
     assert_eq!(ends(&[], &[wrong]), (vec![json!("error")], true));
 }

@@ -29,7 +29,7 @@ struct Gateway {
     child: Child,
     url: String,
     http: reqwest::Client,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// An answer of the gateway.
@@ -70,7 +70,7 @@ impl Gateway {
         std::thread::spawn(move || lines.for_each(drop));
         // A connection for each request: one that is kept may end at any time.
         let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
-        Self { child, url, http, _folder: folder }
+        Self { child, url, http, folder }
     }
 
     async fn post(&self, path: &str, headers: &[(&str, &str)], body: impl Into<reqwest::Body>) -> Answer {

@@ -9,7 +9,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl Gateway {
     fn write(&self, name: &str, text: &str) {
-        std::fs::write(self._folder.path().join(name), text).unwrap();
+        std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 }
 
