@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::access::AccessRules;
-use self::session::{HttpSession, InFlight, MessageHead};
+use self::session::{HttpSession, InFlight, MessageHead, OpenRequest};
 use super::RelayMaker;
 use crate::cli::exit::CommandFailure;
 use crate::cli::http::{close_refused, read_body};
@@ -42,6 +42,9 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Where clients send their messages.
 const PATH: &str = "/mcp";
 const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+/// The versions of the protocol that pass over HTTP. Later ones have no session.
+const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// The clients.
 struct RelayServer {
@@ -90,6 +93,7 @@ impl RelayServer {
 
     /// The session that a request names.
     fn session(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, Response> {
+        check_version(headers)?;
         let Some(id) = headers.get(SESSION).and_then(|id| id.to_str().ok()) else {
             return Err(refusal(StatusCode::BAD_REQUEST, "the request names no session (`Mcp-Session-Id`)"));
         };
@@ -102,6 +106,7 @@ impl RelayServer {
     async fn take(&self, headers: &HeaderMap, line: &str) -> Result<Response, Response> {
         let head = MessageHead::of(line);
         let begins = head.as_ref().is_some_and(|head| head.method.as_deref() == Some("initialize"));
+        check_version(headers)?;
         let (id, session) = if begins {
             self.begin().await.map(|(id, session)| (Some(id), session))?
         } else {
@@ -115,7 +120,10 @@ impl RelayServer {
             None => None,
         };
         session.take(line, head.as_ref()).await;
-        let mut response = answers.map_or_else(|| StatusCode::ACCEPTED.into_response(), events);
+        let mut response = match (answers, head.and_then(|head| head.id)) {
+            (Some(answers), Some(id)) => events(answers, Some(session.gone_without(id.get()))),
+            _ => StatusCode::ACCEPTED.into_response(),
+        };
         if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) {
             response.headers_mut().insert(SESSION, id);
         }
@@ -170,7 +178,7 @@ async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Respo
 async fn listen(State(server): State<Arc<RelayServer>>, headers: HeaderMap) -> Response {
     let session = server.access.check(&headers).and_then(|()| server.session(&headers));
     match session {
-        Ok(session) => events(session.listen()),
+        Ok(session) => events(session.listen(), None),
         Err(refused) => refused,
     }
 }
@@ -207,15 +215,29 @@ async fn sweep(server: Arc<RelayServer>) {
     }
 }
 
-/// Lines as events, until there are no more.
-fn events(lines: mpsc::Receiver<String>) -> Response {
-    Sse::new(stream(lines)).keep_alive(KeepAlive::default()).into_response()
+/// Whether the version that a request names passes here; what names none is of 2025-03-26 (the specification, "Protocol Version
+/// Header").
+fn check_version(headers: &HeaderMap) -> Result<(), Response> {
+    let Some(version) = headers.get(VERSION) else { return Ok(()) };
+    if VERSIONS.iter().any(|known| version == known) {
+        return Ok(());
+    }
+    let why = format!("the version of the protocol is none of {}", VERSIONS.join(", "));
+    Err(refusal(StatusCode::BAD_REQUEST, &why))
 }
 
-fn stream(lines: mpsc::Receiver<String>) -> impl Stream<Item = Result<Event, Infallible>> {
-    futures_util::stream::unfold(lines, |mut lines| async move {
+/// Lines as events, until there are no more. `request`: whose they are; closed before, it is taken back.
+fn events(lines: mpsc::Receiver<String>, request: Option<OpenRequest>) -> Response {
+    Sse::new(stream(lines, request)).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn stream(
+    lines: mpsc::Receiver<String>,
+    request: Option<OpenRequest>,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    futures_util::stream::unfold((lines, request), |(mut lines, request)| async move {
         let line = lines.recv().await?;
-        Some((Ok(Event::default().event("message").data(line)), lines))
+        Some((Ok(Event::default().event("message").data(line)), (lines, request)))
     })
 }
 

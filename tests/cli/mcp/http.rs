@@ -1,6 +1,6 @@
 //! Servers over HTTP.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -91,6 +91,67 @@ fn a_call_that_only_reads_tries_a_server_again_that_cannot_be_reached() {
     let result = client.call("echo", &json!({"text": "b"}));
     assert_eq!(result["_meta"]["unfazed"]["class"], "tool_unavailable", "{result}");
     assert!(result["_meta"]["unfazed"]["attempts"].as_u64().unwrap() > 1, "it only reads: {result}");
+}
+
+/// A server over HTTP that breaks off in the middle of its answer to a call. Returns its address.
+fn breaks_off() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let body = posted(&stream);
+            let message: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+            let result = match message["method"].as_str() {
+                Some("initialize") => {
+                    json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "b", "version": "1"}})
+                }
+                Some("tools/list") => json!({"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}),
+                Some("tools/call") => {
+                    let head =
+                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
+                    stream.write_all(head.as_bytes()).unwrap();
+                    continue;
+                }
+                _ => {
+                    let status = if body.is_empty() { "405 No" } else { "202 Accepted" };
+                    let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                    stream.write_all(head.as_bytes()).unwrap();
+                    continue;
+                }
+            };
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string();
+            let length = answer.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all((head + &answer).as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+/// The body of a request.
+fn posted(stream: &std::net::TcpStream) -> String {
+    let (mut lines, mut length, mut line) = (BufReader::new(stream), 0, String::new());
+    while lines.read_line(&mut line).unwrap_or_default() > 2 {
+        let head = line.to_ascii_lowercase();
+        length =
+            head.strip_prefix("content-length:").map_or(length, |written| written.trim().parse().unwrap());
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body).unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn a_server_that_breaks_off_its_answer_has_closed_the_connection() {
+    let mut client = client_of(&breaks_off(), "sesame");
+    client.shake_hands(&json!({}));
+    let result = client.call("pay", &json!({}));
+    let text = texts(&result)[0];
+    assert!(text.contains("the server closed the connection before it answered"), "{text}");
+    assert_eq!(result["_meta"]["unfazed"]["class"], "network_error", "{result}");
 }
 
 #[test]

@@ -143,6 +143,42 @@ async fn requests_that_may_not_be_are_refused_before_they_reach_a_server() {
     relay.client(&[key]).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_does_not_pass_over_http_is_refused() {
+    let relay = Relay::start(&[], "");
+    let session = relay.client(&[]).await;
+    let own = ("mcp-session-id", &*session);
+    for (version, status) in
+        [("2025-11-25", 200), ("2025-06-18", 200), ("1999-01-01", 400), ("2026-07-28", 400)]
+    {
+        let headers = [own, ("mcp-protocol-version", version)];
+        let answer = relay.send("POST", &headers, Some(&request(1, "ping", &json!({})))).await;
+        assert_eq!(answer.status, status, "{version}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_closes_its_connection_takes_its_call_back() {
+    let relay = Relay::start(&[], "");
+    let session = relay.client(&[]).await;
+    let posted = relay.http.post(&relay.url).header("mcp-session-id", &session);
+    let posted = posted.header("content-type", "application/json").body(call(7, "slow", "a").to_string());
+    let response = posted.send().await.unwrap();
+    let has_read = |what: &'static str| {
+        let notes = relay.folder.path().join("notes");
+        async move {
+            while !std::fs::read_to_string(&notes).unwrap().contains(what) {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        }
+    };
+    tokio::time::timeout(super::PATIENCE, has_read("\"slow\"")).await.unwrap();
+    drop(response);
+    tokio::time::timeout(super::PATIENCE, has_read("notifications/cancelled"))
+        .await
+        .expect("the server learns it");
+}
+
 #[test]
 fn beyond_this_machine_clients_need_a_key() {
     let folder = tempfile::tempdir().unwrap();

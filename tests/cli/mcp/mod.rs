@@ -9,6 +9,7 @@ mod http;
 mod listen;
 mod passed;
 mod restart;
+mod rounds;
 mod several;
 mod whose;
 

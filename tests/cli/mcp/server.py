@@ -4,7 +4,7 @@
 
 FILE is where it notes each line that it reads, after `in  `. What it answers to methods that it does not know is odd on
 purpose: a relay passes it on as it is. MODE `again` has other tools when it is started once more; `mute` never answers a
-handshake; `resources` has resources; `odd` has tools whose answers are rare; `slow` takes a second for its first list of tools, and for a
+handshake; `resources` has resources; `odd` has tools whose answers are rare; `unlisted` never answers a request for its tools; `slow` takes a second for its first list of tools, and for a
 handshake when it is started once more. The method `die` ends it.
 """
 
@@ -52,7 +52,7 @@ def tools():
         tool("half"), tool("huge", annotations=look),
     ]
     if MODE == "odd":
-        listed += [tool("receipt"), tool("consent"), tool("crash"), tool("wrapped", outputSchema=OBJECT)]
+        listed += [tool("receipt"), tool("consent"), tool("crash"), tool("wrapped", outputSchema=OBJECT), tool("multi")]
     return listed + ([tool("late")] if MODE == "again" and AGAIN else [])
 
 
@@ -95,6 +95,13 @@ def call(ident, params):
     if name == "wrapped":
         lines = "a \"line\"\n" * 500
         return text(lines, structuredContent={"result": lines})
+    if name == "multi":
+        step = int(params.get("requestState") or 0)
+        if step == 6:
+            return text("done", resultType="complete")
+        form = {"mode": "form", "message": f"step {step}", "requestedSchema": OBJECT}
+        questions = {"q": {"method": "elicitation/create", "params": form}}
+        return {"resultType": "input_required", "requestState": str(step + 1), "inputRequests": questions}
     if name == "half":
         raw('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\\ud800b"}],"isError":%s}}'
             % (ident, json.dumps(bool(arguments.get("fails")))))
@@ -127,6 +134,8 @@ def answer(message):
         info = {"name": "flaky", "version": "1", "unknown": [1.0]}
         version = params["protocolVersion"]
         return None if MODE == "mute" else {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+    if method == "tools/list" and MODE == "unlisted":
+        return None
     if method == "tools/list":
         if MODE == "slow" and not AGAIN and not seen.get("listed"):
             seen["listed"] = 1

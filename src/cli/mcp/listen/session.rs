@@ -43,11 +43,37 @@ struct RequestStream {
 /// A request of that id is in flight.
 pub(super) struct InFlight;
 
+/// A request whose connection is open. Closed before the answer, it is taken back: without ids of events the client cannot ask
+/// for the rest of its stream.
+pub(super) struct OpenRequest {
+    session: Arc<HttpSession>,
+    id: String,
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        // What is answered, or was taken back, has no stream.
+        if self.session.streams().requests.remove(&self.id).is_none() {
+            return;
+        }
+        // Where the process ends, all requests do.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (session, id) = (Arc::clone(&self.session), core::mem::take(&mut self.id));
+        runtime.spawn(async move {
+            let reason = "the client closed the connection";
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"{reason}"}}}}"#
+            );
+            session.relay.take(&line).await;
+        });
+    }
+}
+
 /// What of a message says where it belongs.
 #[derive(Deserialize)]
 pub(super) struct MessageHead<'a> {
     #[serde(default, borrow)]
-    id: Option<&'a RawValue>,
+    pub(super) id: Option<&'a RawValue>,
     #[serde(default)]
     pub(super) method: Option<String>,
     #[serde(default, borrow)]
@@ -114,6 +140,11 @@ impl HttpSession {
         }
         streams.requests.insert(id.get().to_owned(), RequestStream { lines, token });
         Ok(Some(coming))
+    }
+
+    /// The request of that id, for as long as its connection is open.
+    pub(super) fn gone_without(self: &Arc<Self>, id: &str) -> OpenRequest {
+        OpenRequest { session: Arc::clone(self), id: id.to_owned() }
     }
 
     /// Takes a message.

@@ -37,6 +37,9 @@ impl From<String> for LinkError {
 /// How the servers written with the official kits begin a text that quotes an error of the protocol.
 const QUOTED: &str = "MCP error ";
 
+/// An answer that ended before it was whole.
+pub(super) const CUT_OFF: &str = "the server closed the connection before it answered";
+
 /// A result that says it is an error.
 pub(super) fn of_result(text: &str) -> ToolError {
     let said = if text.trim().is_empty() { "the tool failed and did not say why" } else { text };
@@ -135,6 +138,7 @@ pub(super) fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'stati
 /// Why nothing can be sent, or no answer comes.
 fn lost(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     match error.downcast_ref::<HttpError>() {
+        Some(HttpError::Client(error)) if error.is_body() || error.is_decode() => CUT_OFF.to_owned(),
         Some(HttpError::Client(error)) => format!("the server cannot be reached: {}", cause(error)),
         Some(HttpError::AuthRequired(_) | HttpError::InsufficientScope(_)) => {
             format!("the server wants a key, or another one: {}", cause(error))

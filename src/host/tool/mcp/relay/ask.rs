@@ -49,7 +49,7 @@ fn nobody(relay: &RelayParts, ask: &AskPerson) -> ApprovalAnswer {
 }
 
 /// The whole call: whoever agrees must have seen what to, and nothing that is made to look otherwise.
-fn question(ask: &AskPerson) -> String {
+pub(super) fn question(ask: &AskPerson) -> String {
     let (tool, message) = (visible(&ask.tool), visible(&ask.message));
     let arguments = format!("{:#}", ask.arguments);
     let arguments: Vec<_> = arguments.lines().map(visible).collect();

@@ -11,24 +11,29 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-use super::RelayParts;
 use super::ask;
+use super::client::ClientCapabilities;
 use super::link::RelayLink;
-use super::message::{self, PROTOCOL_META, RpcAnswer, RpcMessage};
+use super::message::{self, INVALID_PARAMS, PROTOCOL_META, RpcAnswer, RpcMessage};
 use super::result::{CallRecord, RelayedResult};
+use super::rounds::{CallRound, PastRounds};
 use super::surrogates::without_halves;
 use super::tools::KnownTool;
 use super::upstream::RelayServer;
+use super::{RelayApproval, RelayParts};
 use crate::engine::{
-    ApprovalAnswer, AskPerson, Directive, EffectState, ProposalRef, ProposedCall, RunFacts, RunTool,
-    SettledProposal, ToolOutcome, WaitWork,
+    ApprovalAnswer, ApprovalQuestion, AskPerson, Directive, EffectState, ProposalRef, ProposedCall, RunFacts,
+    RunTool, SettledProposal, ToolOutcome, WaitWork,
 };
 use crate::host::tool::mcp::{content, failure};
 use crate::host::{BoxFuture, ProgressReporter, ProposalError, RunHost, ToolError};
 use crate::policy::ErrorClass;
 use crate::session::ToolCall;
+use crate::text::visible;
 use crate::time::Nanos;
 
+/// Where a request says what its client can do, if there was no handshake.
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The error by which a server says that the person must open an address first (the specification of 2025-11-25).
 const URL_REQUIRED: i64 = -32042;
 /// Where a server finds what is the same for every attempt of a call, and for no other call.
@@ -106,12 +111,28 @@ struct RelayedCall<'a> {
     params: &'a CallParams,
     /// The id of the client's request, which is JSON.
     id: &'a str,
+    /// What is known from its earlier rounds; `None`: it is the first.
+    past: Option<PastRounds>,
+    /// What the result is to ask the person.
+    question: Mutex<Option<ResultQuestion>>,
+    /// The key of its attempts, once there was one.
+    key: Mutex<Option<String>>,
     /// What the server answered last.
     answer: Mutex<Option<RelayedResult>>,
     record: Mutex<CallRecord>,
 }
 
+/// A question to the person in the place of a result.
+struct ResultQuestion {
+    message: String,
+    until: Option<tokio::time::Instant>,
+    past: PastRounds,
+}
+
 impl CallParams {
+    /// What a further round of a call has beside its first (the protocol's version 2026-07-28).
+    pub(super) const ROUND_FIELDS: [&str; 2] = ["requestState", "inputResponses"];
+
     /// Reads the parameters, or says what is wrong with them.
     pub(super) fn read(params: Option<&RawValue>) -> Result<Self, String> {
         let fields: IndexMap<String, Box<RawValue>> = match params {
@@ -143,6 +164,35 @@ impl CallParams {
         Ok(Self { name, fields, meta })
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The arguments; null if they are no JSON.
+    pub(super) fn parsed_arguments(&self) -> Value {
+        serde_json::from_str(self.arguments()).unwrap_or_default()
+    }
+
+    /// A field, if it is there and can be read.
+    pub(super) fn field<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.fields.get(name)?.get()).ok()
+    }
+
+    /// Puts these fields in the place of those of the round.
+    pub(super) fn carry(&mut self, fields: Vec<(&'static str, Box<RawValue>)>) {
+        for name in Self::ROUND_FIELDS {
+            self.fields.shift_remove(name);
+        }
+        self.fields.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    /// Whether the client says in this request that it can ask a person by a form.
+    fn can_elicit(&self) -> bool {
+        let capabilities = self.meta.get(CAPABILITIES);
+        let read = capabilities.and_then(|read| serde_json::from_str::<ClientCapabilities>(read.get()).ok());
+        read.is_some_and(|capabilities| capabilities.can_elicit())
+    }
+
     /// By which the client wants to know how far the call is, as JSON.
     pub(super) fn progress_token(&self) -> Option<&str> {
         self.meta.get("progressToken").map(|token| token.get())
@@ -167,17 +217,17 @@ impl CallParams {
     }
 
     /// The parameters of one attempt: those of the client, but for what the policy has changed.
-    fn of_attempt(&self, remote: &str, run: &RunTool) -> serde_json::Result<String> {
+    fn of_attempt(&self, remote: &str, arguments: &Value, key: &str) -> serde_json::Result<String> {
         let mut fields = self.fields.clone();
         if remote != self.name {
             fields.insert("name".to_owned(), to_raw_value(remote)?);
         }
         // Numbers stay as they were written, unless the arguments are others.
-        if serde_json::from_str::<Value>(self.arguments()).ok().as_ref() != Some(&run.arguments) {
-            fields.insert("arguments".to_owned(), to_raw_value(&run.arguments)?);
+        if serde_json::from_str::<Value>(self.arguments()).ok().as_ref() != Some(arguments) {
+            fields.insert("arguments".to_owned(), to_raw_value(arguments)?);
         }
         let mut meta = self.meta.clone();
-        meta.insert(IDEMPOTENCY_KEY.to_owned(), to_raw_value(&run.idempotency_key)?);
+        meta.insert(IDEMPOTENCY_KEY.to_owned(), to_raw_value(key)?);
         fields.insert("_meta".to_owned(), to_raw_value(&meta)?);
         serde_json::to_string(&fields)
     }
@@ -185,14 +235,29 @@ impl CallParams {
 
 /// Makes a call under the policy: what answers the request.
 /// `id` is that of the request, which is JSON.
-pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, params: &CallParams) -> RpcAnswer {
-    let name = match policy_name(relay, params).await {
-        Ok(name) => name,
+pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, mut params: CallParams) -> RpcAnswer {
+    let round = relay.rounds().of(&mut params);
+    let past = match round {
+        CallRound::First => None,
+        CallRound::Further(past) => Some(past),
+        CallRound::Refused(result) => return Ok(result),
+        CallRound::Unknown => {
+            let why = "`requestState` was not given out for this call, or has been answered";
+            return Err(message::failure(INVALID_PARAMS, why));
+        }
+    };
+    let params = &params;
+    let name = match known_name(relay, params).await {
+        Ok(name) => past.as_ref().map_or(name, |past| past.tool.clone()),
         Err(refused) => return Ok(refused),
     };
-    let call = RelayedCall { relay, name, params, id, answer: Mutex::default(), record: Mutex::default() };
     let proposed =
-        ToolCall { id: relay.next_call(), name: call.name.clone(), arguments: params.arguments().to_owned() };
+        ToolCall { id: relay.next_call(), name: name.clone(), arguments: params.arguments().to_owned() };
+    // The first round was checked, and counted.
+    let proposed = ProposedCall { call: proposed, policy: None, opaque: past.is_some() };
+    let (answer, record) = (Mutex::default(), Mutex::default());
+    let (question, key) = (Mutex::default(), Mutex::default());
+    let call = RelayedCall { relay, name, params, id, past, question, key, answer, record };
     // No one closes the semaphore.
     let _place = relay.places.acquire().await.ok();
     relay.look_at_policy();
@@ -203,8 +268,24 @@ pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, params: &CallParams)
             return Ok(refused.failed(params.is_complete()));
         }
     };
-    let settled = relay.run.tools(vec![ProposedCall::from(proposed)], None, &call).await;
+    let settled = relay.run.tools(vec![proposed], None, &call).await;
     call.result(settled)
+}
+
+/// The same within the deadline of the policy: a server that does not list its tools is not waited for longer.
+async fn known_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<String, String> {
+    let name = relay.server_meant(&params.name).map_or_else(|| params.name.clone(), |(_, name)| name);
+    let Some(within) = relay.policy.current().tool(&name).retry.deadline.value.length() else {
+        return policy_name(relay, params).await;
+    };
+    let named = tokio::time::timeout(within.to_std(), policy_name(relay, params)).await;
+    named.unwrap_or_else(|_| {
+        let text = format!(
+            "`{}` did not run: the server did not list its tools within {within}, the `deadline` of the policy",
+            visible(&params.name)
+        );
+        Err(CallRecord::refused(ErrorClass::Timeout, text).failed(params.is_complete()))
+    })
 }
 
 /// What the policy knows the tool by. Sees to it that the tools of its server are known; otherwise the call is refused.
@@ -270,6 +351,7 @@ impl RelayedCall<'_> {
     /// What the client is answered.
     fn result(self, settled: Result<SettledProposal, ProposalError>) -> RpcAnswer {
         let is_complete = self.params.is_complete();
+        let question = self.question.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut record = self.record.into_inner().unwrap_or_else(PoisonError::into_inner);
         let answer = self.answer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match settled {
@@ -278,6 +360,10 @@ impl RelayedCall<'_> {
                 let refused = CallRecord::refused(ErrorClass::Cancelled, error.to_string());
                 return Ok(refused.failed(is_complete));
             }
+        }
+        if let Some(ResultQuestion { message, until, past }) = question {
+            let otherwise = record.failed_with(answer.as_ref(), is_complete);
+            return Ok(self.relay.rounds().ask(self.params, past, (&message, until), otherwise));
         }
         match answer {
             Some(answer) if record.class.is_none() => {
@@ -305,6 +391,10 @@ impl RelayedCall<'_> {
         match asked {
             Ok(answer) => {
                 let outcome = answer.outcome.clone();
+                if let (true, Some(asked)) = (is_own, answer.asks()) {
+                    let past = self.past(&run.tool, &run.arguments);
+                    self.relay.rounds().server_asks(asked.request_state, self.params, past);
+                }
                 if is_own {
                     *self.answer() = Some(answer);
                 }
@@ -324,7 +414,10 @@ impl RelayedCall<'_> {
     ) -> Result<RelayedResult, ToolError> {
         let upstream = self.relay.link(server).await.map_err(|error| ToolError::unavailable(error.why))?;
         let params = if is_own {
-            self.params.of_attempt(&tool.remote, run)
+            let key = self.past.as_ref().and_then(|past| past.key.as_ref()).unwrap_or(&run.idempotency_key);
+            *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+            let arguments = self.past.as_ref().map_or(&run.arguments, |past| &past.arguments);
+            self.params.of_attempt(&tool.remote, arguments, key)
         } else {
             // A tool that the policy has run to look what another one has done.
             let params = serde_json::json!({ "name": tool.remote, "arguments": run.arguments });
@@ -338,6 +431,32 @@ impl RelayedCall<'_> {
         };
         let line = asked.answer().await?;
         read(&line, tool, &upstream).await
+    }
+
+    /// The call as a further round of it continues. `arguments`: those that were checked, if it is the first.
+    fn past(&self, tool: &str, arguments: &Value) -> PastRounds {
+        let arguments = self.past.as_ref().map_or(arguments, |past| &past.arguments);
+        let key = self.key.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        PastRounds { tool: tool.to_owned(), arguments: arguments.clone(), key }
+    }
+
+    /// The answer to a question about a call of several rounds, or of a client that is asked by a result; `None`: a request asks it.
+    fn answer_by_rounds(&self, ask: &AskPerson) -> Option<ApprovalAnswer> {
+        if ask.question == ApprovalQuestion::Run && self.past.is_some() {
+            // Its first round has run, or was agreed to.
+            return Some(ApprovalAnswer::Approve);
+        }
+        // Without a handshake there is no way to send a request to the client.
+        let by_result = self.params.is_complete() && self.relay.client().initialize.is_none();
+        if !by_result || self.relay.approve != RelayApproval::Ask || !self.params.can_elicit() {
+            return None;
+        }
+        let until = ask.timeout.and_then(|within| tokio::time::Instant::now().checked_add(within.to_std()));
+        let question =
+            ResultQuestion { message: ask::question(ask), until, past: self.past(&ask.tool, &ask.arguments) };
+        *self.question.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
+        // Until the person has agreed it does not run.
+        Some(ApprovalAnswer::Refuse)
     }
 
     /// Whether a run is of the tool that is called, and not of one that looks what it has done.
@@ -439,7 +558,12 @@ impl RunHost for RelayedCall<'_> {
     }
 
     fn answer<'a>(&'a self, ask: &'a AskPerson) -> BoxFuture<'a, ApprovalAnswer> {
-        Box::pin(ask::answer(self.relay, ask))
+        Box::pin(async move {
+            match self.answer_by_rounds(ask) {
+                Some(answer) => answer,
+                None => ask::answer(self.relay, ask).await,
+            }
+        })
     }
 
     fn waits(&self, wait: &WaitWork) {
@@ -472,24 +596,15 @@ mod tests {
         let written =
             r#"{"name":"t","arguments":{"n": 1.50,"big":123456789012345678901234567890},"task":{"ttl":1}}"#;
         let params = params(written).unwrap();
-        let mut run = run_of(&serde_json::from_str(params.arguments()).unwrap());
-        let sent = params.of_attempt("t", &run).unwrap();
+        let sent = params.of_attempt("t", &params.parsed_arguments(), "run-1-0").unwrap();
         let begin = written.strip_suffix('}').unwrap();
         assert_eq!(sent, format!(r#"{begin},"_meta":{{"unfazed/idempotencyKey":"run-1-0"}}}}"#));
-        run.arguments = json!({"n": 2});
-        let sent: Value = serde_json::from_str(&params.of_attempt("u", &run).unwrap()).unwrap();
+        let sent = params.of_attempt("u", &json!({"n": 2}), "run-1-0").unwrap();
+        let sent: Value = serde_json::from_str(&sent).unwrap();
         assert_eq!(
             (&sent["name"], &sent["arguments"], &sent["task"]["ttl"]),
             (&json!("u"), &json!({"n": 2}), &json!(1))
         );
-    }
-
-    fn run_of(arguments: &Value) -> RunTool {
-        let run = json!({
-            "work": 1, "call": "c", "tool": "t", "attempt": 1, "max_attempts": 3, "arguments": arguments, "timeout": null,
-            "idempotency_key": "run-1-0",
-        });
-        serde_json::from_value(run).unwrap()
     }
 
     #[test]
@@ -499,7 +614,7 @@ mod tests {
                 .unwrap();
         assert_eq!(params.progress_token(), Some("\"a\""));
         assert_eq!(Value::Object(params.protocol_meta()), json!({"io.modelcontextprotocol/x": {"y": 1}}));
-        let sent = params.of_attempt("t", &run_of(&json!({}))).unwrap();
+        let sent = params.of_attempt("t", &json!({}), "run-1-0").unwrap();
         assert!(
             sent.contains(r#""_meta":{"progressToken":"a","io.modelcontextprotocol/x":{"y":1},"unfazed/"#),
             "{sent}"

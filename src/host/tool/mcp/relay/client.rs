@@ -13,7 +13,9 @@ use super::call::{self, CallParams};
 use super::link::{ClientRequest, RelayLink};
 use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcAnswer, RpcMessage};
 use super::progress::SharedToken;
+use super::upstream::RelayServer;
 use super::{AskedOfClient, RelayParts};
+use crate::time::Nanos;
 
 /// The error by which MCP says that there is no such resource.
 const NO_RESOURCE: i64 = -32002;
@@ -46,9 +48,16 @@ struct InitializeParams {
 }
 
 #[derive(Deserialize)]
-struct ClientCapabilities {
+pub(super) struct ClientCapabilities {
     #[serde(default)]
     elicitation: Option<ElicitationModes>,
+}
+
+impl ClientCapabilities {
+    /// Whether a person can be asked by a form.
+    pub(super) fn can_elicit(&self) -> bool {
+        self.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+    }
 }
 
 /// How it can ask a person. Without a mode it is by forms (the specification of 2025-11-25).
@@ -122,9 +131,8 @@ impl RelayParts {
     fn introduced(&self, line: &str, params: Option<&RawValue>) {
         let read: Option<InitializeParams> =
             params.and_then(|params| serde_json::from_str(params.get()).ok());
-        let modes = read.and_then(|read| read.capabilities.elicitation);
         let mut client = self.client();
-        client.can_elicit = modes.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        client.can_elicit = read.is_some_and(|read| read.capabilities.can_elicit());
         client.initialize = Some(line.trim().to_owned());
     }
 
@@ -180,26 +188,51 @@ impl RelayParts {
         };
         server.remember(line, method, params);
         if let Some(upstream) = server.live_link() {
-            return self.pass_over(&upstream, line, what).await;
+            return self.pass_over(server, &upstream, line, what).await;
         }
         // A server that is being started does not hold up what else the client has to say.
         let (relay, server) = (Arc::clone(self), Arc::clone(server));
         let (line, id) = (line.to_owned(), id.get().to_owned());
         tokio::spawn(async move {
             match relay.link(&server).await {
-                Ok(upstream) => relay.pass_over(&upstream, &line, what).await,
+                Ok(upstream) => relay.pass_over(&server, &upstream, &line, what).await,
                 Err(error) => relay.to_client(message::error(&id, INTERNAL_ERROR, &error.why)).await,
             }
         });
     }
 
-    async fn pass_over(&self, upstream: &RelayLink, line: &str, what: ClientRequest) {
+    async fn pass_over(
+        self: &Arc<Self>,
+        server: &RelayServer,
+        upstream: &Arc<RelayLink>,
+        line: &str,
+        what: ClientRequest,
+    ) {
         let Ok(RpcMessage::Request { id, .. }) = RpcMessage::parse(line) else { return };
         let asked = (id.get().to_owned(), what);
         let passed = upstream.pass(asked, |number| message::with_part(line, id, &number.to_string()));
         if let Err(unsent) = passed {
             let why = upstream.why_unsent(unsent).await;
             self.to_client(message::error(id.get(), INTERNAL_ERROR, &why)).await;
+        } else if what == ClientRequest::Initialize {
+            let within = server.config.start_timeout;
+            let waiting = Arc::clone(self).end_handshake(Arc::clone(upstream), within, id.get().to_owned());
+            tokio::spawn(waiting);
+        }
+    }
+
+    /// A handshake that is not answered in time is over, and so is the server: a handshake cannot be taken back.
+    async fn end_handshake(self: Arc<Self>, upstream: Arc<RelayLink>, within: Nanos, id: String) {
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => return,
+            () = tokio::time::sleep(within.to_std()) => {}
+        }
+        let open = upstream.asked().remove_all(|asked| asked.begins_as(&id));
+        if !open.is_empty() {
+            let why = format!("the server did not answer within {within}{}", upstream.complaints());
+            self.to_client(message::error(&id, INTERNAL_ERROR, &why)).await;
+            upstream.end().await;
         }
     }
 
@@ -209,7 +242,7 @@ impl RelayParts {
         let (relay, own) = (Arc::clone(self), id.get().to_owned());
         self.begin(id, async move {
             let _of_call = CallInProgress::begin(&relay, params.progress_token().map(str::to_owned));
-            call::make(&relay, &own, &params).await
+            call::make(&relay, &own, params).await
         })
         .await;
     }

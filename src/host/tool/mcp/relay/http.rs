@@ -196,7 +196,7 @@ impl HttpSide {
         loop {
             let (mut last, mut pause) = (None, PAUSE);
             while let Some(event) = events.next().await {
-                let event = event.map_err(|error| ToolError::network(error.to_string()))?;
+                let event = event.map_err(|error| ToolError::network(failure::CUT_OFF).caused_by(error))?;
                 last = event.id.or(last);
                 pause = event.retry.map_or(pause, Duration::from_millis);
                 if let Some(data) = event.data
@@ -329,5 +329,5 @@ type EventStream = futures_util::stream::BoxStream<
 >;
 
 fn no_answer() -> ToolError {
-    ToolError::network("the server ended its answer before it was whole")
+    ToolError::network(failure::CUT_OFF)
 }

@@ -23,6 +23,7 @@ mod progress;
 mod requests;
 mod resources;
 mod result;
+mod rounds;
 mod routes;
 mod server;
 mod shown;
@@ -51,6 +52,7 @@ use self::pages::ListKind;
 use self::progress::{ProgressTable, SharedToken};
 use self::requests::RequestTable;
 use self::resources::SharedResources;
+use self::rounds::OpenRounds;
 use self::upstream::{LinkSlot, RelayServer};
 use super::answer;
 use super::failure::LinkError;
@@ -121,6 +123,7 @@ struct RelayParts {
     calls: Mutex<HashMap<String, JoinHandle<()>>>,
     progress: Mutex<ProgressTable>,
     kept: Mutex<KeptResults>,
+    rounds: Mutex<OpenRounds>,
     /// How many more calls the run takes; further ones wait.
     places: Semaphore,
     /// How many more calls are taken from the client.
@@ -232,6 +235,7 @@ impl McpRelay {
             calls: Mutex::default(),
             progress: Mutex::default(),
             kept: Mutex::default(),
+            rounds: Mutex::default(),
             places: Semaphore::new(Interpreter::MOST_OPEN),
             in_hand: Arc::new(Semaphore::new(MOST_IN_HAND)),
             closing: CancellationToken::new(),
@@ -315,6 +319,10 @@ impl RelayParts {
 
     fn progress(&self) -> MutexGuard<'_, ProgressTable> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rounds(&self) -> MutexGuard<'_, OpenRounds> {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The id of the next call.

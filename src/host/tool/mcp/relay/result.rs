@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::kept::KeptResults;
 use super::message::RpcAnswer;
+use super::rounds::InputRequired;
 use crate::engine::{Directive, DirectiveKind, Note, ToolOutcome};
 use crate::host::ToolError;
 use crate::host::tool::mcp::content;
@@ -157,6 +158,11 @@ impl RelayedResult {
         let learned = if text.len() > most { Value::String(content::cut(text.clone(), most)) } else { data };
         let outcome = ToolOutcome::from(Ok(learned));
         Self { raw: raw.to_owned(), kind: ResultKind::Content, structured, text: Some(text), outcome }
+    }
+
+    /// What it asks the client for; `None`: it asks for nothing.
+    pub(super) fn asks(&self) -> Option<InputRequired> {
+        if self.kind == ResultKind::Unseen { InputRequired::of(&self.raw) } else { None }
     }
 
     /// What the client is shown: the result as it came, unless the policy shows another text of it, or has more to say.

@@ -35,6 +35,11 @@ impl AskedOfServer {
         }
     }
 
+    /// Whether it is the handshake of the client of that id.
+    pub(super) fn begins_as(&self, wanted: &str) -> bool {
+        matches!(self, Self::Client { id, what: ClientRequest::Initialize } if id == wanted)
+    }
+
     /// Whether it is a request of the client.
     pub(super) const fn is_of_any_client(&self) -> bool {
         matches!(self, Self::Client { .. })
