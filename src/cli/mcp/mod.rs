@@ -98,7 +98,7 @@ pub(crate) struct McpArgs {
     #[arg(long, conflicts_with_all = ["files", "name", "sessions", "reload", "metrics_addr", "listen", "url", "command"])]
     example: bool,
     /// The command of the server, and its arguments.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["example", "url", "file"])]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -118,6 +118,11 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
     if args.example {
         out::raw(include_str!("example.txt"))?;
         return Ok(ExitStatus::Clean);
+    }
+    if args.command.is_empty() && args.url.is_none() && args.file.is_none() {
+        return Err(CommandFailure::Usage(
+            "name the server: its command after `--`, its address with --url, or an agent FILE".into(),
+        ));
     }
     if args.url.is_none() && !args.header.is_empty() {
         return Err(CommandFailure::Usage(

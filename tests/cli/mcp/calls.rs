@@ -24,6 +24,8 @@ fn wrong_arguments_are_corrected_before_the_server_sees_them() {
     assert_eq!(client.calls_of("echo"), [] as [Value; 0]);
     let unknown = client.call("ecko", &json!({}));
     assert!(texts(&unknown)[0].contains("There is no tool `ecko`"), "{unknown}");
+    let odd = client.call("e\u{1b}[2J", &json!({}));
+    assert!(texts(&odd)[0].contains("There is no tool `e\\u001b[2J`"), "{odd}");
 }
 
 #[test]
@@ -74,7 +76,8 @@ fn a_call_that_waits_for_its_turn_says_so() {
         }
     }
     let [(token, text)] = &waits[..] else { panic!("{waits:?}") };
-    assert_eq!(token, "2");
+    // Both are in hand at once: either may be the first.
+    assert!(["1", "2"].iter().any(|call| token == call), "{token}");
     assert!(text.starts_with("its turn in ") && text.ends_with("it is the next call of tool echo"), "{text}");
 }
 

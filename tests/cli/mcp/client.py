@@ -48,6 +48,7 @@ async def look(command):
             "convert_time": {"source_timezone": "UTC", "time": "12:00", "target_timezone": "UTC"},
             "list_allowed_directories": {},
             "read_graph": {},
+            "git_status": {"repo_path": command[-1]},
         }
         for name in names:
             if name in calls:

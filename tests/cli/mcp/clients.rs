@@ -1,7 +1,7 @@
 //! The official clients in Python and TypeScript, with servers as others write them. `.ci/run` installs them and runs this:
 //!
 //! ```text
-//! UNFAZED_MCP_NPM=…/node_modules UNFAZED_MCP_TIME=…/mcp-server-time cargo test --test cli -- --ignored mcp::clients
+//! UNFAZED_MCP_NPM=…/node_modules UNFAZED_MCP_TIME=…/mcp-server-time UNFAZED_MCP_GIT=…/mcp-server-git cargo test --test cli -- --ignored mcp::clients
 //! ```
 
 use std::net::TcpStream;
@@ -53,6 +53,29 @@ fn a_client_in_python_sees_what_it_sees_without_the_relay() {
     same_with_and_without(&["node", &npm("server-everything")]);
     same_with_and_without(&["node", &npm("server-memory")]);
     same_with_and_without(&["node", &npm("server-filesystem"), "."]);
+}
+
+#[test]
+#[ignore = "takes a server from PyPI"]
+fn a_server_of_a_repository_is_the_same_through_the_relay() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |args: &[&str]| {
+        let mut git = Command::new("git");
+        went_well(
+            &git.args(["-c", "user.name=n", "-c", "user.email=n@example.org"])
+                .args(args)
+                .current_dir(&folder)
+                .output()
+                .unwrap(),
+        );
+    };
+    git(&["init", "-q", "-b", "main"]);
+    std::fs::write(folder.path().join("a.txt"), "1\n").unwrap();
+    git(&["add", "a.txt"]);
+    git(&["commit", "-q", "-m", "one"]);
+    std::fs::write(folder.path().join("a.txt"), "2\n").unwrap();
+    let repository = folder.path().display().to_string();
+    same_with_and_without(&[&place("UNFAZED_MCP_GIT").display().to_string(), "--repository", &repository]);
 }
 
 #[test]

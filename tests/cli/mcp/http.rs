@@ -93,6 +93,29 @@ fn a_call_that_only_reads_tries_a_server_again_that_cannot_be_reached() {
     assert!(result["_meta"]["unfazed"]["attempts"].as_u64().unwrap() > 1, "it only reads: {result}");
 }
 
+#[test]
+fn a_header_takes_the_place_of_a_key_in_the_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://user:pw@{}/mcp", listener.local_addr().unwrap());
+    let args = ["mcp", "--url", &url, "--header", "Authorization=Bearer sesame"];
+    let mut client = Client::run(tempfile::tempdir().unwrap(), &args);
+    client.send(&json!(1), "initialize", &json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    let (stream, _) = listener.accept().unwrap();
+    let lines = BufReader::new(stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+    let keys: Vec<String> =
+        lines.filter(|line| line.to_ascii_lowercase().starts_with("authorization:")).collect();
+    assert_eq!(keys, ["authorization: Bearer sesame"]);
+}
+
+#[test]
+fn without_a_server_all_ways_to_name_one_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command::unfazed(folder.path(), &["mcp"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(["after `--`", "--url", "FILE"].iter().all(|way| said.contains(way)), "{said}");
+}
+
 /// A server over HTTP that breaks off in the middle of its answer to a call. Returns its address.
 fn breaks_off() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -9,7 +9,7 @@ use crate::engine::machine::call_refusal::CallRefusal;
 use crate::engine::problems::{changed, parse, refused_arguments};
 use crate::policy::{CallOverride, ErrorClass};
 use crate::session::ToolCall;
-use crate::text::SchemaProblem;
+use crate::text::{SchemaProblem, visible};
 
 /// The result of the check.
 pub(super) enum CallFinding {
@@ -98,7 +98,7 @@ pub(super) fn not_found(name: &str, run: &mut RunParts<'_>) -> CallRefusal {
     let most = usize::try_from(run.policy().turn().calls.suggestions.value).unwrap_or(usize::MAX);
     let suggestions: Vec<&str> = near.into_iter().take(most).map(|(_, known)| known).collect();
     let messages = &run.policy().tool(name).messages;
-    let text = run.out.say(&messages.not_found, json!({ "tool": name, "suggestions": suggestions }));
+    let text = run.out.say(&messages.not_found, json!({ "tool": visible(name), "suggestions": suggestions }));
     CallRefusal { class: ErrorClass::ToolNotFound, text, because: Vec::new() }
 }
 

@@ -135,12 +135,11 @@ impl HttpClient {
         if let Some(token) = sender.token {
             request = request.bearer_auth(token);
         }
-        for (name, value) in sender.headers {
-            if is_reserved(&name) {
-                return Err(StreamableHttpError::ReservedHeaderConflict(name.to_string()));
-            }
-            request = request.header(name, value);
+        if let Some(name) = sender.headers.keys().find(|name| is_reserved(name)) {
+            return Err(StreamableHttpError::ReservedHeaderConflict(name.to_string()));
         }
+        // They replace what is there already: the URL may hold a key, too.
+        request = request.headers(sender.headers.into_iter().collect());
         Ok(match sender.session {
             Some(session) => request.header(HEADER_SESSION_ID, session.as_ref()),
             None => request,

@@ -300,12 +300,20 @@ async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Str
         found = relay.server_meant(&params.name);
     }
     let Some((server, name)) = found else {
+        let several = relay.names_of(&params.name);
+        if several.len() > 1 {
+            let (tool, names) = (visible(&params.name), several.join("`, `"));
+            let text = format!(
+                "Several servers have a tool `{tool}`. Call one of them by its whole name: `{names}`."
+            );
+            return Err(CallRecord::refused(ErrorClass::ToolNotFound, text).failed(params.is_complete()));
+        }
         // None of the servers that are there has it.
         let down: Vec<&str> = relay.failed_servers();
         if down.is_empty() {
             return Ok(params.name.clone());
         }
-        let tool = &params.name;
+        let tool = visible(&params.name);
         return unavailable(format!(
             "no server has a tool `{tool}`, and not started are: {}",
             down.join(", ")
@@ -334,6 +342,14 @@ impl RelayParts {
         let (at, name) = shared.tools.find(shown)?;
         let server = self.servers.get(at)?;
         Some((Arc::clone(server), server.tools.name_of(name)))
+    }
+
+    /// What the client sees those tools as that servers call by that name.
+    fn names_of(&self, remote: &str) -> Vec<String> {
+        let shared = self.shared();
+        let servers = self.servers.iter().enumerate();
+        let have = servers.filter(|(_, server)| server.tools.get(&server.tools.name_of(remote)).is_some());
+        have.map(|(at, _)| shared.tools.shown(at, remote)).collect()
     }
 
     /// The server with the tool that the policy knows by that name.
