@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::analysis::LintOptions;
+use crate::analysis::{KnownNames, LintOptions};
 use crate::cli::exit::CommandFailure;
 use crate::cli::policies::{self, reported};
 use crate::cli::{files, named};
@@ -56,7 +56,9 @@ fn unlike(named: &NamedAgent) -> Option<Report> {
 
 /// Warns of rules that no tool of the servers can ever have: an approval that is never asked for would pass unnoticed.
 fn say_unused(named: &NamedAgent) {
-    let options = LintOptions { names: Some(named.known_names()), ..LintOptions::default() };
+    // What has no models is no agent.
+    let names = KnownNames { owner: "file of servers", ..named.known_names() };
+    let options = LintOptions { names: Some(names), ..LintOptions::default() };
     let unused = named.policy.lint(&options).only(Code::DEAD_SELECTOR);
     if !unused.is_empty() {
         policies::say(&[unused]);

@@ -5,6 +5,18 @@ use serde_json::{Value, json};
 use super::{Client, POLICY, texts};
 
 #[test]
+fn a_client_that_has_said_all_learns_why_a_server_does_not_start() {
+    for _ in 0..8 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut client = Client::of(folder, POLICY, &[], &["sh", "-c", "echo no licence >&2; exit 3"]);
+        client.send(&json!(1), "initialize", &json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+        drop(client.input.take());
+        let answer = client.answer_to(&json!(1));
+        assert!(answer["error"]["message"].as_str().unwrap().contains("no licence"), "{answer}");
+    }
+}
+
+#[test]
 fn a_server_that_is_killed_in_a_call_has_run_it_once_and_is_started_again() {
     let mut client = Client::ready("again", POLICY, &[]);
     assert_eq!(texts(&client.call("echo", &json!({"text": "a"}))), ["a"]);

@@ -62,6 +62,25 @@ fn without_a_handshake_a_client_that_cannot_ask_is_refused() {
 }
 
 #[test]
+fn a_person_who_agrees_lets_a_call_that_failed_run_again_under_its_key() {
+    let policy = "version: 1
+tools: {send: {effect: non_idempotent, retry: {retry_on: {add: [execution_error]}}, on_uncertain_effect: {kind: ask}}}
+";
+    let mut client = Client::start("plain", policy, &[]);
+    let text = json!({"text": "a"});
+    let asked = client.ask("tools/call", &params("send", &text, &json!({})));
+    let question = &asked["result"]["inputRequests"]["approval"]["params"]["message"];
+    assert!(question.as_str().unwrap().contains("Run it again?"), "{asked}");
+    let again = client.ask("tools/call", &params("send", &text, &answered(&asked, "accept")));
+    let refused = client.ask("tools/call", &params("send", &text, &answered(&again, "decline")));
+    assert_eq!(refused["result"]["_meta"]["unfazed"]["class"], "execution_error", "{refused}");
+    let calls = client.calls_of("send");
+    let keys: Vec<&Value> =
+        calls.iter().map(|call| &call["params"]["_meta"]["unfazed/idempotencyKey"]).collect();
+    assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+}
+
+#[test]
 fn the_rounds_of_a_call_are_one_call() {
     let mut client = Client::start("odd", "version: 1\n", &[]);
     let mut more = json!({});

@@ -1,6 +1,7 @@
 //! What the client sends, line by line.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use futures_util::FutureExt;
@@ -193,7 +194,9 @@ impl RelayParts {
         // A server that is being started does not hold up what else the client has to say.
         let (relay, server) = (Arc::clone(self), Arc::clone(server));
         let (line, id) = (line.to_owned(), id.get().to_owned());
+        self.waiting.fetch_add(1, Ordering::AcqRel);
         tokio::spawn(async move {
+            let _of_request = WaitingRequest(&relay);
             match relay.link(&server).await {
                 Ok(upstream) => relay.pass_over(&server, &upstream, &line, what).await,
                 Err(error) => relay.to_client(message::error(&id, INTERNAL_ERROR, &error.why)).await,
@@ -349,6 +352,15 @@ fn has_cursor(params: Option<&RawValue>) -> bool {
     }
     let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
     read.is_some_and(|PageParams { cursor }| cursor.is_some())
+}
+
+/// A request that waits for a server to start.
+struct WaitingRequest<'a>(&'a RelayParts);
+
+impl Drop for WaitingRequest<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A call whose client wants to know how far it is.

@@ -131,6 +131,8 @@ struct RelayParts {
     closing: CancellationToken,
     activity: Mutex<RelayActivity>,
     numbers: AtomicU64,
+    /// How many requests of the client wait for a server to start.
+    waiting: AtomicU64,
 }
 
 /// Whether calls are in flight, and since when none is.
@@ -241,6 +243,7 @@ impl McpRelay {
             closing: CancellationToken::new(),
             activity: Mutex::new(RelayActivity { calls: 0, last: Instant::now() }),
             numbers: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
         });
         parts.start_all().await?;
         Ok((Self(parts), lines))
@@ -396,7 +399,8 @@ impl RelayParts {
         const LOOK: Duration = Duration::from_millis(5);
         let is_open =
             |link: Arc<RelayLink>| link.asked().number_of(AskedOfServer::is_of_any_client).is_some();
-        while !self.calls().is_empty()
+        while self.waiting.load(Ordering::Acquire) > 0
+            || !self.calls().is_empty()
             || self.servers.iter().filter_map(|server| server.live_link()).any(is_open)
         {
             tokio::time::sleep(LOOK).await;
