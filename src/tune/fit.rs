@@ -203,7 +203,7 @@ fn latency(mut times: Vec<u64>) -> Option<(String, usize)> {
     }
     let middle = median(&mut times).max(1_000_000);
     let high = times.get((count * 99).div_ceil(100).saturating_sub(1)).copied().unwrap_or(middle);
-    let (middle, high) = (time(middle), time(high));
+    let (middle, high) = (time(middle), time(high.max(middle)));
     if middle == high || count < OUTAGE {
         return Some((middle, count));
     }

@@ -163,7 +163,7 @@ models:
     #[test]
     fn a_block_that_is_replaced_whole_keeps_its_other_fields() {
         let both = [("models.clerk.retry.backoff.cap", "8s"), ("models.clerk.retry.backoff.base", "1s")];
-        let whole = "{kind: \"exponential\", base: 1s, factor: 2, cap: 8s, jitter: \"none\"}";
+        let whole = "{kind: exponential, base: 1s, factor: 2, cap: 8s, jitter: none}";
         assert_eq!(layer(POLICY, &both), format!("{{models: {{clerk: {{retry: {{backoff: {whole}}}}}}}}}"));
     }
 

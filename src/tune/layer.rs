@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn texts_have_quotes_only_where_yaml_would_read_something_else() {
-        let value = json!({"kind": "linear", "base": "1m30s", "on": ["1e5", "no", "a: b"], "n": 3});
+        let value = json!({"kind": "linear", "base": "1m30s", "on": ["1e5", "no", "a: b"], "most": 3});
         assert_eq!(
             LayerNode::of(&value).flow(),
-            "{kind: linear, base: 1m30s, \"on\": [\"1e5\",\"no\",\"a: b\"], n: 3}"
+            "{kind: linear, base: 1m30s, \"on\": [\"1e5\",\"no\",\"a: b\"], most: 3}"
         );
     }
 
