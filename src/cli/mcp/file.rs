@@ -57,8 +57,8 @@ fn unlike(named: &NamedAgent) -> Option<Report> {
 /// Warns of rules that no tool of the servers can ever have: an approval that is never asked for would pass unnoticed.
 fn say_unused(named: &NamedAgent) {
     // What has no models is no agent.
-    let names = KnownNames { owner: "file of servers", ..named.known_names() };
-    let options = LintOptions { names: Some(names), ..LintOptions::default() };
+    let known = KnownNames { owner: "file of servers", ..named.known_names() };
+    let options = LintOptions { names: Some(known), ..LintOptions::default() };
     let unused = named.policy.lint(&options).only(Code::DEAD_SELECTOR);
     if !unused.is_empty() {
         policies::say(&[unused]);
