@@ -230,6 +230,8 @@ fn a_server_that_cannot_start_is_left_out_and_tried_again() {
     let list = client.ask("tools/list", &json!({"cursor": null}));
     assert_eq!(named(&list, "tools", "name"), ["red__read"]);
     assert_eq!(texts(&client.call("red__read", &json!({}))), ["red ran read"]);
+    let short = client.call("read", &json!({}));
+    assert!(texts(&short)[0].ends_with("by its whole name: `red__read`."), "{short}");
     let missing = client.call("write", &json!({}));
     assert_eq!(missing["_meta"]["unfazed"]["class"], "tool_unavailable", "{missing}");
     fs::remove_file(lock).unwrap();

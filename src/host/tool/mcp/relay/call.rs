@@ -300,12 +300,11 @@ async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Str
         found = relay.server_meant(&params.name);
     }
     let Some((server, name)) = found else {
-        let several = relay.names_of(&params.name);
-        if several.len() > 1 {
-            let (tool, names) = (visible(&params.name), several.join("`, `"));
-            let text = format!(
-                "Several servers have a tool `{tool}`. Call one of them by its whole name: `{names}`."
-            );
+        let known = relay.names_of(&params.name);
+        if !known.is_empty() {
+            let (tool, names) = (visible(&params.name), known.join("`, `"));
+            let text =
+                format!("`{tool}` may be a tool of several servers. Call it by its whole name: `{names}`.");
             return Err(CallRecord::refused(ErrorClass::ToolNotFound, text).failed(params.is_complete()));
         }
         // None of the servers that are there has it.
