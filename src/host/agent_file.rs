@@ -8,6 +8,8 @@ mod first_turn;
 #[cfg(feature = "serve")]
 mod gateway;
 #[cfg(feature = "serve")]
+mod gateway_error;
+#[cfg(feature = "serve")]
 mod gateway_watch;
 mod headers;
 mod mcp;
@@ -42,7 +44,9 @@ pub use self::check::AgentWarning;
 pub use self::error::AgentFileError;
 pub use self::file_agent::FileAgent;
 #[cfg(feature = "serve")]
-pub(crate) use self::gateway::{FileGateway, GatewayFileError};
+pub(crate) use self::gateway::FileGateway;
+#[cfg(feature = "serve")]
+pub(crate) use self::gateway_error::GatewayFileError;
 #[cfg(feature = "serve")]
 pub(crate) use self::gateway_watch::GatewayWatch;
 pub(crate) use self::mcp::McpEntry;

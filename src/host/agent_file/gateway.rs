@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::error::AgentFileError;
+use super::gateway_error::GatewayFileError;
 use super::gateway_watch::GatewayWatch;
 use super::named::NamedAgent;
 use super::routes::GatewayKeys;
@@ -26,25 +27,6 @@ pub(crate) struct FileGateway {
     pub(crate) servers: AgentServers,
     /// Looks whether the file has changed.
     pub(crate) watch: GatewayWatch,
-}
-
-/// Why there is no gateway.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum GatewayFileError {
-    /// Its policy cannot be used for a gateway.
-    #[error(transparent)]
-    Policy(#[from] GatewayPolicyError),
-    /// A model or a key cannot be used.
-    #[error(transparent)]
-    File(#[from] AgentFileError),
-    /// The file cannot be read again.
-    #[error("cannot read {path}: {}", crate::host::file_error(source))]
-    Unread {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
 }
 
 impl NamedAgent {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::error::AgentFileError;
-use super::gateway::GatewayFileError;
+use super::gateway_error::GatewayFileError;
 use super::named::NamedAgent;
 use super::routes::GatewayKeys;
 use crate::host::LivePolicy;

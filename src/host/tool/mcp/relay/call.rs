@@ -1,20 +1,18 @@
 //! A call of a tool under the policy: the calls drive decides, and the server runs what it is asked to.
 
-use std::collections::HashSet;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData};
-use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::ask;
-use super::client::ClientCapabilities;
 use super::link::RelayLink;
-use super::message::{self, INVALID_PARAMS, PROTOCOL_META, RpcAnswer, RpcMessage};
+use super::message::{self, INVALID_PARAMS, RpcAnswer, RpcMessage};
+use super::params::CallParams;
 use super::result::{CallRecord, RelayedResult};
 use super::rounds::{CallRound, PastRounds};
 use super::surrogates::without_halves;
@@ -32,76 +30,8 @@ use crate::session::ToolCall;
 use crate::text::visible;
 use crate::time::Nanos;
 
-/// Where a request says what its client can do, if there was no handshake.
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The error by which a server says that the person must open an address first (the specification of 2025-11-25).
 const URL_REQUIRED: i64 = -32042;
-/// Where a server finds what is the same for every attempt of a call, and for no other call.
-const IDEMPOTENCY_KEY: &str = "unfazed/idempotencyKey";
-
-/// The parameters of a call as the client sent them.
-pub(super) struct CallParams {
-    name: String,
-    fields: IndexMap<String, Box<RawValue>>,
-    meta: IndexMap<String, Box<RawValue>>,
-}
-
-/// JSON in which no object has a key twice: of two, the policy would see one, and a server might take the other.
-struct UniqueKeys;
-
-impl<'de> Deserialize<'de> for UniqueKeys {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for UniqueKeys {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
-        while items.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        let mut seen = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
-            map.next_value::<Self>()?;
-            if let Some(twice) = seen.replace(key) {
-                return Err(A::Error::custom(format!("an object has the key `{twice}` twice")));
-            }
-        }
-        Ok(self)
-    }
-}
 
 /// A call under the policy.
 struct RelayedCall<'a> {
@@ -127,110 +57,6 @@ struct ResultQuestion {
     message: String,
     until: Option<tokio::time::Instant>,
     past: PastRounds,
-}
-
-impl CallParams {
-    /// What a further round of a call has beside its first (the protocol's version 2026-07-28).
-    pub(super) const ROUND_FIELDS: [&str; 2] = ["requestState", "inputResponses"];
-
-    /// Reads the parameters, or says what is wrong with them.
-    pub(super) fn read(params: Option<&RawValue>) -> Result<Self, String> {
-        let fields: IndexMap<String, Box<RawValue>> = match params {
-            Some(params) => {
-                serde_json::from_str(params.get()).map_err(|_| "`params` is not an object".to_owned())?
-            }
-            None => IndexMap::new(),
-        };
-        let names = ["name", "arguments", "_meta"];
-        if let Some(key) = fields
-            .keys()
-            .find(|key| names.iter().any(|name| key.eq_ignore_ascii_case(name) && key.as_str() != *name))
-        {
-            return Err(format!("`{key}` differs in its case alone from a field that has a meaning"));
-        }
-        if let Some(arguments) = fields.get("arguments")
-            && let Err(error) = serde_json::from_str::<UniqueKeys>(arguments.get())
-        {
-            return Err(format!("`arguments` cannot be used: {error}"));
-        }
-        let name = fields.get("name").and_then(|name| serde_json::from_str(name.get()).ok());
-        let name = name.ok_or_else(|| "`params` has no `name` of a tool".to_owned())?;
-        let meta = match fields.get("_meta") {
-            Some(meta) => {
-                serde_json::from_str(meta.get()).map_err(|_| "`_meta` is not an object".to_owned())?
-            }
-            None => IndexMap::new(),
-        };
-        Ok(Self { name, fields, meta })
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The arguments; null if they are no JSON.
-    pub(super) fn parsed_arguments(&self) -> Value {
-        serde_json::from_str(self.arguments()).unwrap_or_default()
-    }
-
-    /// A field, if it is there and can be read.
-    pub(super) fn field<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
-        serde_json::from_str(self.fields.get(name)?.get()).ok()
-    }
-
-    /// Puts these fields in the place of those of the round.
-    pub(super) fn carry(&mut self, fields: Vec<(&'static str, Box<RawValue>)>) {
-        for name in Self::ROUND_FIELDS {
-            self.fields.shift_remove(name);
-        }
-        self.fields.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
-    }
-
-    /// Whether the client says in this request that it can ask a person by a form.
-    fn can_elicit(&self) -> bool {
-        let capabilities = self.meta.get(CAPABILITIES);
-        let read = capabilities.and_then(|read| serde_json::from_str::<ClientCapabilities>(read.get()).ok());
-        read.is_some_and(|capabilities| capabilities.can_elicit())
-    }
-
-    /// By which the client wants to know how far the call is, as JSON.
-    pub(super) fn progress_token(&self) -> Option<&str> {
-        self.meta.get("progressToken").map(|token| token.get())
-    }
-
-    /// What each request of the client has in its `_meta`, if there is no handshake.
-    fn protocol_meta(&self) -> Map<String, Value> {
-        let fields = self.meta.iter().filter(|(key, _)| key.starts_with(PROTOCOL_META));
-        fields
-            .filter_map(|(key, value)| Some((key.clone(), serde_json::from_str(value.get()).ok()?)))
-            .collect()
-    }
-
-    /// Whether a result says that it is one, as it must since the protocol's version 2026-07-28.
-    fn is_complete(&self) -> bool {
-        self.meta.keys().any(|key| key.starts_with(PROTOCOL_META))
-    }
-
-    /// The arguments as they were written.
-    fn arguments(&self) -> &str {
-        self.fields.get("arguments").map_or("{}", |arguments| arguments.get())
-    }
-
-    /// The parameters of one attempt: those of the client, but for what the policy has changed.
-    fn of_attempt(&self, remote: &str, arguments: &Value, key: &str) -> serde_json::Result<String> {
-        let mut fields = self.fields.clone();
-        if remote != self.name {
-            fields.insert("name".to_owned(), to_raw_value(remote)?);
-        }
-        // Numbers stay as they were written, unless the arguments are others.
-        if serde_json::from_str::<Value>(self.arguments()).ok().as_ref() != Some(arguments) {
-            fields.insert("arguments".to_owned(), to_raw_value(arguments)?);
-        }
-        let mut meta = self.meta.clone();
-        meta.insert(IDEMPOTENCY_KEY.to_owned(), to_raw_value(key)?);
-        fields.insert("_meta".to_owned(), to_raw_value(&meta)?);
-        serde_json::to_string(&fields)
-    }
 }
 
 /// Makes a call under the policy: what answers the request.
@@ -274,7 +100,7 @@ pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, mut params: CallPara
 
 /// The same within the deadline of the policy: a server that does not list its tools is not waited for longer.
 async fn known_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<String, String> {
-    let name = relay.server_meant(&params.name).map_or_else(|| params.name.clone(), |(_, name)| name);
+    let name = relay.server_meant(params.name()).map_or_else(|| params.name().to_owned(), |(_, name)| name);
     let Some(within) = relay.policy.current().tool(&name).retry.deadline.value.length() else {
         return policy_name(relay, params).await;
     };
@@ -282,7 +108,7 @@ async fn known_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Stri
     named.unwrap_or_else(|_| {
         let text = format!(
             "`{}` did not run: the server did not list its tools within {within}, the `deadline` of the policy",
-            visible(&params.name)
+            visible(params.name())
         );
         Err(CallRecord::refused(ErrorClass::Timeout, text).failed(params.is_complete()))
     })
@@ -294,15 +120,15 @@ async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Str
         Err(CallRecord::refused(ErrorClass::ToolUnavailable, text).failed(params.is_complete()))
     };
     let meta = params.protocol_meta();
-    let mut found = relay.server_meant(&params.name);
+    let mut found = relay.server_meant(params.name());
     if found.is_none() {
         relay.list_all_tools(&meta).await;
-        found = relay.server_meant(&params.name);
+        found = relay.server_meant(params.name());
     }
     let Some((server, name)) = found else {
-        let known = relay.names_of(&params.name);
+        let known = relay.names_of(params.name());
         if !known.is_empty() {
-            let (tool, names) = (visible(&params.name), known.join("`, `"));
+            let (tool, names) = (visible(params.name()), known.join("`, `"));
             let text =
                 format!("`{tool}` may be a tool of several servers. Call it by its whole name: `{names}`.");
             return Err(CallRecord::refused(ErrorClass::ToolNotFound, text).failed(params.is_complete()));
@@ -310,9 +136,9 @@ async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Str
         // None of the servers that are there has it.
         let down: Vec<&str> = relay.failed_servers();
         if down.is_empty() {
-            return Ok(params.name.clone());
+            return Ok(params.name().to_owned());
         }
-        let tool = visible(&params.name);
+        let tool = visible(params.name());
         return unavailable(format!(
             "no server has a tool `{tool}`, and not started are: {}",
             down.join(", ")
@@ -594,60 +420,5 @@ impl RunHost for RelayedCall<'_> {
 
     fn noted(&self, directive: &Directive) {
         self.record().note(directive);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn params(text: &str) -> Result<CallParams, String> {
-        CallParams::read(Some(&RawValue::from_string(text.to_owned()).unwrap()))
-    }
-
-    #[test]
-    fn what_the_client_wrote_reaches_the_server_as_it_was_written() {
-        let written =
-            r#"{"name":"t","arguments":{"n": 1.50,"big":123456789012345678901234567890},"task":{"ttl":1}}"#;
-        let params = params(written).unwrap();
-        let sent = params.of_attempt("t", &params.parsed_arguments(), "run-1-0").unwrap();
-        let begin = written.strip_suffix('}').unwrap();
-        assert_eq!(sent, format!(r#"{begin},"_meta":{{"unfazed/idempotencyKey":"run-1-0"}}}}"#));
-        let sent = params.of_attempt("u", &json!({"n": 2}), "run-1-0").unwrap();
-        let sent: Value = serde_json::from_str(&sent).unwrap();
-        assert_eq!(
-            (&sent["name"], &sent["arguments"], &sent["task"]["ttl"]),
-            (&json!("u"), &json!({"n": 2}), &json!(1))
-        );
-    }
-
-    #[test]
-    fn the_meta_of_the_client_stays_and_what_the_protocol_needs_is_known() {
-        let params =
-            params(r#"{"name":"t","_meta":{"progressToken":"a","io.modelcontextprotocol/x":{"y":1}}}"#)
-                .unwrap();
-        assert_eq!(params.progress_token(), Some("\"a\""));
-        assert_eq!(Value::Object(params.protocol_meta()), json!({"io.modelcontextprotocol/x": {"y": 1}}));
-        let sent = params.of_attempt("t", &json!({}), "run-1-0").unwrap();
-        assert!(
-            sent.contains(r#""_meta":{"progressToken":"a","io.modelcontextprotocol/x":{"y":1},"unfazed/"#),
-            "{sent}"
-        );
-        assert!(!sent.contains("arguments"), "{sent}");
-    }
-
-    #[test]
-    fn a_call_without_a_name_is_none() {
-        assert_eq!(params("[]").err().as_deref(), Some("`params` is not an object"));
-        assert_eq!(params(r#"{"name":7}"#).err().as_deref(), Some("`params` has no `name` of a tool"));
-        assert_eq!(params(r#"{"name":"t","_meta":7}"#).err().as_deref(), Some("`_meta` is not an object"));
-        assert!(CallParams::read(None).is_err());
-        let twice = params(r#"{"name":"t","arguments":{"a":[{"b":1,"b":2}]}}"#).err().unwrap();
-        assert!(twice.contains("an object has the key `b` twice"), "{twice}");
-        assert!(params(r#"{"name":"t","Name":"u"}"#).err().unwrap().contains("differs in its case alone"));
-        assert!(
-            params(r#"{"name":"t","arguments":{"a":[{"b":1},{"b":null}],"c":true,"d":-1,"e":1.5}}"#).is_ok()
-        );
     }
 }

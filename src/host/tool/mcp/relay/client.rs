@@ -10,9 +10,10 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::call::{self, CallParams};
+use super::call;
 use super::link::{ClientRequest, RelayLink};
 use super::message::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcAnswer, RpcMessage};
+use super::params::{CallParams, ClientCapabilities};
 use super::progress::SharedToken;
 use super::upstream::RelayServer;
 use super::{AskedOfClient, RelayParts};
@@ -46,28 +47,6 @@ impl ClientFacts {
 #[derive(Deserialize)]
 struct InitializeParams {
     capabilities: ClientCapabilities,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ClientCapabilities {
-    #[serde(default)]
-    elicitation: Option<ElicitationModes>,
-}
-
-impl ClientCapabilities {
-    /// Whether a person can be asked by a form.
-    pub(super) fn can_elicit(&self) -> bool {
-        self.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
-    }
-}
-
-/// How it can ask a person. Without a mode it is by forms (the specification of 2025-11-25).
-#[derive(Deserialize)]
-struct ElicitationModes {
-    #[serde(default)]
-    form: Option<IgnoredAny>,
-    #[serde(default)]
-    url: Option<IgnoredAny>,
 }
 
 /// The parameters of `notifications/cancelled`.

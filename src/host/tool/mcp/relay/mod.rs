@@ -19,6 +19,7 @@ mod message;
 mod names;
 mod outgoing;
 mod pages;
+mod params;
 mod progress;
 mod requests;
 mod resources;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::call::CallParams;
+use super::params::CallParams;
 
 /// The most rounds that are remembered: a client need not end what it began.
 const MOST_ROUNDS: usize = 1000;
