@@ -52,6 +52,20 @@ fn a_failure_keeps_what_the_server_says_beside_its_text() {
 }
 
 #[test]
+fn a_failure_that_is_too_long_is_cut_and_read_in_full_as_a_resource() {
+    let mut client = Client::ready("odd", POLICY, &[]);
+    let result = client.call("crash", &json!({"bytes": 100_000}));
+    assert!(texts(&result)[0].len() < 10_000, "{result}");
+    let blocks = result["content"].as_array().unwrap();
+    let (link, kinds): (&Value, Vec<&Value>) =
+        (blocks.last().unwrap(), blocks.iter().map(|block| &block["type"]).collect());
+    assert_eq!(kinds, ["text", "image", "resource_link", "resource_link"]);
+    let read = client.ask("resources/read", &json!({"uri": link["uri"]}));
+    let whole = read["result"]["contents"][0]["text"].as_str().unwrap();
+    assert!(whole.starts_with("the page is gone!") && whole.len() > 100_000, "{} bytes", whole.len());
+}
+
+#[test]
 fn a_text_in_a_wrapper_is_cut_and_kept_as_text() {
     let mut client = Client::ready("odd", POLICY, &[]);
     let result = client.call("wrapped", &json!({}));

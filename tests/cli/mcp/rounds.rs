@@ -41,10 +41,11 @@ fn without_a_handshake_the_person_is_asked_by_a_result() {
         let more = json!({"requestState": state, "inputResponses": {"approval": {"action": "accept"}}});
         assert_eq!(call(&text, &more)["error"]["code"], -32602, "{state}");
     }
-    for action in ["decline", "cancel"] {
+    for (action, why) in [("decline", "the user did not agree"), ("cancel", "nobody agreed")] {
         let asked = call(&text, &json!({}));
         let refused = call(&text, &answered(&asked, action));
         assert_eq!(refused["result"]["_meta"]["unfazed"]["class"], "permission_denied", "{refused}");
+        assert!(texts(&refused["result"])[0].contains(why), "{refused}");
     }
     let calls = client.calls_of("echo");
     assert_eq!(calls.len(), 1);

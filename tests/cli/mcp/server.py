@@ -89,7 +89,8 @@ def call(ident, params):
         page = {"mode": "url", "url": "https://example.org/consent", "elicitationId": "e1", "message": "Agree"}
         return {"error": {"code": -32042, "message": "agree first", "data": {"elicitations": [page], "x": 1.50}}}
     if name == "crash":
-        blocks = [{"type": "text", "text": "the page is gone"}, {"type": "image", "data": "AAEC", "mimeType": "image/png"},
+        gone = "the page is gone" + "!" * arguments.get("bytes", 0)
+        blocks = [{"type": "text", "text": gone}, {"type": "image", "data": "AAEC", "mimeType": "image/png"},
                   {"type": "resource_link", "uri": "file:///trace.zip", "name": "trace"}]
         return {"isError": True, "content": blocks, "structuredContent": {"code": 7}, "_meta": {"x/y": 1}}
     if name == "wrapped":

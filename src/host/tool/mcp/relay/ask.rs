@@ -30,11 +30,23 @@ pub(super) async fn answer(relay: &Arc<RelayParts>, ask: &AskPerson) -> Approval
     let answer = relay.ask_client("elicitation/create", &params.to_string()).await;
     let answer = answer.as_deref().map(RpcMessage::parse);
     let Some(Ok(RpcMessage::Answer { outcome: Ok(result), .. })) = answer else { return nobody(relay, ask) };
-    match serde_json::from_str(result.get()) {
-        Ok(ElicitResult { action }) if action == "accept" => ApprovalAnswer::Approve,
-        Ok(ElicitResult { action }) if action == "decline" => ApprovalAnswer::Refuse,
-        _ => nobody(relay, ask),
+    let read: Option<ElicitResult> = serde_json::from_str(result.get()).ok();
+    let answer = read.map_or(ApprovalAnswer::None, |ElicitResult { action }| answer_of(&action));
+    of_person(answer, relay, ask)
+}
+
+/// What an action of the client says: `cancel` and unknown ones are no answer.
+pub(super) fn answer_of(action: &str) -> ApprovalAnswer {
+    match action {
+        "accept" => ApprovalAnswer::Approve,
+        "decline" => ApprovalAnswer::Refuse,
+        _ => ApprovalAnswer::None,
     }
+}
+
+/// What the policy learns of an answer.
+pub(super) fn of_person(answer: ApprovalAnswer, relay: &RelayParts, ask: &AskPerson) -> ApprovalAnswer {
+    if answer == ApprovalAnswer::None { nobody(relay, ask) } else { answer }
 }
 
 /// Where nobody can be asked nothing is approved, whatever the policy makes of silence: who wrote `unanswered: approve` meant

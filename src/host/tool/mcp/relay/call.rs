@@ -41,8 +41,8 @@ struct RelayedCall<'a> {
     params: &'a CallParams,
     /// The id of the client's request, which is JSON.
     id: &'a str,
-    /// What is known from its earlier rounds; `None`: it is the first.
-    past: Option<PastRounds>,
+    /// What is known from its earlier rounds, and whether it may run; `None`: it is the first.
+    past: Option<(PastRounds, ApprovalAnswer)>,
     /// What the result is to ask the person.
     question: Mutex<Option<ResultQuestion>>,
     /// The key of its attempts, once there was one.
@@ -54,6 +54,7 @@ struct RelayedCall<'a> {
 
 /// A question to the person in the place of a result.
 struct ResultQuestion {
+    about: ApprovalQuestion,
     message: String,
     until: Option<tokio::time::Instant>,
     past: PastRounds,
@@ -65,7 +66,7 @@ pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, mut params: CallPara
     let round = relay.rounds().of(&mut params);
     let past = match round {
         CallRound::First => None,
-        CallRound::Further(past) => Some(past),
+        CallRound::Further(past, answer) => Some((past, answer)),
         CallRound::Refused(result) => return Ok(result),
         CallRound::Unknown => {
             let why = "`requestState` was not given out for this call, or has been answered";
@@ -74,7 +75,7 @@ pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, mut params: CallPara
     };
     let params = &params;
     let name = match known_name(relay, params).await {
-        Ok(name) => past.as_ref().map_or(name, |past| past.tool.clone()),
+        Ok(name) => past.as_ref().map_or(name, |(past, _)| past.tool.clone()),
         Err(refused) => return Ok(refused),
     };
     let proposed =
@@ -192,6 +193,7 @@ impl RelayedCall<'_> {
     /// What the client is answered.
     fn result(self, settled: Result<SettledProposal, ProposalError>) -> RpcAnswer {
         let is_complete = self.params.is_complete();
+        let cut = (&self.relay.kept, self.relay.client().knows_links());
         let question = self.question.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut record = self.record.into_inner().unwrap_or_else(PoisonError::into_inner);
         let answer = self.answer.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -202,15 +204,17 @@ impl RelayedCall<'_> {
                 return Ok(refused.failed(is_complete));
             }
         }
-        if let Some(ResultQuestion { message, until, past }) = question {
-            let otherwise = record.failed_with(answer.as_ref(), is_complete);
+        if let Some(ResultQuestion { about, message, until, past }) = question {
+            // Whether it runs for the first time is decided again with the answer, and so is the text of a refusal.
+            let otherwise = (about == ApprovalQuestion::RunAgain)
+                .then(|| record.failed_with(answer.as_ref(), is_complete, cut));
             return Ok(self.relay.rounds().ask(self.params, past, (&message, until), otherwise));
         }
         match answer {
             Some(answer) if record.class.is_none() => {
-                answer.shown(&record, &self.relay.kept, self.relay.client().knows_links())
+                answer.shown(&record, cut)
             }
-            answer => Ok(record.failed_with(answer.as_ref(), is_complete)),
+            answer => Ok(record.failed_with(answer.as_ref(), is_complete, cut)),
         }
     }
 
@@ -255,9 +259,10 @@ impl RelayedCall<'_> {
     ) -> Result<RelayedResult, ToolError> {
         let upstream = self.relay.link(server).await.map_err(|error| ToolError::unavailable(error.why))?;
         let params = if is_own {
-            let key = self.past.as_ref().and_then(|past| past.key.as_ref()).unwrap_or(&run.idempotency_key);
+            let past = self.past.as_ref().map(|(past, _)| past);
+            let key = past.and_then(|past| past.key.as_ref()).unwrap_or(&run.idempotency_key);
             *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
-            let arguments = self.past.as_ref().map_or(&run.arguments, |past| &past.arguments);
+            let arguments = past.map_or(&run.arguments, |past| &past.arguments);
             self.params.of_attempt(&tool.remote, arguments, key)
         } else {
             // A tool that the policy has run to look what another one has done.
@@ -276,16 +281,15 @@ impl RelayedCall<'_> {
 
     /// The call as a further round of it continues. `arguments`: those that were checked, if it is the first.
     fn past(&self, tool: &str, arguments: &Value) -> PastRounds {
-        let arguments = self.past.as_ref().map_or(arguments, |past| &past.arguments);
+        let arguments = self.past.as_ref().map_or(arguments, |(past, _)| &past.arguments);
         let key = self.key.lock().unwrap_or_else(PoisonError::into_inner).clone();
         PastRounds { tool: tool.to_owned(), arguments: arguments.clone(), key }
     }
 
     /// The answer to a question about a call of several rounds, or of a client that is asked by a result; `None`: a request asks it.
     fn answer_by_rounds(&self, ask: &AskPerson) -> Option<ApprovalAnswer> {
-        if ask.question == ApprovalQuestion::Run && self.past.is_some() {
-            // Its first round has run, or was agreed to.
-            return Some(ApprovalAnswer::Approve);
+        if let (ApprovalQuestion::Run, Some((_, answer))) = (ask.question, &self.past) {
+            return Some(ask::of_person(*answer, self.relay, ask));
         }
         // Without a handshake there is no way to send a request to the client.
         let by_result = self.params.is_complete() && self.relay.client().initialize.is_none();
@@ -293,8 +297,8 @@ impl RelayedCall<'_> {
             return None;
         }
         let until = ask.timeout.and_then(|within| tokio::time::Instant::now().checked_add(within.to_std()));
-        let question =
-            ResultQuestion { message: ask::question(ask), until, past: self.past(&ask.tool, &ask.arguments) };
+        let (about, message) = (ask.question, ask::question(ask));
+        let question = ResultQuestion { about, message, until, past: self.past(&ask.tool, &ask.arguments) };
         *self.question.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
         // Until the person has agreed it does not run.
         Some(ApprovalAnswer::Refuse)

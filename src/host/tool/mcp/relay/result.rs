@@ -11,6 +11,7 @@ use super::message::RpcAnswer;
 use super::rounds::InputRequired;
 use crate::engine::{Directive, DirectiveKind, Note, ToolOutcome};
 use crate::host::ToolError;
+use crate::host::guard::ClassifyError;
 use crate::host::tool::mcp::content;
 use crate::policy::ErrorClass;
 use crate::session::Message;
@@ -38,6 +39,7 @@ pub(super) struct RelayedResult {
     /// Clients expect structured content of the tool.
     structured: bool,
     /// All of its text; `None`: it has none that the policy could show.
+    // Of a failure it is what the server says went wrong.
     text: Option<String>,
     /// What the interpreter learns of it.
     pub(super) outcome: ToolOutcome,
@@ -87,17 +89,24 @@ impl CallRecord {
 
     /// The result of a call that was refused, or given up. `is_complete`: it says that it is a result.
     pub(super) fn failed(&self, is_complete: bool) -> String {
-        self.failed_with(None, is_complete)
+        self.alone(is_complete).to_string()
     }
 
-    /// The same with what the server answered last beside its text: the text is in that of the policy.
-    pub(super) fn failed_with(&self, answer: Option<&RelayedResult>, is_complete: bool) -> String {
+    /// The same with what the server answered last: its text is in that of the policy, and kept where it was cut.
+    pub(super) fn failed_with(
+        &self,
+        answer: Option<&RelayedResult>,
+        is_complete: bool,
+        (kept, links): (&Mutex<KeptResults>, bool),
+    ) -> String {
         let answer = answer.filter(|answer| answer.kind == ResultKind::Failure);
-        answer.and_then(|answer| self.beside(answer)).unwrap_or_else(|| self.alone(is_complete).to_string())
+        answer
+            .and_then(|answer| self.beside(answer, (kept, links)))
+            .unwrap_or_else(|| self.failed(is_complete))
     }
 
     /// The refusal in the fields of the server's result.
-    fn beside(&self, answer: &RelayedResult) -> Option<String> {
+    fn beside(&self, answer: &RelayedResult, (kept, links): (&Mutex<KeptResults>, bool)) -> Option<String> {
         let Value::Object(own) = self.alone(false) else { return None };
         let mut fields: IndexMap<String, Box<RawValue>> = serde_json::from_str(answer.raw.get()).ok()?;
         let mut content: Vec<Box<RawValue>> = serde_json::from_str(&own.get("content")?.to_string()).ok()?;
@@ -105,6 +114,10 @@ impl CallRecord {
             let blocks: Vec<Box<RawValue>> = serde_json::from_str(written.get()).ok()?;
             content
                 .extend(blocks.into_iter().filter(|block| kind_of(block).is_some_and(|kind| kind != "text")));
+        }
+        let whole = answer.text.as_ref().filter(|text| !self.text.contains(text.trim()));
+        if let Some(whole) = whole {
+            content.push(to_raw_value(&keep(whole.clone(), kept, links)).ok()?);
         }
         let mut meta: IndexMap<String, Box<RawValue>> =
             fields.get("_meta").and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default();
@@ -142,7 +155,8 @@ impl RelayedResult {
 
     /// A result that says it is an error.
     pub(super) fn failure(raw: &RawValue, error: ToolError) -> Self {
-        Self::without_text(raw, ResultKind::Failure, error.into())
+        let text = Some(ClassifyError::message(&error));
+        Self { text, ..Self::without_text(raw, ResultKind::Failure, error.into()) }
     }
 
     fn without_text(raw: &RawValue, kind: ResultKind, outcome: ToolOutcome) -> Self {
@@ -166,22 +180,22 @@ impl RelayedResult {
     }
 
     /// What the client is shown: the result as it came, unless the policy shows another text of it, or has more to say.
-    pub(super) fn shown(&self, record: &CallRecord, kept: &Mutex<KeptResults>, links: bool) -> RpcAnswer {
+    pub(super) fn shown(&self, record: &CallRecord, cut: (&Mutex<KeptResults>, bool)) -> RpcAnswer {
         match self.kind {
-            ResultKind::Content | ResultKind::Failure => Ok(self.shown_content(record, kept, links)),
+            ResultKind::Content | ResultKind::Failure => Ok(self.shown_content(record, cut)),
             ResultKind::Unseen => Ok(self.raw.get().to_owned()),
             ResultKind::UnseenError => Err(self.raw.get().to_owned()),
         }
     }
 
-    fn shown_content(&self, record: &CallRecord, kept: &Mutex<KeptResults>, links: bool) -> String {
+    fn shown_content(&self, record: &CallRecord, cut: (&Mutex<KeptResults>, bool)) -> String {
         let is_learned =
             matches!(&self.outcome, ToolOutcome::Ok { data: Value::String(text) } if *text == record.text);
         let whole = self.text.clone().filter(|text| !is_learned && *text != record.text);
         if whole.is_none() && record.guidance.is_empty() {
             return self.raw.get().to_owned();
         }
-        self.changed(whole, record, (kept, links)).unwrap_or_else(|| self.raw.get().to_owned())
+        self.changed(whole, record, cut).unwrap_or_else(|| self.raw.get().to_owned())
     }
 
     /// The result with the text of the policy in the place of `whole`, and with what else the model is to read.
@@ -201,15 +215,7 @@ impl RelayedResult {
             content.push(to_raw_value(&text_block(&record.text)).ok()?);
             // Pictures and sounds are no text, and the policy does not cut them.
             content.extend(blocks.into_iter().filter(|block| is_media(block)));
-            let size = whole.len();
-            let uri = kept.lock().unwrap_or_else(PoisonError::into_inner).keep(whole);
-            // A client of a version before 2025-06-18 knows no links, and may refuse the result for one.
-            let link = if links {
-                json!({ "type": "resource_link", "uri": uri, "name": "the whole result", "size": size })
-            } else {
-                text_block(&format!("The whole result is the resource {uri} ({size} bytes)."))
-            };
-            content.push(to_raw_value(&link).ok()?);
+            content.push(to_raw_value(&keep(whole, kept, links)).ok()?);
             // Clients take a result without it for a mistake, where the tool declares it.
             if !self.structured {
                 fields.shift_remove("structuredContent");
@@ -222,6 +228,18 @@ impl RelayedResult {
         }
         fields.insert("content".to_owned(), to_raw_value(&content).ok()?);
         serde_json::to_string(&fields).ok()
+    }
+}
+
+/// Keeps a text that was cut: the block that says where all of it is.
+fn keep(whole: String, kept: &Mutex<KeptResults>, links: bool) -> Value {
+    let size = whole.len();
+    let uri = kept.lock().unwrap_or_else(PoisonError::into_inner).keep(whole);
+    // A client of a version before 2025-06-18 knows no links, and may refuse the result for one.
+    if links {
+        json!({ "type": "resource_link", "uri": uri, "name": "the whole result", "size": size })
+    } else {
+        text_block(&format!("The whole result is the resource {uri} ({size} bytes)."))
     }
 }
 

@@ -9,7 +9,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::ask;
 use super::params::CallParams;
+use crate::engine::ApprovalAnswer;
 
 /// The most rounds that are remembered: a client need not end what it began.
 const MOST_ROUNDS: usize = 1000;
@@ -38,8 +40,8 @@ struct OpenRound {
 /// A question of the relay.
 #[derive(Debug)]
 struct AskedRound {
-    /// The result if the person does not agree.
-    otherwise: String,
+    /// The result if the person does not agree; `None`: the policy decides.
+    otherwise: Option<String>,
     /// When an answer comes too late; `None`: never.
     until: Option<Instant>,
     /// What belongs to the server's own rounds in the call that was asked about.
@@ -60,8 +62,9 @@ pub(super) struct PastRounds {
 /// What a call is, by its state.
 pub(super) enum CallRound {
     First,
-    Further(PastRounds),
-    /// The person did not agree: the result of the call.
+    /// With what was answered to the question whether it may run; a round of the server's own may.
+    Further(PastRounds, ApprovalAnswer),
+    /// The person did not agree that it runs again: the result of the call.
     Refused(String),
     /// The state was given out for another call, or not at all.
     Unknown,
@@ -82,16 +85,19 @@ impl OpenRounds {
         let Some(at) = at else { return if is_own { CallRound::Unknown } else { CallRound::First } };
         if !is_own {
             let past = self.0.get(at).map(|round| round.past.clone());
-            return past.map_or(CallRound::First, CallRound::Further);
+            return past.map_or(CallRound::First, |past| CallRound::Further(past, ApprovalAnswer::Approve));
         }
         // An answer counts once.
         let Some(OpenRound { past, asked: Some(asked), .. }) = self.0.remove(at) else {
             return CallRound::Unknown;
         };
         let is_late = asked.until.is_some_and(|until| Instant::now() > until);
-        let agrees = agrees(params);
+        let answer = if is_late { ApprovalAnswer::None } else { answer_in(params) };
         params.carry(asked.carried);
-        if agrees && !is_late { CallRound::Further(past) } else { CallRound::Refused(asked.otherwise) }
+        match asked.otherwise.filter(|_| answer != ApprovalAnswer::Approve) {
+            Some(otherwise) => CallRound::Refused(otherwise),
+            None => CallRound::Further(past, answer),
+        }
     }
 
     /// The server asks the client for something.
@@ -105,7 +111,7 @@ impl OpenRounds {
         params: &CallParams,
         past: PastRounds,
         (message, until): (&str, Option<Instant>),
-        otherwise: String,
+        otherwise: Option<String>,
     ) -> String {
         let state = format!("{OWN_STATE}{}", crate::host::new_uuid());
         let carried =
@@ -153,9 +159,9 @@ impl InputRequired {
     }
 }
 
-/// Whether the person has agreed to what the relay asked.
-fn agrees(params: &CallParams) -> bool {
+/// What the person answered to what the relay asked.
+fn answer_in(params: &CallParams) -> ApprovalAnswer {
     let answers: Option<Map<String, Value>> = params.field("inputResponses");
     let answer = answers.as_ref().and_then(|answers| answers.get(QUESTION));
-    answer.and_then(|answer| answer.get("action")).is_some_and(|action| action == "accept")
+    answer.and_then(|answer| answer.get("action")?.as_str()).map_or(ApprovalAnswer::None, ask::answer_of)
 }
