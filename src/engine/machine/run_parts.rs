@@ -387,6 +387,11 @@ impl RunParts<'_> {
     pub(in crate::engine) fn is_past_deadline(&self) -> bool {
         self.context.deadline.is_some_and(|deadline| deadline <= self.out.now)
     }
+
+    /// Whether the deadline that the host set for the current proposal has passed.
+    pub(in crate::engine) fn is_proposal_late(&self) -> bool {
+        self.terms.deadline.is_some_and(|deadline| deadline <= self.out.now)
+    }
 }
 
 /// The budgets of the run.

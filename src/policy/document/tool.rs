@@ -45,6 +45,8 @@ variables! {
     ReducerFailed = ["tool", "reducer", "error"];
     /// What is known when a run ended before a call did.
     Interrupted = ["tool"];
+    /// What is known when a call never began.
+    NotStarted = ["tool", "late"];
     /// What is known when a person did not agree to a call.
     NotApproved = ["tool", "answered"];
     /// What is known when it was found out that a run has acted.
@@ -136,9 +138,9 @@ pub struct ToolMessages<F: Form = Effective> {
     /// The run ended before the call did; it may have run.
     /// Example: `The run ended while {{ tool }} was called. It may have run.`
     pub interrupted: F::Of<TemplateText<Interrupted>>,
-    /// The run ended before the call began; it has not run.
-    /// Example: `{{ tool }} did not run: the run ended.`
-    pub not_started: F::Of<TemplateText<Interrupted>>,
+    /// The run ended before the call began, or (`late` is true) its deadline had passed; it has not run.
+    /// Example: `{{ tool }} did not run: {% if late %}no time was left{% else %}the run ended{% endif %}.`
+    pub not_started: F::Of<TemplateText<NotStarted>>,
     /// A person did not agree to the call, or (`answered` is false) nobody answered.
     /// Example: `{{ tool }} did not run: it was not approved.`
     pub not_approved: F::Of<TemplateText<NotApproved>>,

@@ -7,7 +7,7 @@ use unfazed::engine::{
     TurnMeasure, TurnProposal, Work,
 };
 use unfazed::policy::{ErrorClass, Policy};
-use unfazed::session::{FinalReason, HistoryRepair, Message};
+use unfazed::session::{FinalReason, HistoryRepair, Message, StopReason};
 use unfazed::time::{Instant, Nanos};
 
 use super::drive::{Host, failed, proposals};
@@ -406,4 +406,36 @@ fn a_host_that_cannot_reduce_is_not_asked_to() {
     let measure = TurnMeasure { messages: 3, message_tokens: 500, ..TurnMeasure::default() };
     host.tell(Event::TurnProposed(TurnProposal { measure: Some(measure), ..TurnProposal::default() }));
     assert_eq!(host.model_call().target, "spare", "the model with too small a window is passed over");
+}
+
+/// A turn of which no attempt may start after so long.
+fn turn_within(host: &Host, time: Nanos) -> Event {
+    let deadline = Some(Instant(host.now.0 + time.0));
+    Event::TurnProposed(TurnProposal { deadline, ..TurnProposal::default() })
+}
+
+#[test]
+fn a_turn_whose_deadline_has_passed_calls_no_model() {
+    let mut host = Host::calls("version: 1\nmodels: {'*': {on_exhausted: tell_model}}", &["search"]);
+    let late = host.offer(turn_within(&host, Nanos::ZERO));
+    assert_eq!(host.settled(late).unwrap().result, ProposalResult::NoReply);
+    let reason = host.notes.iter().find_map(|note| match note {
+        Note::Exhausted { exhausted, .. } => Some(exhausted.reason),
+        _ => None,
+    });
+    assert_eq!(reason, Some(StopReason::Deadline));
+    assert_eq!(host.outcome(), None, "the deadline is that of one turn");
+    let in_time = host.offer(turn_within(&host, Nanos(1)));
+    host.model_says("well");
+    assert!(matches!(host.settled(in_time).unwrap().result, ProposalResult::Reply { .. }));
+}
+
+#[test]
+fn a_turn_does_not_wait_past_its_deadline() {
+    let policy =
+        "version: 1\nmodels: {'*': {on_exhausted: tell_model, pace: {requests: {limit: 1, per: 1m}}}}";
+    let mut host = Host::calls(policy, &[]);
+    host.answered_turn();
+    let soon = host.offer(turn_within(&host, Nanos(5_000_000_000)));
+    assert_eq!(host.settled(soon).unwrap().result, ProposalResult::NoReply, "a minute is too long");
 }

@@ -17,7 +17,7 @@ use crate::engine::retry::{AttemptProgress, FailureContext, missed};
 use crate::engine::targets::{
     AttemptDisposition, FallbackRule, NextTarget, falls_back, falls_back_in_any_class,
 };
-use crate::policy::{AboveMax, ErrorClass, OnExhausted, RetryPolicy, ServerDelayMode};
+use crate::policy::{AboveMax, ErrorClass, ModelPolicy, OnExhausted, RetryPolicy, ServerDelayMode};
 use crate::session::{FinalReason, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -73,6 +73,32 @@ impl ModelTurn {
         } else {
             run.decide(on_exhausted, reason, &mut why)
         };
+        self.conclude(exhausted, decision, why, run)
+    }
+
+    /// Ends a turn whose own deadline has passed before the model could be called.
+    pub(super) fn not_called(
+        &mut self,
+        target: &str,
+        policy: &ModelPolicy,
+        run: &mut RunParts<'_>,
+    ) -> NextMachine {
+        let (reason, attempts) = (StopReason::Deadline, self.series.failed());
+        let action = format!("model {target}");
+        let exhausted = RetryExhausted { action, reason, attempts, retry_after: None };
+        let mut why = Vec::new();
+        let decision = run.decide(&policy.on_exhausted, reason, &mut why);
+        self.conclude(exhausted, decision, why, run)
+    }
+
+    /// Notes that the attempts are exhausted, and follows the decision; `None`: the planner decides.
+    fn conclude(
+        &mut self,
+        exhausted: RetryExhausted,
+        decision: Option<PlannerDecision>,
+        why: Vec<DecisionReason>,
+        run: &mut RunParts<'_>,
+    ) -> NextMachine {
         run.out.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
         if let Some(decision) = decision {
             return self.give_up(decision, exhausted, run);

@@ -74,6 +74,9 @@ impl ModelTurn {
             return NextMachine::run_failed(StopReason::Attempts, Vec::new());
         };
         let policy = run.policy().model(&target);
+        if run.is_proposal_late() {
+            return self.not_called(&target, &policy, run);
+        }
         // The rules may have changed during the wait. A granted attempt must not be made under rules that forbid it.
         if let Some((failed, reason)) = self.no_longer_retried(&target, &policy, run) {
             return self.exhausted(failed, reason, run);

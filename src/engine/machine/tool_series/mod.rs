@@ -232,9 +232,7 @@ impl ToolSeries {
 
     /// Ends the call because it will not run.
     pub(in crate::engine) fn not_started(&self, run: &mut RunParts<'_>) -> CallStep {
-        let policy = self.policy(run);
-        let text = run.out.say(&policy.messages.not_started, json!({ "tool": self.tool }));
-        CallStep::answered(text, true)
+        CallStep::answered(self.not_started_text(false, run), true)
     }
 
     /// Ends a call that ended before the end of the run, with its own result.
@@ -280,9 +278,14 @@ impl ToolSeries {
         if refusal.is_some() || run.deadline().is_none_or(|deadline| deadline > run.out.now) {
             return refusal;
         }
-        let policy = self.policy(run);
-        let text = run.out.say(&policy.messages.not_started, json!({ "tool": self.tool }));
+        let text = self.not_started_text(true, run);
         Some(CallRefusal { class: ErrorClass::Timeout, text, because: Vec::new() })
+    }
+
+    /// The text for the model about a call that never began.
+    fn not_started_text(&self, late: bool, run: &mut RunParts<'_>) -> String {
+        let policy = self.policy(run);
+        run.out.say(&policy.messages.not_started, json!({ "tool": self.tool, "late": late }))
     }
 
     /// Refuses a call that already has a permit.
