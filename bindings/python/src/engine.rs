@@ -14,6 +14,7 @@ use crate::convert::{given, taken};
 use crate::parts::{EngineParts, catalogue, event_of};
 use crate::policy::Policy;
 
+/// The interpreter of one session, for who drives it by hand: events in, directives out.
 #[pyclass(frozen, module = "unfazed")]
 pub(crate) struct Engine {
     parts: Mutex<EngineParts>,
@@ -27,12 +28,14 @@ impl Engine {
         Ok(Self { parts: Mutex::new(EngineParts::new(policy, tools, record)?) })
     }
 
+    /// Takes one event, and gives what is to be done about it. `now` is in nanoseconds since 1970 (UTC).
     fn step<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>, now: u64) -> PyResult<Bound<'py, PyAny>> {
         let event = event_of(event, |said| self.lock().started(said))?;
         let directives = self.lock().step(event, Instant(now))?;
         given(py, &directives)
     }
 
+    /// These are all the tools from now on. `now` is in nanoseconds since 1970 (UTC).
     fn set_tools<'py>(
         &self,
         py: Python<'py>,
@@ -45,6 +48,9 @@ impl Engine {
         given(py, &directives)
     }
 
+    /// The event that answers `prepare_turn` (how large the conversation is), `repair_history` (what makes it
+    /// valid) or `reduce_context` (what makes it smaller); `None`: the directive needs more than the
+    /// conversation.
     #[pyo3(signature = (directive, messages, *, model=None))]
     fn answer<'py>(
         &self,
@@ -81,29 +87,36 @@ impl Engine {
         event.map(|event| given(py, &event)).transpose()
     }
 
+    /// The lines of the session log since they were taken last. They belong into a file before what was decided
+    /// is done.
     fn take_records(&self) -> String {
         self.lock().take_records()
     }
 
+    /// The digest of the state: the same wherever the same events led.
     fn digest(&self) -> String {
         self.lock().state.digest()
     }
 
+    /// The number of the last event.
     #[getter]
     fn seq(&self) -> u64 {
         self.lock().state.seq
     }
 
+    /// The id of the run; empty before the first.
     #[getter]
     fn run(&self) -> String {
         self.lock().state.run.clone()
     }
 
+    /// Whether the run has ended.
     #[getter]
     fn is_over(&self) -> bool {
         self.lock().state.is_over()
     }
 
+    /// Whether the final turn of the run is over.
     #[getter]
     fn had_final_turn(&self) -> bool {
         self.lock().state.has_had_final_turn()

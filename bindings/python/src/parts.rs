@@ -12,6 +12,9 @@ use unfazed::time::Instant;
 use crate::convert::{json as json_of, taken};
 use crate::policy::Policy;
 
+/// What a host may say of a tool.
+const TOOL_FIELDS: [&str; 4] = ["name", "description", "parameters", "effect"];
+
 pub(crate) struct EngineParts {
     pub(crate) interpreter: Interpreter,
     pub(crate) state: State,
@@ -115,7 +118,15 @@ pub(crate) fn event_of(
 
 /// The tools, which have to fit the policy.
 pub(crate) fn catalogue(policy: &unfazed::Policy, tools: &Bound<'_, PyAny>) -> PyResult<ToolCatalogue> {
-    let specs: Vec<ToolSpec> = taken(tools)?;
+    let given: Vec<Map<String, Value>> = taken(tools)?;
+    let fields = given.iter().flat_map(Map::keys);
+    if let Some(field) = fields.into_iter().find(|field| !TOOL_FIELDS.contains(&field.as_str())) {
+        let why = format!("a tool has no field `{field}`, but `{}`", TOOL_FIELDS.join("`, `"));
+        return Err(PyValueError::new_err(why));
+    }
+    let given = given.into_iter().map(Value::Object).collect();
+    let specs: Vec<ToolSpec> =
+        serde_json::from_value(given).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let tools = ToolCatalogue::new(specs).map_err(|error| PyValueError::new_err(error.to_string()))?;
     tools.fits(policy).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(tools)

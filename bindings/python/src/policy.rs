@@ -12,24 +12,34 @@ use crate::files;
 
 pyo3::import_exception!(unfazed._raised, PolicyError);
 
+/// A policy that is loaded and checked. It does not change, and any number of guards may share it.
 #[pyclass(frozen, module = "unfazed")]
 pub(crate) struct Policy {
     pub(crate) policy: unfazed::Policy,
 }
 
+/// A mistake, or a likely one, in a policy.
 #[pyclass(frozen, get_all, module = "unfazed")]
 pub(crate) struct Diagnostic {
+    /// The file, as it was named.
     file: String,
+    /// The line, from 1.
     line: u32,
+    /// The column, from 1, in characters.
     column: u32,
+    /// The stable code, such as `P0101`; `unfazed rule CODE` explains it.
     code: String,
+    /// `error` or `warning`.
     severity: String,
+    /// What is wrong, in one line.
     message: String,
+    /// What to do about it.
     help: Vec<String>,
 }
 
 #[pymethods]
 impl Policy {
+    /// Loads the files in order, later ones above earlier ones, and those that they extend.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 makes it of a tuple")]
     #[pyo3(signature = (*paths, profile=None))]
@@ -39,6 +49,7 @@ impl Policy {
         Ok(Self { policy: loaded.map_err(|report| refused(&report))? })
     }
 
+    /// Loads a text. `name` is what its places are called.
     #[staticmethod]
     #[pyo3(signature = (text, name="policy.yaml".to_owned(), *, profile=None))]
     fn from_yaml(text: &str, name: String, profile: Option<String>) -> PyResult<Self> {
@@ -46,6 +57,8 @@ impl Policy {
         Ok(Self { policy: loaded.map_err(|report| refused(&report))? })
     }
 
+    /// Why the rules for a tool or a model, or without one for the turns, are what they are: each value with the
+    /// file, line and column it comes from.
     #[pyo3(signature = (*, tool=None, model=None))]
     fn explain(&self, tool: Option<&str>, model: Option<&str>) -> PyResult<String> {
         Ok(match (tool, model) {
@@ -59,16 +72,19 @@ impl Policy {
         .to_string())
     }
 
+    /// The likely mistakes, as `unfazed check` lists them.
     fn check(&self) -> Vec<Diagnostic> {
         let lints = self.policy.lint(&LintOptions::default());
         self.policy.warnings().into_iter().chain([&lints]).flat_map(diagnostics).collect()
     }
 
+    /// Whether a question that nobody answers counts as agreed to: `turn.approval.unanswered`.
     #[getter]
     fn approves_unanswered(&self) -> bool {
         self.policy.turn().approval.unanswered.value == UnansweredMode::Approve
     }
 
+    /// What tells this policy from every other one: 32 hexadecimal digits.
     #[getter]
     fn digest(&self) -> &str {
         self.policy.digest()
@@ -81,6 +97,25 @@ impl Policy {
 
 #[pymethods]
 impl Diagnostic {
+    #[new]
+    fn new(
+        file: String,
+        line: u32,
+        column: u32,
+        code: String,
+        severity: String,
+        message: String,
+        help: Vec<String>,
+    ) -> Self {
+        Self { file, line, column, code, severity, message, help }
+    }
+
+    /// What it is made of again, in another process.
+    fn __getnewargs__(&self) -> (&str, u32, u32, &str, &str, &str, Vec<String>) {
+        let Self { file, line, column, code, severity, message, help } = self;
+        (file, *line, *column, code, severity, message, help.clone())
+    }
+
     fn __str__(&self) -> String {
         let Self { file, line, column, code, severity, message, .. } = self;
         format!("{file}:{line}:{column}: {severity}[{code}]: {message}")

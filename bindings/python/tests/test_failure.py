@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import email.message
+import errno
+import http.client
 import socket
+import ssl
+import urllib.error
+from typing import Any
 
+import aiohttp
 import anthropic
 import botocore.exceptions  # type: ignore[import-untyped]
 import httpx
 import openai
 import pytest
+import requests
+import urllib3
 from conftest import POLICY
 from faulty_server import Answer, FaultyServer
 
@@ -137,3 +146,100 @@ def test_a_guard_uses_the_policy(server: FaultyServer) -> None:
 
     assert guard.tool("search").call_sync({"query": "rust"}, search) == {"hits": 3}
     assert len(server.requests) == 2
+
+
+def chained(outer: BaseException, inner: BaseException) -> BaseException:
+    outer.__cause__ = inner
+    return outer
+
+
+REFUSED = urllib3.exceptions.NewConnectionError(None, "refused")  # type: ignore[arg-type]
+UNKNOWN_HOST = requests.ConnectionError(urllib3.exceptions.MaxRetryError(None, "/", REFUSED))  # type: ignore[arg-type]
+ABORTED = requests.ConnectionError(urllib3.exceptions.ProtocolError("aborted", http.client.RemoteDisconnected("gone")))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UNKNOWN_HOST,
+        urllib.error.URLError(ConnectionRefusedError()),
+        urllib.error.URLError(socket.gaierror(-2, "unknown host")),
+        OSError(errno.ENETUNREACH, "no way"),
+        ssl.SSLCertVerificationError("expired"),
+        requests.exceptions.SSLError(ssl.SSLCertVerificationError("expired")),
+        chained(httpx.ConnectError("refused"), OSError(errno.ECONNREFUSED, "refused")),
+    ],
+)
+def test_what_was_never_sent_has_done_nothing(error: BaseException) -> None:
+    facts = tool_failure(error)
+    assert (facts.failure["class"], facts.effect) == ("network_error", "not_started")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ABORTED,
+        requests.exceptions.ChunkedEncodingError(urllib3.exceptions.IncompleteRead(1, 2)),
+        aiohttp.ClientPayloadError("cut"),
+        aiohttp.ServerDisconnectedError(),
+        http.client.IncompleteRead(b"x"),
+        ssl.SSLError("bad record"),
+        ConnectionResetError(),
+    ],
+)
+def test_what_may_have_been_sent_may_have_had_side_effects(error: BaseException) -> None:
+    facts = tool_failure(error)
+    assert (facts.failure["class"], facts.effect) == ("network_error", "unknown")
+
+
+@pytest.mark.parametrize(
+    "error", [httpx.UnsupportedProtocol("no scheme"), httpx.InvalidURL("no"), requests.exceptions.MissingSchema("no")]
+)
+def test_a_mistake_of_the_program_is_no_failure_of_the_network(error: BaseException) -> None:
+    facts = tool_failure(error)
+    assert (facts.failure["class"], facts.effect) == ("execution_error", "not_started")
+
+
+def test_what_happened_to_be_handled_is_no_cause() -> None:
+    try:
+        try:
+            raise ConnectionRefusedError
+        except ConnectionRefusedError:
+            raise httpx.ReadError("cut")  # noqa: B904
+    except httpx.ReadError as error:
+        assert model_failure(error).effect == "unknown"
+
+
+def test_aiohttp_and_urllib() -> None:
+    info: Any = None
+    slow = aiohttp.ClientResponseError(info, (), status=429, message="slow down", headers={"Retry-After": "7"})  # type: ignore[arg-type]
+    assert model_failure(slow).failure["retry_after"] == {"wait": 7_000_000_000}
+    assert of_a_turn(slow) == "rate_limit"
+    headers = email.message.Message()
+    headers["Retry-After"] = "3"
+    refused = urllib.error.HTTPError("http://x", 503, "busy", headers, None)
+    assert model_failure(refused).failure["retry_after"] == {"wait": 3_000_000_000}
+    assert model_failure(refused).failure["status"] == 503
+
+
+def test_botocore_without_an_answer_of_http() -> None:
+    said = {"Error": {"Code": "ThrottlingException", "Message": "Too many requests"}}
+    error = botocore.exceptions.ClientError(said, "Converse")
+    assert model_failure(error).failure["code"] == "ThrottlingException"
+    assert of_a_turn(error) == "rate_limit"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("error", [Mute(), ValueError("half \ud800 a character"), ToolError("\ud800")])
+def test_an_error_that_cannot_be_written_down_is_a_failure_all_the_same(error: Exception) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(CallExhausted) as caught:
+        Guard(Policy.from_yaml(POLICY)).tool("x").call_sync({}, fail)
+    assert caught.value.last is error
+    caught.value.message.encode()

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import ast
+import inspect
 from pathlib import Path
 
 import pytest
 
+import unfazed
 from unfazed import Policy, PolicyError, UnfazedError
 
 
@@ -61,3 +64,20 @@ def test_a_value_is_explained_by_the_place_it_comes_from() -> None:
     assert "max_turns" in policy.explain()
     with pytest.raises(ValueError, match="not both"):
         policy.explain(tool="search", model="main")
+
+
+def test_what_help_says_is_what_the_stubs_say() -> None:
+    stubs = ast.parse((Path(unfazed.__file__).parent / "_unfazed.pyi").read_text())
+    compared = 0
+    for stub in (node for node in stubs.body if isinstance(node, ast.ClassDef)):
+        kind = getattr(unfazed, stub.name, None)
+        members = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
+        documented: list[ast.ClassDef | ast.FunctionDef] = [stub, *members]
+        for node in documented:
+            if kind is None or node.name == "__new__":
+                continue
+            found = inspect.getdoc(kind if node is stub else getattr(kind, node.name))
+            said = (ast.get_docstring(node) or "").partition("\n\n")[0]
+            assert found is not None and found.split() == said.split(), f"{stub.name}.{node.name}"
+            compared += 1
+    assert compared > 20

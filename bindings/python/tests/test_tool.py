@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import inspect
 import logging
+import pickle
 import threading
 import time
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 from conftest import POLICY
 from faulty_server import Answer, FaultyServer
 
-from unfazed import CallExhausted, CallRefused, Guard, Policy, RunError, ToolError, current_attempt
+from unfazed import CallExhausted, CallRefused, Guard, Policy, PolicyError, RunError, ToolError, current_attempt
 
 SEARCH = {"name": "search", "parameters": {"type": "object", "required": ["query"]}}
 
@@ -379,3 +382,149 @@ def test_a_wait_of_the_server_is_obeyed(server: FaultyServer) -> None:
     first, second = server.asked("/search")
     assert second.at - first.at >= 0.150
     assert time.monotonic() - began < 10
+
+
+async def swallows() -> str:
+    """A tool that ends well though its attempt was cancelled."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(30)
+    return "late"
+
+
+def test_an_attempt_that_ends_well_after_its_time_leaves_no_cancellation_behind() -> None:
+    hurry = Guard(Policy.from_yaml('version: 1\ntools: {"*": {retry: {attempt_timeout: 1ms}}}\n'))
+
+    async def main() -> tuple[Any, int, int]:
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling() if hasattr(task, "cancelling") else 0
+        found = await hurry.tool("x").call({}, swallows)
+        after = task.cancelling() if hasattr(task, "cancelling") else 0
+        await asyncio.sleep(0.001)
+        return found, before, after
+
+    assert asyncio.run(main()) == ("late", 0, 0)
+
+
+def test_a_caller_whose_loop_was_closed_gives_its_place_to_others() -> None:
+    one = Guard(Policy.from_yaml("version: 1\ntools: {x: {concurrency: 1}}\n"))
+    holds, goes_on = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        holds.set()
+        goes_on.wait(10)
+        return "first"
+
+    first = threading.Thread(target=lambda: one.tool("x").call_sync({}, slow))
+    first.start()
+    holds.wait(10)
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(one.tool("x").call({}, lambda: "second"))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    found: list[str] = []
+    third = threading.Thread(target=lambda: found.append(one.tool("x").call_sync({}, lambda: "third")))
+    third.start()
+    goes_on.set()
+    first.join(10)
+    third.join(10)
+    assert found == ["third"]
+    # It is of a loop that is closed, and was never to end.
+    waiting.get_coro().close()
+
+
+@pytest.mark.parametrize(
+    "result, text",
+    [({1, 2}, "{1, 2}"), (float("nan"), "nan"), ({"at": 1, "by": object}, "<class 'object'>"), ("\ud800", "?")],
+)
+def test_a_result_that_is_no_json_is_read_as_text(result: Any, text: str) -> None:
+    assert text in guard().tool("other").call_text_sync({}, lambda: result)
+
+
+def test_tools_are_made_of_whatever_can_be_called() -> None:
+    seen: list[dict[str, Any]] = []
+    open_schema = {"type": "object", "required": ["query"], "additionalProperties": {"type": "integer"}}
+    guarded = Guard(Policy.from_yaml(POLICY), [{"name": "look", "parameters": open_schema}])
+
+    class Look:
+        async def __call__(self, query: int, **more: int) -> str:
+            seen.append(more)
+            return f"{query}"
+
+        @guarded.tool
+        def method(self, query: str) -> str:
+            return query
+
+    assert asyncio.run(guarded.tool("look", effect="read_only")(Look())(1, page=2)) == "1"
+    assert seen == [{"page": 2}]
+    with pytest.raises(CallRefused):
+        asyncio.run(guarded.tool("look")(Look())(1, page="two"))  # type: ignore[arg-type]
+    assert Look().method("a") == "a"
+
+    def found(query: str, page: int = 1) -> str:
+        return f"{query} {page}"
+
+    assert guarded.tool()(functools.partial(found, page=3))("b") == "b 3"
+
+
+def test_a_tool_keeps_what_is_said_of_it_once() -> None:
+    attempts = []
+    kept = Guard(Policy.from_yaml("version: 1\nretry: {backoff: {kind: constant, delay: 1ms}}\n"))
+    kept.tool("look", effect="read_only")
+
+    def fails() -> str:
+        attempts.append(1)
+        raise TimeoutError
+
+    # As adapters do with each turn.
+    guarded = kept.tool("look", parameters={"type": "object"}, description="Looks.")
+    with pytest.raises(CallExhausted):
+        guarded.call_sync({}, fails)
+    assert len(attempts) > 1
+
+
+def test_mistakes_in_tools_and_targets_are_found() -> None:
+    with pytest.raises(ValueError, match="a tool has no field `effects`, but `name`, `description`, `parameters`, `effect`"):
+        guard_of({"name": "x", "effects": "read_only"})
+    assert Guard(Policy.from_yaml(POLICY), targets="main").turn(None).call_sync(lambda call: call.target) == "main"
+
+
+def guard_of(*tools: dict[str, Any]) -> Guard:
+    return Guard(Policy.from_yaml(POLICY), tools)
+
+
+def test_the_calls_of_one_reply_in_threads() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(name: str) -> str:
+        both.wait()
+        return name
+
+    calls: Any = [("meet", {"name": "a"}, meet), ("meet", {"name": "b"}, meet), ("fail", {}, fail_at_once)]
+    a, b, failed = guard().call_all_sync(calls)
+    assert (a, b) == ("a", "b")
+    assert isinstance(failed, CallExhausted)
+
+
+def fail_at_once() -> None:
+    raise KeyError("price")
+
+
+def test_errors_reach_other_processes_whole() -> None:
+    with pytest.raises(CallExhausted) as caught:
+        guard().tool("x").call_sync({}, fail_at_once)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.reason, again.because) == (str(caught.value), caught.value.reason, caught.value.because)
+    assert isinstance(again.last, KeyError)
+    unreadable = httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://x"), response=httpx.Response(500))
+    caught.value.last = unreadable
+    assert pickle.loads(pickle.dumps(caught.value)).last is None
+    with pytest.raises(CallRefused) as refused:
+        guard().tool("search").call_sync({"q": 1}, fail_at_once)
+    assert pickle.loads(pickle.dumps(refused.value)).error_class == "invalid_args"
+    with pytest.raises(PolicyError) as wrong:
+        Policy.from_yaml("version: 1\nretri: {}\n")
+    (found,) = pickle.loads(pickle.dumps(wrong.value)).diagnostics
+    assert str(found) == str(wrong.value.diagnostics[0])
+    for error in (RunError("closed", "closed"), ToolError("busy", status=503)):
+        assert vars(pickle.loads(pickle.dumps(error))) == vars(error)

@@ -68,6 +68,17 @@ class AttemptDropped(Exception):
     """Nobody needs the attempt any more."""
 
 
+def call_in(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any) -> bool:
+    """Calls `fn` in the loop, from any thread. `False`: the loop is closed, and nobody waits in it any more."""
+    try:
+        loop.call_soon_threadsafe(fn, *args)
+    except RuntimeError:
+        if loop.is_closed():
+            return False
+        raise
+    return True
+
+
 class AttemptScope:
     """Ends what is awaited when its time is over, or when nobody needs it. A cancellation from outside stays one.
 
@@ -85,24 +96,31 @@ class AttemptScope:
         # Python 3.10 does not count cancellations.
         self._counts = hasattr(task, "uncancel")
         self._before: int = task.cancelling() if self._counts else 0
+        self._is_shared = False
         self._timer = None if timeout is None else self._loop.call_later(timeout, self._end, AttemptTimedOut)
 
     def drop(self) -> None:
         """Nobody needs it any more; from any thread."""
-        self._loop.call_soon_threadsafe(self._end, AttemptDropped)
+        call_in(self._loop, self._end, AttemptDropped)
 
     def close(self) -> None:
         """The attempt is over, however it ended."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
+        self._others_cancel()
 
     def cause(self) -> type[Exception] | None:
         """Why what was awaited has been cancelled; `None`: others have asked for it."""
-        # As `asyncio.timeout` does: what others have asked for in the meantime is theirs.
-        if self._why is None or (self._counts and self._task.uncancel() > self._before):
-            return None
-        return self._why
+        return None if self._why is None or self._others_cancel() else self._why
+
+    def _others_cancel(self) -> bool:
+        """Takes the own cancellation back, whatever became of it: what others have asked for in the meantime is theirs."""
+        # As `asyncio.timeout` does. What is not taken back stays in the task, for whatever it awaits next.
+        if self._why is not None and self._counts:
+            self._counts = False
+            self._is_shared = self._task.uncancel() > self._before
+        return self._is_shared
 
     def _end(self, why: type[Exception]) -> None:
         if self._why is None and not self._is_over:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from unfazed._attempt import (
     AttemptDropped,
     AttemptScope,
     AttemptTimedOut,
+    call_in,
     current_work,
     ended_at_once,
     is_awaited,
@@ -25,17 +27,23 @@ from unfazed._series import Answer, CallSeries, Event, ToolSeries
 async def carry_out(run: GuardRun, ticket: ProposalTicket, series: CallSeries, index: int = 0) -> None:
     """Does all that is asked for until the call is over. Cancelled, it withdraws the call."""
     channel = ticket.channels[index]
+
+    def withdraw() -> None:
+        run.withdraw(ticket, index if len(ticket.channels) > 1 else None)
+
     try:
         while not channel.is_over:
             work = run.next_work(channel)
             if work is None:
-                await _sleep(run, channel, None, None)
-                continue
-            event = await _perform(run, channel, series, work)
-            if event is not None:
+                await _sleep(run, channel, None, None, withdraw)
+            elif work["directive"] == "wait":
+                await _sleep(run, channel, work["work"], work["delay"] / 1e9, withdraw)
+                if (fired := _fired(channel, work)) is not None:
+                    run.answer(fired, ticket)
+            elif (event := await _perform(run, channel, series, work)) is not None:
                 run.answer(event, ticket)
     except BaseException:
-        run.withdraw(ticket, index if len(ticket.channels) > 1 else None)
+        withdraw()
         raise
 
 
@@ -58,9 +66,6 @@ def carry_out_sync(run: GuardRun, ticket: ProposalTicket, series: CallSeries, in
 
 async def _perform(run: GuardRun, channel: CallChannel, series: CallSeries, work: Directive) -> Answer | None:
     """The answer to a piece of work; `None`: nobody needs it any more."""
-    if work["directive"] == "wait":
-        await _sleep(run, channel, work["work"], work["delay"] / 1e9)
-        return _fired(channel, work)
     if not _is_attempt(series, work):
         return series.other(work)
 
@@ -112,14 +117,19 @@ def _fired(channel: CallChannel, work: Directive) -> Event | None:
     return {"event": "timer_fired", "work": work["work"]} if channel.needs(work["work"]) else None
 
 
-async def _sleep(run: GuardRun, channel: CallChannel, work: int | None, seconds: float | None) -> None:
-    """Waits so long, or until nobody needs that wait; without a length, until something comes."""
+async def _sleep(
+    run: GuardRun, channel: CallChannel, work: int | None, seconds: float | None, withdraw: Callable[[], None]
+) -> None:
+    """Waits so long, or until nobody needs that wait; without a length, until something comes.
+
+    In a loop that was closed nobody waits: the call is withdrawn when it is its turn, so that others get its place.
+    """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
-        if work is None or not channel.needs(work):
-            loop.call_soon_threadsafe(_end, over)
+        if (work is None or not channel.needs(work)) and not call_in(loop, _end, over):
+            withdraw()
 
     if not run.watch(channel, wake, work):
         return

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from unfazed._raised import ToolError
@@ -22,7 +23,7 @@ class FailureFacts(NamedTuple):
     effect: str
 
 
-# The request was not sent: nothing can have happened. Names are those of httpx, aiohttp, requests (urllib3) and botocore.
+# The request was not sent: nothing can have happened. Names are those of httpx, aiohttp, urllib3, botocore and ssl.
 NEVER_SENT = {
     "ConnectError": "network_error",
     "ConnectTimeout": "timeout",
@@ -31,9 +32,15 @@ NEVER_SENT = {
     "gaierror": "network_error",
     "ClientConnectorError": "network_error",
     "NewConnectionError": "network_error",
+    "NameResolutionError": "network_error",
     "EndpointConnectionError": "network_error",
     "ConnectTimeoutError": "timeout",
+    "SSLCertVerificationError": "network_error",
 }
+# Nor was that of a mistake of the program, which is no failure of the network.
+NEVER_SENDABLE = {"UnsupportedProtocol", "LocalProtocolError", "InvalidURL", "InvalidSchema", "MissingSchema"}
+# There was no way to the other machine.
+UNREACHABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
 # It may have been sent.
 LOST = {
     "TimeoutError": "timeout",
@@ -45,14 +52,34 @@ LOST = {
     "APIConnectionError": "network_error",
     "ConnectionError": "network_error",
     "ClientConnectionError": "network_error",
+    "ClientPayloadError": "network_error",
+    "ChunkedEncodingError": "network_error",
     "ConnectionClosedError": "network_error",
     "HTTPClientError": "network_error",
+    "IncompleteRead": "network_error",
+    "ProtocolError": "network_error",
+    "SSLError": "network_error",
+    "URLError": "network_error",
 }
 # httpx2 is the transport of openai 3.
 KNOWN_PACKAGES = {
-    *("aiohttp", "anthropic", "asyncio", "botocore", "builtins", "concurrent", "httpcore", "httpcore2", "httpx", "httpx2"),
-    *("openai", "requests", "socket", "urllib3"),
+    *(
+        "aiohttp",
+        "anthropic",
+        "asyncio",
+        "botocore",
+        "builtins",
+        "concurrent",
+        "http",
+        "httpcore",
+        "httpcore2",
+        "httpx",
+        "httpx2",
+    ),
+    *("openai", "requests", "socket", "ssl", "urllib", "urllib3"),
 }
+# How many errors deep the cause of one is looked for.
+MOST_CAUSES = 10
 
 
 def tool_failure(error: BaseException) -> FailureFacts:
@@ -96,7 +123,7 @@ def _original(error: BaseException) -> BaseException:
     return error if found is None or _package(found) not in KNOWN_PACKAGES else found
 
 
-def _package(error: BaseException) -> str:
+def _package(error: object) -> str:
     return type(error).__module__.partition(".")[0]
 
 
@@ -117,8 +144,8 @@ def _answer(error: BaseException) -> tuple[int, list[tuple[str, str]], bytes] | 
     if isinstance(response, Mapping):
         return _of_botocore(response)
     carrier = response if response is not None else error
-    status = getattr(carrier, "status_code", None)
-    if not isinstance(status, int) or not 100 <= status <= 65535:
+    status = _status(carrier)
+    if status is None:
         return None
     body = _content(response)
     if body is None:
@@ -130,18 +157,30 @@ def _answer(error: BaseException) -> tuple[int, list[tuple[str, str]], bytes] | 
     )
 
 
+def _status(carrier: Any) -> int | None:
+    """The status that an answer or an exception has: aiohttp calls it `status`, urllib `code`."""
+    names = ("status_code", "status") if _package(carrier) == "aiohttp" else ("status_code",)
+    names = ("code",) if _package(carrier) == "urllib" else names
+    found = (getattr(carrier, name, None) for name in names)
+    return next((status for status in found if isinstance(status, int) and 100 <= status <= 65535), None)
+
+
 def _of_botocore(response: Mapping[Any, Any]) -> tuple[int, list[tuple[str, str]], bytes] | None:
-    meta, error = response.get("ResponseMetadata"), response.get("Error")
+    meta = response.get("ResponseMetadata")
     if not isinstance(meta, Mapping) or not isinstance(meta.get("HTTPStatusCode"), int):
         return None
+    return meta["HTTPStatusCode"], _headers(meta.get("HTTPHeaders")), _body_of_botocore(response)
+
+
+def _body_of_botocore(response: Mapping[Any, Any]) -> bytes:
+    error = response.get("Error")
     said = error if isinstance(error, Mapping) else {}
-    body = {"code": str(said.get("Code", "")), "message": str(said.get("Message", ""))}
-    return meta["HTTPStatusCode"], _headers(meta.get("HTTPHeaders")), json.dumps(body).encode()
+    return json.dumps({"code": str(said.get("Code", "")), "message": str(said.get("Message", ""))}).encode()
 
 
 def _headers(headers: Any) -> list[tuple[str, str]]:
     items = headers.items() if hasattr(headers, "items") else ()
-    return [(str(name), str(value)) for name, value in items]
+    return [(_clean(str(name)), _clean(str(value))) for name, value in items]
 
 
 def _content(response: Any) -> bytes | None:
@@ -156,34 +195,70 @@ def _content(response: Any) -> bytes | None:
 
 def _body(error: BaseException) -> bytes | None:
     """The body that SDKs have parsed: openai, anthropic and pydantic-ai call it `body`."""
-    body = getattr(error, "body", None)
+    body, response = getattr(error, "body", None), getattr(error, "response", None)
     if isinstance(body, bytes):
         return body or None
     if isinstance(body, str):
-        return body.encode() or None
+        return _clean(body).encode() or None
     if isinstance(body, (Mapping, list)) and body:
-        return json.dumps(body, default=str).encode()
+        return json.dumps(body, default=text_of).encode()
+    if isinstance(response, Mapping) and response.get("Error"):
+        return _body_of_botocore(response)
     return None
 
 
 def _lost(error: BaseException) -> FailureFacts | None:
     """A connection that failed, or an answer that did not come."""
-    inner = error.__cause__
-    # SDKs wrap what their transport raised, and that knows more.
-    if inner is not None and _package(error) in ("openai", "anthropic"):
-        found = _lost(inner)
-        if found is not None:
-            return FailureFacts({**found.failure, "message": _text(error)}, found.effect)
     if isinstance(error, asyncio.TimeoutError):
         return FailureFacts({"class": "timeout", "message": _text(error)}, "unknown")
+    causes = list(_causes(error))
+    if any(_is_of(cause, NEVER_SENDABLE) for cause in causes):
+        return FailureFacts({"message": _text(error)}, "not_started")
+    if any(isinstance(cause, OSError) and cause.errno in UNREACHABLE for cause in causes):
+        return FailureFacts({"class": "network_error", "message": _text(error)}, "not_started")
     for known, effect in ((NEVER_SENT, "not_started"), (LOST, "unknown")):
-        for kind in type(error).__mro__:
-            if kind.__name__ in known and kind.__module__.partition(".")[0] in KNOWN_PACKAGES:
-                return FailureFacts({"class": known[kind.__name__], "message": _text(error)}, effect)
+        for cause in causes:
+            if (name := _is_of(cause, known)) is not None:
+                return FailureFacts({"class": known[name], "message": _text(error)}, effect)
     return None
 
 
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and what its libraries made it of: they know more of what became of the request. What happened to be handled
+    when it was raised is no cause.
+    """
+    found: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if found is None:
+            return
+        yield found
+        # urllib3 and urllib have a `reason`, requests has it among its arguments, SDKs raise from it.
+        links = (getattr(found, "reason", None), *found.args[:1], found.__cause__)
+        is_wrapped = _package(found) in KNOWN_PACKAGES
+        found = next((link for link in links if isinstance(link, BaseException)), None) if is_wrapped else None
+
+
+def _is_of(error: BaseException, known: Container[str]) -> str | None:
+    """The name by which an error is known; `None`: it is not."""
+    kinds = (kind for kind in type(error).__mro__ if kind.__module__.partition(".")[0] in KNOWN_PACKAGES)
+    return next((kind.__name__ for kind in kinds if kind.__name__ in known), None)
+
+
 def _text(error: BaseException) -> str:
-    text, kind = str(error), type(error).__name__
+    text, kind = text_of(error), type(error).__name__
     said = text if isinstance(error, ToolError) else f"{kind}: {text}" if text else kind
     return said[:MOST_CHARACTERS]
+
+
+def text_of(value: object) -> str:
+    """What `str` makes of something that is of others, as a text that can be written down."""
+    try:
+        return _clean(str(value))
+    except Exception:
+        # An error that cannot say what it is has still happened.
+        return ""
+
+
+def _clean(text: str) -> str:
+    """Halves of characters, which Python lets into texts, cannot be written down."""
+    return text.encode(errors="replace").decode()

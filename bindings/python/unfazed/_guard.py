@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from unfazed._carry import carry_out, carry_out_sync
 from unfazed._channel import ProposalTicket
 from unfazed._raised import CallRefused
 from unfazed._run import GuardRun
-from unfazed._series import CallArguments, ReportSeries
+from unfazed._series import CallArguments, ReportSeries, ToolSeries
 from unfazed._tool import ToolDecorator, ToolGuard, as_json
 from unfazed._turn import TurnGuard
 from unfazed._unfazed import Policy
 
+P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 #: Exceptions that are no failures.
 ExceptionTypes = tuple[type[BaseException], ...]
 
@@ -49,7 +53,7 @@ class Guard:
         self,
         policy: Policy,
         tools: Iterable[dict[str, Any]] = (),
-        targets: Sequence[str] = ("default",),
+        targets: str | Sequence[str] = ("default",),
         *,
         log: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -72,7 +76,7 @@ class Guard:
         """
         if resume and log is None:
             raise ValueError("`resume` continues the session of a log; name its file in `log`")
-        started: dict[str, Any] = {"run": run or str(uuid.uuid4()), "seed": seed, "targets": list(targets)}
+        started: dict[str, Any] = {"run": run or str(uuid.uuid4()), "seed": seed, "targets": _names(targets)}
         if deadline is not None:
             started["deadline"] = round(deadline * 1e9)
         self._run = GuardRun(policy, list(tools), started, clock, log, resume=resume)
@@ -102,17 +106,20 @@ class Guard:
         approved: bool = False,
         passes: ExceptionTypes = (),
     ) -> ToolDecorator: ...
+    @overload
+    def tool(self, name: Callable[P, T], /) -> Callable[P, T]: ...
     def tool(
         self,
-        name: str | None = None,
+        name: str | Callable[..., Any] | None = None,
         *,
         effect: str | None = None,
         parameters: dict[str, Any] | None = None,
         description: str | None = None,
         approved: bool = False,
         passes: ExceptionTypes = (),
-    ) -> ToolGuard | ToolDecorator:
-        """The guard of a tool, or a decorator that makes a tool of a function: of its name, if there is no `name`.
+    ) -> ToolGuard | ToolDecorator | Callable[..., Any]:
+        """The guard of a tool, or a decorator that makes a tool of a function: of its name, if there is no `name`. A
+        function in the place of the name is decorated at once: `@guard.tool`.
 
         `effect` is what a run does to the world: `read_only`, `idempotent`, `non_idempotent`, `unknown`. `parameters` is
         a JSON Schema of the arguments, `description` what the tool does. `approved` is for calls that a person has agreed
@@ -120,20 +127,22 @@ class Guard:
 
         Raises `ValueError` if the tool does not fit the policy.
         """
+        if callable(name):
+            return ToolDecorator(self._run, {}, (), approved=False)(name)
         given = {"name": name, "effect": effect, "parameters": parameters, "description": description}
         declared = {field: value for field, value in given.items() if value is not None}
         decorator = ToolDecorator(self._run, declared, passes, approved=approved)
         if name is None:
             return decorator
         if len(declared) > 1:
-            self._run.declare({"parameters": {}, **declared})
+            self._run.declare(declared)
         return ToolGuard(self._run, name, decorator, passes, approved=approved)
 
     def turn(
         self,
         request: R,
         *,
-        targets: Sequence[str] = (),
+        targets: str | Sequence[str] = (),
         tokens: int | None = None,
         deadline: float | None = None,
         passes: ExceptionTypes = (),
@@ -144,7 +153,7 @@ class Guard:
         models are passed over whose windows are too small. No attempt starts after `deadline`, in seconds since 1970
         (UTC). Exceptions of `passes` reach the caller as they are.
         """
-        proposal: dict[str, Any] = {"targets": list(targets)}
+        proposal: dict[str, Any] = {"targets": _names(targets)}
         if tokens is not None:
             proposal["measure"] = {"messages": 1, "message_tokens": tokens, "tool_tokens": 0}
         if deadline is not None:
@@ -163,20 +172,38 @@ class Guard:
         """
         if not calls:
             return []
-        guards = [self.tool(name, passes=passes) for name, _, _ in calls]
-        series = [guard.series(args, fn) for guard, (_, args, fn) in zip(guards, calls, strict=True)]
-        proposed = [self._run.call(name, as_json(args)) for name, args, _ in calls]
-        ticket = self._run.propose({"event": "tools_proposed", "calls": proposed}, len(calls))
+        series, ticket = self._proposed(calls, passes)
         tasks = [asyncio.ensure_future(carry_out(self._run, ticket, one, index)) for index, one in enumerate(series)]
         try:
             await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
-        return [
-            one.value if one.has_value else channel.failure(one.last)
-            for one, channel in zip(series, ticket.channels, strict=True)
-        ]
+        return _values(series, ticket)
+
+    def call_all_sync(
+        self, calls: Sequence[tuple[str, CallArguments, Callable[..., Any]]], *, passes: ExceptionTypes = ()
+    ) -> list[Any]:
+        """The same, each call in a thread of its own, with the context of this one."""
+        if not calls:
+            return []
+        series, ticket = self._proposed(calls, passes)
+        with ThreadPoolExecutor(len(series)) as threads:
+            running = [
+                threads.submit(contextvars.copy_context().run, carry_out_sync, self._run, ticket, one, index)
+                for index, one in enumerate(series)
+            ]
+        for one_running in running:
+            one_running.result()
+        return _values(series, ticket)
+
+    def _proposed(
+        self, calls: Sequence[tuple[str, CallArguments, Callable[..., Any]]], passes: ExceptionTypes
+    ) -> tuple[list[ToolSeries], ProposalTicket]:
+        guards = [self.tool(name, passes=passes) for name, _, _ in calls]
+        series = [guard.series(args, fn) for guard, (_, args, fn) in zip(guards, calls, strict=True)]
+        proposed = [self._run.call(name, as_json(args)) for name, args, _ in calls]
+        return series, self._run.propose({"event": "tools_proposed", "calls": proposed}, len(calls))
 
     async def output(self, report: str) -> Any:
         """Delivers the report, as the model wrote it: JSON that is broken is repaired, and it is held against `output` of
@@ -236,3 +263,15 @@ class Guard:
         if isinstance(failure, CallRefused) and failure.error_class is None:
             failure.error_class = "invalid_output"
         raise failure
+
+
+def _values(series: list[ToolSeries], ticket: ProposalTicket) -> list[Any]:
+    return [
+        one.value if one.has_value else channel.failure(one.last)
+        for one, channel in zip(series, ticket.channels, strict=True)
+    ]
+
+
+def _names(targets: str | Sequence[str]) -> list[str]:
+    """The names of models. One alone may be a text: taken for a sequence, it would be one of letters."""
+    return [targets] if isinstance(targets, str) else list(targets)

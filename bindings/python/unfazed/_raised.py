@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,7 +20,21 @@ __all__ = [
 
 
 class UnfazedError(Exception):
-    """What the package raises; each of its exceptions is one."""
+    """What the package raises; each of its exceptions is one. It may be pickled: other processes get it whole."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By itself an exception is made anew of its `args`, which say less than its parameters.
+        return _made_again, (type(self), self.args, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        return self.__dict__
+
+
+def _made_again(kind: type[UnfazedError], args: tuple[Any, ...], state: dict[str, Any]) -> UnfazedError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class PolicyError(UnfazedError, ValueError):
@@ -86,8 +101,16 @@ class CallExhausted(CallError):
         self.attempts = attempts
         #: Why there is no further attempt, such as `attempts` or `not_retryable`.
         self.reason = reason
-        #: The exception of the last attempt; `None` if it timed out or did not run.
+        #: The exception of the last attempt; `None` if it timed out or did not run, or could not be pickled.
         self.last = last
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            pickle.loads(pickle.dumps(self.last))
+        except Exception:
+            # Those of openai and httpx, for example, can be pickled, but not read again.
+            return {**self.__dict__, "last": None}
+        return self.__dict__
 
 
 class ToolError(UnfazedError):

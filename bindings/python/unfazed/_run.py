@@ -78,9 +78,9 @@ class GuardRun:
             self._take({"event": "proposal_withdrawn", "proposal": proposal}, None)
 
     def declare(self, tool: dict[str, Any]) -> None:
-        """The host has this tool from now on, in place of one of the same name."""
+        """The host has this tool from now on; what is not said of it stays what it was."""
         with self._lock:
-            self._set_tool(tool)
+            self._set_tool({"parameters": {}, **self._tools.get(tool["name"], {}), **tool})
 
     def call(self, name: str, arguments: str | None, call_id: str | None = None) -> dict[str, Any]:
         """A call as it is proposed. `arguments` is a JSON text; `None`: the host keeps them to itself."""
@@ -171,6 +171,9 @@ class GuardRun:
 
     def withdraw(self, ticket: ProposalTicket, call: int | None = None) -> None:
         """The host needs the proposal, or one call of it, no more."""
+        # Whoever is woken for a loss is woken under the lock, and has nothing to withdraw.
+        if self._lost is not None:
+            return
         with self._lock:
             if self._lost is not None or not self._is_running or ticket.proposal not in self._tickets:
                 return

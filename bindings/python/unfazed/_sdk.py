@@ -7,12 +7,20 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from unfazed._guard import Guard
-from unfazed._turn import ModelCall, ReplyUsage
+from unfazed._turn import ModelCall
+from unfazed._usage import usage_of
+from unfazed._wanted import CHAT, MESSAGES, RESPONSES, RequestForm, as_wanted, declare_tools, within_time
 
 C = TypeVar("C")
 
-# What asks a model for a reply; the rest passes as it is.
-_TURNS = ("/chat/completions", "/responses", "/completions", "/messages")
+# What asks a model for a reply, with the form of the request; the rest passes as it is.
+_TURNS: dict[str, RequestForm] = {
+    "/chat/completions": CHAT,
+    "/responses": RESPONSES,
+    "/messages": MESSAGES,
+    # A text has no place for tools and guidance.
+    "/completions": RequestForm("", ("max_tokens",), None, {}),
+}
 
 
 def guarded_client(client: C, guard: Guard, models: Mapping[str, str]) -> C:
@@ -21,43 +29,43 @@ def guarded_client(client: C, guard: Guard, models: Mapping[str, str]) -> C:
     send = copy.request
 
     def asked(call: ModelCall[Any]) -> Any:
-        cast_to, options, settings = call.request
-        body = dict(options.json_data)
+        form, cast_to, options, settings = call.request
+        body = as_wanted(options.json_data, call, form)
         if call.target != "default":
             body["model"] = models.get(call.target, call.target)
-        return send(cast_to, options.model_copy(update={"json_data": body, "max_retries": 0}), **settings)
+        due = {"json_data": body, "max_retries": 0, "timeout": within_time(options.timeout, call)}
+        return send(cast_to, options.model_copy(update=due), **settings)
 
-    def is_turn(options: Any) -> bool:
-        body = options.json_data
-        is_asked = options.method.lower() == "post" and options.url.partition("?")[0].endswith(_TURNS)
-        return is_asked and isinstance(body, dict) and "model" in body
+    def turn_of(cast_to: Any, options: Any, settings: Any) -> Any:
+        """The turn that a request is; `None`: it is none."""
+        form, body = _form(options), options.json_data
+        if form is None or not isinstance(body, dict) or "model" not in body:
+            return None
+        declare_tools(guard, body)
+        return guard.turn((form, cast_to, options, settings))
 
     if inspect.iscoroutinefunction(send):
 
         async def request(cast_to: Any, options: Any, **settings: Any) -> Any:
-            if not is_turn(options):
+            turn = turn_of(cast_to, options, settings)
+            if turn is None:
                 return await send(cast_to, options, **settings)
-            return await guard.turn((cast_to, options, settings)).call(asked, usage=usage_of)
+            return await turn.call(asked, usage=usage_of)
 
         copy.request = request
         return copy  # type: ignore[no-any-return]
 
     def request_sync(cast_to: Any, options: Any, **settings: Any) -> Any:
-        if not is_turn(options):
-            return send(cast_to, options, **settings)
-        return guard.turn((cast_to, options, settings)).call_sync(asked, usage=usage_of)
+        turn = turn_of(cast_to, options, settings)
+        return send(cast_to, options, **settings) if turn is None else turn.call_sync(asked, usage=usage_of)
 
     copy.request = request_sync
     return copy  # type: ignore[no-any-return]
 
 
-def usage_of(reply: Any) -> ReplyUsage | None:
-    """The tokens of a reply that is whole; of a stream they are not known yet."""
-    usage = getattr(reply, "usage", None)
-    counts = [
-        next((count for name in names if isinstance(count := getattr(usage, name, None), int)), None)
-        for names in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
-    ]
-    if counts[0] is None or counts[1] is None:
+def _form(options: Any) -> RequestForm | None:
+    """The form of a request that asks a model for a reply."""
+    path = options.url.partition("?")[0]
+    if options.method.lower() != "post":
         return None
-    return {"input": counts[0], "output": counts[1]}
+    return next((form for end, form in _TURNS.items() if path.endswith(end)), None)

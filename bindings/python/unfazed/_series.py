@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from unfazed._channel import Directive
-from unfazed._failure import FailureFacts, model_failure, tool_failure
-from unfazed._unfazed import Policy
+from unfazed._failure import FailureFacts, model_failure, text_of, tool_failure
+from unfazed._unfazed import Policy, json_text
 
 Event = dict[str, Any]
 #: The arguments of a call: as a dict, as the model wrote them, or `None`: there is nothing to look at.
@@ -117,10 +118,21 @@ class ToolSeries(CallSeries):
         number: int = work["work"]
         if not self._shows:
             return number
-        return {"event": "tool_finished", "work": number, "outcome": {"outcome": "ok", "data": value}}
+        return {"event": "tool_finished", "work": number, "outcome": {"outcome": "ok", "data": _as_data(value)}}
 
     def _ended_badly(self, work: Directive, facts: FailureFacts) -> Event:
         return {"event": "tool_finished", "work": work["work"], "outcome": failed_outcome(facts)}
+
+
+def _as_data(value: Any) -> Any:
+    """What a tool has returned, as JSON. What is none is a text: the tool has run, and nothing is lost for its form."""
+    if json_text(value) is not None:
+        return value
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=text_of)
+    except (TypeError, ValueError, RecursionError):
+        return text_of(value)
+    return json.loads(text.encode(errors="replace"))
 
 
 def failed_outcome(facts: FailureFacts) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class ToolGuard:
 
     async def call_text(self, args: CallArguments, fn: Callable[..., Any], *, call_id: str | None = None) -> str:
         """Calls `fn` as `call` does, and returns what the model is to read of the result: a text, cut as `result.max` of
-        the policy says. What `fn` returns has to be JSON.
+        the policy says. Of what `fn` returns that is no JSON it reads what `str` makes of it.
 
         Raises what `call` raises.
         """
@@ -132,16 +132,16 @@ class ToolDecorator:
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
         """The function under the policy. It raises what `ToolGuard.call` raises."""
-        name = self._declared.get("name") or fn.__name__
+        name = self._declared.get("name") or _name_of(fn)
         description = self._declared.get("description") or inspect.getdoc(fn) or ""
-        self._run.declare({"parameters": {}, **self._declared, "name": name, "description": description})
+        self._run.declare({**self._declared, "name": name, "description": description})
         guard = ToolGuard(self._run, name, self, self._passes, approved=self._approved)
         signature = inspect.signature(fn)
 
         def bound(args: Any, kwargs: Any) -> dict[str, Any]:
-            return dict(signature.bind(*args, **kwargs).arguments)
+            return _arguments(signature.bind(*args, **kwargs))
 
-        if inspect.iscoroutinefunction(fn):
+        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
 
             @functools.wraps(fn)
             async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -154,6 +154,25 @@ class ToolDecorator:
             return guard.call_sync(bound(args, kwargs), lambda **_: fn(*args, **kwargs))
 
         return guarded_sync
+
+
+def _name_of(fn: Any) -> str:
+    """The name of a function; an object that is called has that of its class."""
+    inner = fn.func if isinstance(fn, functools.partial) else fn
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """The arguments by name, as a model would give them: what `**kwargs` takes is beside the others, and `self` of a method
+    is no argument.
+    """
+    arguments: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            arguments.update(value)
+        elif arguments or name not in ("self", "cls"):
+            arguments[name] = value
+    return arguments
 
 
 def as_json(args: CallArguments) -> str | None:

@@ -20,10 +20,13 @@ from unfazed._log import logger
 from unfazed._raised import CallError, ToolError
 from unfazed._tool import ToolGuard
 from unfazed._turn import ModelCall, ReplyUsage
+from unfazed._wanted import within_time
 
 __all__ = ["GuardMiddleware"]
 
 ToolAnswer = ToolMessage | Command[Any]
+# The fields of models that take a `timeout` with each call.
+_TIMEOUTS = ("request_timeout", "default_request_timeout")
 
 
 class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -105,13 +108,16 @@ class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
     def _due(self, call: ModelCall[ModelRequest[Any]]) -> ModelRequest[Any]:
         """The request as the policy wants it: another model, tools that may be called, guidance at the end."""
         request = call.request
+        model = self._models.get(call.target, request.model)
         shown = [tool for tool in request.tools if not isinstance(tool, BaseTool) or tool.name in call.tools]
         said = [HumanMessage(text) for text in call.guidance]
-        return request.override(
-            model=self._models.get(call.target, request.model),
-            tools=shown,
-            messages=[*request.messages, *said],
-        )
+        due: dict[str, Any] = {"model": model, "tools": shown, "messages": [*request.messages, *said]}
+        if request.tools and not shown:
+            # Providers refuse a choice of tools without any.
+            due["tool_choice"] = None
+        if settings := _settings(model, request.model_settings, call):
+            due["model_settings"] = {**request.model_settings, **settings}
+        return request.override(**due)
 
 
 def _with(request: ToolCallRequest, args: dict[str, Any]) -> ToolCallRequest:
@@ -130,11 +136,26 @@ def _failed(request: ToolCallRequest, error: CallError) -> ToolMessage:
     return ToolMessage(error.message, tool_call_id=call["id"], name=call["name"], status="error")
 
 
+def _settings(model: BaseChatModel, given: Mapping[str, Any], call: ModelCall[Any]) -> dict[str, Any]:
+    """What the policy wants of the call, as far as the model takes it with each: those of openai and anthropic do."""
+    fields = type(model).model_fields
+    wanted: dict[str, Any] = {}
+    if call.timeout is not None and not fields.keys().isdisjoint(_TIMEOUTS):
+        wanted["timeout"] = within_time(given.get("timeout"), call)
+    if call.max_output is not None and "max_tokens" in fields:
+        most = given.get("max_tokens") or getattr(model, "max_tokens", None) or call.max_output
+        wanted["max_tokens"] = min(most, call.max_output)
+    return wanted
+
+
 def _usage(response: ModelResponse[Any]) -> ReplyUsage | None:
     for message in response.result:
         if isinstance(message, AIMessage) and message.usage_metadata is not None:
             usage = message.usage_metadata
-            return {"input": usage["input_tokens"], "output": usage["output_tokens"]}
+            details = usage.get("input_token_details") or {}
+            cached = {"cache_read": details.get("cache_read"), "cache_write": details.get("cache_creation")}
+            counts = {"input": usage["input_tokens"], "output": usage["output_tokens"]}
+            return {**counts, **{name: count for name, count in cached.items() if count}}
     return None
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import litellm
 
 from unfazed._guard import Guard
-from unfazed._sdk import usage_of
 from unfazed._turn import ModelCall
+from unfazed._usage import usage_of
+from unfazed._wanted import LITELLM, as_wanted, declare_tools, within_time
 
 __all__ = ["GuardedCompletions"]
-
-_TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
 class GuardedCompletions:
@@ -31,48 +30,27 @@ class GuardedCompletions:
 
     def completion(self, model: str, messages: list[Any], **settings: Any) -> Any:
         """Calls `litellm.completion` as often as the policy says. It raises what `TurnGuard.call` raises."""
-        self._declare(settings)
+        declare_tools(self._guard, settings)
         turn = self._guard.turn((model, messages, settings))
         return turn.call_sync(lambda call: litellm.completion(**self._due(call)), usage=usage_of)
 
     async def acompletion(self, model: str, messages: list[Any], **settings: Any) -> Any:
         """The same with `litellm.acompletion`."""
-        self._declare(settings)
+        declare_tools(self._guard, settings)
         turn = self._guard.turn((model, messages, settings))
         return await turn.call(lambda call: litellm.acompletion(**self._due(call)), usage=usage_of)
 
-    def _declare(self, settings: Mapping[str, Any]) -> None:
-        for tool in settings.get("tools") or ():
-            function = tool.get("function") or {}
-            if "name" in function:
-                parameters, description = function.get("parameters") or {}, function.get("description") or ""
-                self._guard.tool(function["name"], parameters=parameters, description=description)
-
     def _due(self, call: ModelCall[tuple[str, list[Any], dict[str, Any]]]) -> dict[str, Any]:
         """The request as the policy wants it."""
-        model, messages, given = call.request
-        settings = dict(given)
-        if settings.get("tools"):
-            settings["tools"] = [tool for tool in settings["tools"] if _is_shown(tool, call.tools)]
-            if not settings["tools"]:
-                # Providers refuse a choice of tools without any.
-                settings = {name: value for name, value in settings.items() if name not in _TOOL_SETTINGS}
+        model, messages, settings = call.request
+        wanted = as_wanted({**settings, "messages": messages}, call, LITELLM)
         if call.timeout is not None:
-            settings.setdefault("timeout", call.timeout)
-        if call.max_output is not None and "max_completion_tokens" not in settings:
-            settings.setdefault("max_tokens", call.max_output)
+            wanted["timeout"] = within_time(wanted.get("timeout"), call)
         return {
-            **settings,
+            **wanted,
             "model": model if call.target == "default" else self._models.get(call.target, call.target),
-            "messages": [*messages, *({"role": "user", "content": text} for text in call.guidance)],
             "max_retries": 0,
             "num_retries": 0,
             # In `completion`, no retries of the call mean those of the module; a policy that says nothing means none.
             "retry_policy": litellm.RetryPolicy(),
         }
-
-
-def _is_shown(tool: Mapping[str, Any], names: list[str]) -> bool:
-    """Whether a model may be shown a tool. Those of providers are not the guard's."""
-    function = tool.get("function") or {}
-    return "name" not in function or function["name"] in names

@@ -23,6 +23,7 @@ from agents.tool_context import ToolContext
 from unfazed._guard import Guard
 from unfazed._raised import CallError, ToolError
 from unfazed._turn import ModelCall, ReplyUsage
+from unfazed._usage import counted
 
 __all__ = ["GuardModel", "guarded_tools"]
 
@@ -109,6 +110,9 @@ class GuardModel(Model):
             if tools and not shown and not handoffs:
                 # Providers refuse a choice of tools without any.
                 chosen = replace(model_settings, tool_choice=None, parallel_tool_calls=None)
+            if call.max_output is not None:
+                most = chosen.max_tokens
+                chosen = replace(chosen, max_tokens=call.max_output if most is None else min(most, call.max_output))
             with provider_managed_retries_disabled(True):
                 return await model.get_response(
                     system_instructions, asked, chosen, shown, output_schema, handoffs, tracing, **ids
@@ -131,5 +135,4 @@ def _items(asked: Any) -> list[Any]:
 
 
 def _usage(response: ModelResponse) -> ReplyUsage | None:
-    usage = response.usage
-    return {"input": usage.input_tokens, "output": usage.output_tokens}
+    return counted(response.usage)

@@ -18,6 +18,7 @@ from pydantic_ai.tools import ToolDefinition
 from unfazed._guard import Guard
 from unfazed._raised import CallError
 from unfazed._turn import ModelCall, ReplyUsage
+from unfazed._usage import counted
 
 __all__ = ["GuardCapability"]
 
@@ -87,11 +88,18 @@ class _GuardModel(WrapperModel):
             guidance = [UserPromptPart(text) for text in call.guidance]
             said: list[ModelMessage] = [*call.request, ModelRequest(parts=guidance)] if guidance else call.request
             shown = [tool for tool in model_request_parameters.function_tools if tool.name in call.tools]
-            return await model.request(said, model_settings, replace(model_request_parameters, function_tools=shown))
+            asked = replace(model_request_parameters, function_tools=shown)
+            return await model.request(said, _settings(model_settings, call), asked)
 
         return await self._guard.turn(messages).call(ask, usage=_usage)
 
 
+def _settings(given: ModelSettings | None, call: ModelCall[Any]) -> ModelSettings | None:
+    if call.max_output is None:
+        return given
+    most = (given or {}).get("max_tokens")
+    return {**(given or {}), "max_tokens": call.max_output if most is None else min(most, call.max_output)}
+
+
 def _usage(response: ModelResponse) -> ReplyUsage | None:
-    usage = response.usage
-    return {"input": usage.input_tokens, "output": usage.output_tokens}
+    return counted(response.usage)
