@@ -14,6 +14,7 @@ use super::ids::{ProposalId, WorkId};
 use super::known_windows::KnownWindow;
 use super::measure::TurnMeasure;
 use super::overhead::RequestOverhead;
+use super::provider_limit::ProviderLimit;
 use crate::engine::shared_known::SharedKnown;
 use crate::policy::{CallOverride, Effect, Price};
 use crate::session::{ContextReduction, HistoryRepair, Message, ToolCall, Usage};
@@ -342,6 +343,9 @@ pub struct ModelReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     /// Example: `["`gpt-5` refused the request, which is sent again without `temperature`"]`
     pub notes: Vec<String>,
+    /// The limits that the headers of the answer state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<ProviderLimit>,
     /// Whether the host keeps the reply to itself: nothing but its usage is looked at.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     /// Example: `false`

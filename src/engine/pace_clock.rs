@@ -73,6 +73,31 @@ impl PaceClock {
         self.taken = self.taken.saturating_sub(units);
     }
 
+    /// Follows a rate of which a server said, for a call that began at `since`, that so many units were left. Calls that
+    /// began later have taken `later` of them.
+    // Others may use the limit, too: what the server says only ever takes units away.
+    pub(in crate::engine) fn observe(
+        &mut self,
+        rate: PaceRate,
+        (left, since): (u64, Instant),
+        later: u64,
+        now: Instant,
+    ) {
+        self.follow(rate, now);
+        self.advance(now);
+        let burst = u64::from(rate.burst.get());
+        let passed = u128::from(now.since(since).0).saturating_mul(rate.limit.get().into());
+        let refilled = passed.checked_div(rate.per.0.into()).unwrap_or_default();
+        let left = left.saturating_add(u64::try_from(refilled).unwrap_or(u64::MAX)).min(burst);
+        let spent = burst.saturating_sub(left.saturating_sub(later));
+        self.taken = self.taken.max(self.released.saturating_add(spent));
+    }
+
+    /// The rate.
+    pub(in crate::engine) const fn rate(&self) -> PaceRate {
+        self.rate
+    }
+
     /// Stands still until then. Afterwards calls start one by one at the rate, without a burst.
     pub(in crate::engine) fn hold(&mut self, until: Instant, now: Instant) {
         self.advance(now);
@@ -174,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_says_how_much_is_left_only_takes_units_away() {
+        let minute = rate(60, Nanos::from_secs(60), 60);
+        let mut clock = PaceClock::new(minute, secs(100));
+        // Five were left ten seconds ago, ten were released since, and two calls that began later took one each.
+        clock.observe(minute, (5, secs(90)), 2, secs(100));
+        let starts: Vec<Instant> = (0..15).map(|_| start(&mut clock, 1, secs(100))).collect();
+        assert!(starts[..13].iter().all(|at| *at == secs(100)), "{starts:?}");
+        assert_eq!(starts[13..], [secs(101), secs(102)]);
+        clock.observe(minute, (60, secs(100)), 0, secs(100));
+        assert_eq!(start(&mut clock, 1, secs(100)), secs(103), "what is known here is not forgotten");
+    }
+
+    #[test]
     fn another_rate_keeps_what_was_taken() {
         let mut clock = PaceClock::new(rate(10, Nanos::from_secs(1), 1), secs(0));
         clock.take(1, secs(0));
@@ -190,6 +228,7 @@ mod tests {
         clock.give_back(u64::MAX);
         clock.hold(Instant(u64::MAX), Instant(0));
         clock.follow(rate(1, Nanos(1), 1), Instant(0));
+        clock.observe(huge, (u64::MAX, Instant(0)), u64::MAX, Instant(u64::MAX));
     }
 
     proptest! {

@@ -222,6 +222,7 @@ impl SecretRedactor {
             },
             waits: failure.waits,
             should_retry: failure.should_retry,
+            limits: failure.limits,
             received: failure.received,
         }
     }

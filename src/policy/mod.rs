@@ -89,8 +89,9 @@ pub use document::{
     CallsPolicy, ClassRetry, ContextMessages, ContextPolicy, CountBy, Effect, GuidancePolicy, HistoryCheck,
     HistoryMessages, HistoryPolicy, KeptPart, LoopGuardPolicy, LoopMessages, LoopStages, MalformedCalls,
     ModelPace, ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OrphanCalls, OutputMessages, OutputPolicy,
-    OverMax, RepeatScope, ResultForm, ResultPolicy, ResultsRoom, RetryPolicy, TargetWait, TargetsPolicy,
-    TextOnly, TokensPolicy, ToolMessages, ToolPace, ToolPolicy, TurnMessages, TurnPolicy, UnansweredMode,
+    OverMax, PaceLearning, RepeatScope, ResultForm, ResultPolicy, ResultsRoom, RetryPolicy, TargetWait,
+    TargetsPolicy, TextOnly, TokensPolicy, ToolMessages, ToolPace, ToolPolicy, TurnMessages, TurnPolicy,
+    UnansweredMode,
 };
 #[cfg(feature = "host")]
 pub(crate) use document::{NonZeroTime, OpenFraction, PerClass, PolicyFile};

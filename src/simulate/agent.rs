@@ -8,8 +8,8 @@ use super::service::{ServedCall, ServiceCall};
 use super::shared::SharedServices;
 use crate::cases::VirtualRun;
 use crate::engine::{
-    ApprovalAnswer, CallModel, DirectiveKind, Directives, DriveMode, Event, ModelReply, Note, ReduceContext,
-    RunStarted, RunTool, SummarizeMessages, ToolOutcome, TurnMeasure, Work,
+    ApprovalAnswer, CallModel, DirectiveKind, Directives, DriveMode, Event, Failure, ModelReply, Note,
+    ReduceContext, RunStarted, RunTool, SummarizeMessages, ToolOutcome, TurnMeasure, Work,
 };
 use crate::policy::Seed;
 use crate::session::{ContextReduction, HistoryRepair, Usage};
@@ -179,19 +179,20 @@ impl SimulatedAgent {
         let (next, first) = self.errand.next(scenario, &call);
         let has_calls = matches!(next, NextReply::Calls(_)) || shared.report.is_some();
         let asked = ServiceCall { whole: call.timeout, steps: call.timeouts, has_calls };
-        let (ServedCall { takes, fault }, usage) = self.ask(shared, &call.target, first, asked);
+        let (ServedCall { takes, fault, stated }, usage) = self.ask(shared, &call.target, first, asked);
         let answer = self.errand.reply(scenario, shared.report.as_deref(), &next, usage, fault);
         self.errand.called(answer.is_ok());
+        let limits = stated.into_iter().collect();
         let event = match answer {
-            Ok(reply) => call.responded(reply),
-            Err(failure) => call.failed(failure),
+            Ok(reply) => call.responded(ModelReply { limits, ..reply }),
+            Err(failure) => call.failed(Failure { limits, ..failure }),
         };
         (takes, event)
     }
 
     fn summarize(&mut self, shared: &mut SharedServices<'_>, work: SummarizeMessages) -> (Nanos, Event) {
         let asked = ServiceCall { whole: work.timeout, steps: work.timeouts, has_calls: false };
-        let (ServedCall { takes, fault }, usage) = self.ask(shared, &work.target, false, asked);
+        let (ServedCall { takes, fault, .. }, usage) = self.ask(shared, &work.target, false, asked);
         let event = if let Some(fault) = fault {
             work.failed(fault.failure())
         } else {
@@ -230,7 +231,7 @@ impl SimulatedAgent {
         let service = place.and_then(|place| shared.tools.get_mut(place));
         let called = ServiceCall { whole: run.timeout, ..ServiceCall::default() };
         let served = service.zip(chance).map(|(service, draws)| service.call(since, draws, called));
-        let ServedCall { takes, fault } = served.unwrap_or_default();
+        let ServedCall { takes, fault, .. } = served.unwrap_or_default();
         let outcome = if let Some(fault) = fault {
             fault.outcome()
         } else {

@@ -1,6 +1,7 @@
 //! The capacity of a service: a token bucket that refills evenly.
 
 use super::document::CapacityFile;
+use crate::engine::{LimitUnit, ProviderLimit};
 use crate::time::Nanos;
 
 /// The state of a capacity.
@@ -31,6 +32,22 @@ impl ServiceCapacity {
     }
 }
 
+impl ServiceCapacity {
+    /// What the headers of an answer state, if the service has such headers.
+    pub(super) fn stated(&self, at: Nanos) -> Option<ProviderLimit> {
+        let (calls, each) = (u128::from(self.rule.calls.get()), u128::from(self.rule.per.0.0));
+        let used = self.full_at.saturating_sub(u128::from(at.0) * calls);
+        let count = |of: u128| u64::try_from(of).unwrap_or(u64::MAX);
+        self.rule.headers.then(|| ProviderLimit {
+            unit: LimitUnit::Requests,
+            limit: count(calls),
+            remaining: count(calls.saturating_sub(used.div_ceil(each))),
+            per: Some(self.rule.per.0),
+            reset: Some(Nanos(count(used.div_ceil(calls)))),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +59,7 @@ mod tests {
             calls,
             per: NonZeroTime(Nanos::from_secs(per)),
             retry_after: true,
+            headers: true,
         })
     }
 
@@ -53,6 +71,19 @@ mod tests {
         assert_eq!(capacity.take(at), Err(Some(Nanos::from_secs(20))));
         assert_eq!(capacity.take(Nanos::from_secs(119)), Err(Some(Nanos::from_secs(1))));
         assert_eq!(capacity.take(Nanos::from_secs(120)), Ok(()));
+    }
+
+    #[test]
+    fn the_headers_state_what_is_left() {
+        let mut capacity = capacity(3, 60);
+        let left = |capacity: &ServiceCapacity, at| {
+            let stated = capacity.stated(Nanos::from_secs(at)).unwrap();
+            (stated.remaining, stated.reset.unwrap())
+        };
+        assert_eq!(left(&capacity, 100), (3, Nanos::ZERO));
+        assert_eq!([0; 3].map(|_| capacity.take(Nanos::from_secs(100))), [Ok(()); 3]);
+        assert_eq!(left(&capacity, 100), (0, Nanos::from_secs(60)));
+        assert_eq!(left(&capacity, 125), (1, Nanos::from_secs(35)));
     }
 
     #[test]

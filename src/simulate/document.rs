@@ -180,6 +180,9 @@ record! {
         /// Whether a refusal says when there is room again.
         /// Example: `false`
         pub(crate) retry_after: bool = true,
+        /// Whether the answers of a model state the limit and what is left of it, as `x-ratelimit-*` does.
+        /// Example: `true`
+        pub(crate) headers: bool = false,
     }
 }
 

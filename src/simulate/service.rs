@@ -8,7 +8,7 @@ use super::figures::ServiceLoad;
 use super::latency::LatencyModel;
 use super::scenario::ServiceRules;
 use crate::cases::{is_answer, longest, of_class};
-use crate::engine::{CallTimeouts, EffectState, Failure, ToolOutcome, WaitHint};
+use crate::engine::{CallTimeouts, EffectState, Failure, ProviderLimit, ToolOutcome, WaitHint};
 use crate::policy::ErrorClass;
 use crate::time::Nanos;
 
@@ -45,6 +45,8 @@ pub(super) struct ServedCall {
     pub(super) takes: Nanos,
     /// The failure, if it fails.
     pub(super) fault: Option<ServiceFault>,
+    /// The limit that the answer states.
+    pub(super) stated: Option<ProviderLimit>,
 }
 
 /// The failure of a call.
@@ -90,7 +92,15 @@ impl<'a> SimulatedService<'a> {
         let bound = longest(call.whole, call.steps, is_answered);
         let served = ends(takes.draw(draws.time()), fault, bound);
         self.load.failed = self.load.failed.saturating_add(served.fault.is_some().into());
-        served
+        ServedCall { stated: self.capacity_at(at).and_then(|capacity| capacity.stated(at)), ..served }
+    }
+
+    /// The capacity that is in effect at a time.
+    fn capacity_at(&mut self, at: Nanos) -> Option<&mut ServiceCapacity> {
+        let windows = windows(self.rules).zip(&mut self.windows);
+        let mut narrow =
+            windows.filter_map(|(window, capacity)| capacity.as_mut().filter(|_| window.holds(at)));
+        narrow.next().or(self.capacity.as_mut())
     }
 
     fn latency(&self, at: Nanos) -> &LatencyModel {
@@ -108,12 +118,7 @@ impl<'a> SimulatedService<'a> {
             let retry_after = window.retry_after.map(|wait| wait.value);
             return window.fault.map(|class| ServiceFault { class: class.value, retry_after });
         }
-        let windows = windows(self.rules).zip(&mut self.windows);
-        let mut narrow =
-            windows.filter_map(|(window, capacity)| capacity.as_mut().filter(|_| window.holds(at)));
-        if let Some(capacity) = narrow.next().or(self.capacity.as_mut())
-            && let Err(wait) = capacity.take(at)
-        {
+        if let Some(Err(wait)) = self.capacity_at(at).map(|capacity| capacity.take(at)) {
             self.load.refused = self.load.refused.saturating_add(1);
             return Some(ServiceFault { class: ErrorClass::RateLimit, retry_after: wait });
         }
@@ -155,9 +160,9 @@ fn ends(takes: Nanos, fault: Option<ServiceFault>, bound: Option<Nanos>) -> Serv
     let hangs = fault.is_some_and(|fault| fault.class == ErrorClass::Timeout);
     match bound.or_else(|| hangs.then_some(CUT_OFF)) {
         Some(bound) if hangs || takes >= bound => {
-            ServedCall { takes: bound, fault: Some(ServiceFault::TIMEOUT) }
+            ServedCall { takes: bound, fault: Some(ServiceFault::TIMEOUT), stated: None }
         }
-        _ => ServedCall { takes, fault },
+        _ => ServedCall { takes, fault, stated: None },
     }
 }
 
@@ -182,10 +187,13 @@ mod tests {
     #[test]
     fn a_call_ends_by_itself_or_when_its_time_is_over() {
         let refused = Some(ServiceFault { class: ErrorClass::RateLimit, retry_after: Some(SECOND) });
-        let over = ServedCall { takes: SECOND, fault: Some(ServiceFault::TIMEOUT) };
+        let over = ServedCall { takes: SECOND, fault: Some(ServiceFault::TIMEOUT), stated: None };
         for fault in [None, refused] {
-            assert_eq!(ends(SECOND, fault, None), ServedCall { takes: SECOND, fault });
-            assert_eq!(ends(SECOND, fault, Some(Nanos::from_secs(5))), ServedCall { takes: SECOND, fault });
+            assert_eq!(ends(SECOND, fault, None), ServedCall { takes: SECOND, fault, stated: None });
+            assert_eq!(
+                ends(SECOND, fault, Some(Nanos::from_secs(5))),
+                ServedCall { takes: SECOND, fault, stated: None }
+            );
             assert_eq!(ends(Nanos::from_secs(9), fault, Some(SECOND)), over);
         }
     }

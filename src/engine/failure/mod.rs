@@ -15,6 +15,7 @@ use core::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::provider_limit::ProviderLimit;
 use crate::policy::{ClassifiedFailure, Effect, ErrorClass, FailureEvidence, Policy, WaitSource};
 use crate::time::Nanos;
 
@@ -53,6 +54,9 @@ pub struct Failure {
     /// Example: `false`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
+    /// The limits that the headers of the answer state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<ProviderLimit>,
     /// How many characters of a streamed answer had come before: text, reasoning and tool calls. Nothing of it is kept.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     /// Example: `120`

@@ -7,6 +7,7 @@ mod call_refusal;
 mod failed_call;
 mod final_turn;
 mod history_repairs;
+mod learned_paces;
 mod loop_detector;
 mod model_health;
 mod model_series;

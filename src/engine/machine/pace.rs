@@ -4,14 +4,16 @@ use super::pace_pools::{PaceAnswer, PaceRule, PaceTerms, PaceTicket};
 use super::pending_delay::WaitSubject;
 use super::run_parts::RunParts;
 use super::work_table::WorkPurpose;
+use crate::engine::because::ShownValue;
 use crate::engine::event::DriveMode;
 use crate::engine::failure::Failure;
 use crate::engine::metric::MetricName;
+use crate::engine::provider_limit::ProviderLimit;
 use crate::engine::reason::StoredReason;
 use crate::engine::targets::cooldown_key;
 use crate::policy::{
-    CooldownScope, ErrorClass, ModelPolicy, PaceLimit, PacePool, Policy, RetryPolicy, ServerDelayMode,
-    Setting, ToolPolicy,
+    CooldownScope, ErrorClass, ModelPolicy, PaceLearning, PaceLimit, PacePool, Policy, RetryPolicy,
+    ServerDelayMode, Setting, ToolPolicy,
 };
 use crate::time::Nanos;
 
@@ -68,7 +70,8 @@ impl RunParts<'_> {
         let wait = until.since(now);
         let Some((ahead, waiting)) = waits.filter(|_| !(start.late)(wait)) else {
             *start.ticket = start.ticket.rested();
-            let why = rules.because(self.policy(), by, format!("the call would wait {}", wait.rounded()));
+            let facts = vec![format!("the call would wait {}", wait.rounded())];
+            let why = rules.because(self.policy(), by, self.with_learned(&terms.pool, by, facts));
             return PaceStep::TooLate { wait, why };
         };
         let fact = match ahead {
@@ -76,7 +79,8 @@ impl RunParts<'_> {
             1 => format!("1 call of {} is ahead of it", terms.pool),
             more => format!("{more} calls of {} are ahead of it", terms.pool),
         };
-        let why = rules.because(self.policy(), by, fact.clone());
+        let facts = self.with_learned(&terms.pool, by, vec![fact.clone()]);
+        let why = rules.because(self.policy(), by, facts);
         self.out.count(MetricName::PaceWaitSeconds, terms.pool.clone(), wait.0);
         let PacedStart { name, attempt, max_attempts, purpose, .. } = start;
         let subject = WaitSubject {
@@ -91,6 +95,14 @@ impl RunParts<'_> {
         let work = self.wait(purpose, wait, subject, vec![why]);
         self.pace.wait(&terms.pool, waiting, work);
         PaceStep::Wait
+    }
+
+    /// The facts about a wait, with the limits of the provider if these decide.
+    fn with_learned(&self, pool: &str, by: PaceRule, mut facts: Vec<String>) -> Vec<String> {
+        if by == PaceRule::Learned {
+            facts.extend(self.pace.learned(pool));
+        }
+        facts
     }
 
     /// Holds all calls of a pool after a failure whose answer asks for a pause.
@@ -116,9 +128,10 @@ impl RunParts<'_> {
         self.pace.hold(&pool, now.saturating_add(hint), now);
     }
 
-    /// Records the tokens of an answered model call.
-    pub(in crate::engine) fn pace_replied(&mut self, input: u64, output: u64) {
+    /// Records the tokens of an answered model call, and the limits that the answer states.
+    pub(in crate::engine) fn pace_replied(&mut self, input: u64, output: u64, limits: &[ProviderLimit]) {
         let used = input.saturating_add(output);
+        self.pace.learn(self.proposal, limits, self.out.now);
         self.pace.ended(self.proposal, Some(used), Some(output), self.out.now);
     }
 
@@ -126,6 +139,7 @@ impl RunParts<'_> {
     pub(in crate::engine) fn pace_failed(&mut self, class: ErrorClass, failure: &Failure) {
         // A refusal by a limit has used no tokens. Of other failures it is unknown, so what was taken stays taken.
         let refused = class == ErrorClass::RateLimit && failure.received == 0;
+        self.pace.learn(self.proposal, &failure.limits, self.out.now);
         self.pace.ended(self.proposal, refused.then_some(0), None, self.out.now);
     }
 
@@ -143,6 +157,7 @@ impl PaceRules<'_> {
                 pool: self.held_pool()?,
                 requests: policy.pace.requests.value.rate(),
                 tokens: None,
+                learns: false,
                 request: 0,
                 max_wait: policy.pace.max_wait.value.length(),
             },
@@ -150,6 +165,7 @@ impl PaceRules<'_> {
                 pool: self.held_pool()?,
                 requests: policy.pace.requests.value.rate(),
                 tokens: policy.pace.tokens.value.rate(),
+                learns: policy.pace.learn.value == PaceLearning::Headers,
                 request,
                 max_wait: policy.pace.max_wait.value.length(),
             },
@@ -184,21 +200,24 @@ impl PaceRules<'_> {
     }
 
     /// The value that holds a call back.
-    fn because(self, policy: &Policy, by: PaceRule, fact: String) -> StoredReason {
+    fn because(self, policy: &Policy, by: PaceRule, facts: Vec<String>) -> StoredReason {
         let (retry, requests) = match self {
             Self::Tool(_, tool) => (&tool.retry, &tool.pace.requests),
             Self::Model(_, model) => (&model.retry, &model.pace.requests),
         };
         match (by, self) {
             (PaceRule::Tokens, Self::Model(_, model)) => {
-                StoredReason::new(policy, "pace.tokens", &shown(&model.pace.tokens), [fact])
+                StoredReason::new(policy, "pace.tokens", &shown(&model.pace.tokens), facts)
             }
             (PaceRule::Hint, _) => {
                 let rule = retry.for_class(ErrorClass::RateLimit).server_delay;
-                StoredReason::new(policy, "retry.server_delay", rule, [fact])
+                StoredReason::new(policy, "retry.server_delay", rule, facts)
             }
-            (PaceRule::Requests | PaceRule::Tokens, _) => {
-                StoredReason::new(policy, "pace.requests", &shown(requests), [fact])
+            (PaceRule::Learned, Self::Model(_, model)) => {
+                StoredReason::new(policy, "pace.learn", &model.pace.learn.map(ShownValue), facts)
+            }
+            (PaceRule::Requests | PaceRule::Tokens | PaceRule::Learned, _) => {
+                StoredReason::new(policy, "pace.requests", &shown(requests), facts)
             }
         }
     }

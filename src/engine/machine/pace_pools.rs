@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::learned_paces::LearnedPaces;
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::pace_clock::PaceClock;
+use crate::engine::provider_limit::ProviderLimit;
 use crate::policy::PaceRate;
 use crate::time::{Instant, Nanos};
 
@@ -39,6 +41,9 @@ struct PacePool {
     requests: Option<PaceClock>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tokens: Option<PaceClock>,
+    /// What the answers of the provider say of its limits.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    learned: LearnedPaces,
     /// The end of the pause that a server asked for.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     held_until: Instant,
@@ -68,6 +73,8 @@ struct PaceBounds {
     requests: bool,
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     tokens: bool,
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    learned: bool,
 }
 
 /// A model call in flight.
@@ -76,6 +83,9 @@ struct PacedCall {
     pool: String,
     /// The tokens taken for it.
     tokens: u64,
+    /// When it began, if the limits in its answer count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    learns_since: Option<Instant>,
 }
 
 /// The ticket of a call: its age, by which waiting calls start. Further attempts keep it.
@@ -95,6 +105,8 @@ pub(in crate::engine) struct PaceTerms {
     pub(in crate::engine) pool: String,
     pub(in crate::engine) requests: Option<PaceRate>,
     pub(in crate::engine) tokens: Option<PaceRate>,
+    /// Whether the limits in the answers of the provider count.
+    pub(in crate::engine) learns: bool,
     /// The tokens of its request.
     pub(in crate::engine) request: u64,
     /// The longest it may wait.
@@ -132,6 +144,8 @@ pub(in crate::engine) enum PaceRule {
     Hint,
     Requests,
     Tokens,
+    /// The provider said how much it allows.
+    Learned,
 }
 
 impl PaceTicket {
@@ -144,11 +158,12 @@ impl PaceTicket {
 impl PaceTerms {
     /// Whether there is any limit.
     const fn are_limited(&self) -> bool {
-        self.requests.is_some() || self.tokens.is_some()
+        self.requests.is_some() || self.tokens.is_some() || self.learns
     }
 
     const fn bounds(&self) -> PaceBounds {
-        PaceBounds { requests: self.requests.is_some(), tokens: self.tokens.is_some() }
+        let Self { requests, tokens, learns, .. } = self;
+        PaceBounds { requests: requests.is_some(), tokens: tokens.is_some(), learned: *learns }
     }
 }
 
@@ -202,8 +217,9 @@ impl PacePools {
         if until <= now {
             ticket.since = None;
             pool.take(tokens, now);
-            if let Some(call) = call.filter(|_| terms.tokens.is_some()) {
-                self.in_flight.insert(call, PacedCall { pool: terms.pool.clone(), tokens });
+            if let Some(call) = call.filter(|_| terms.tokens.is_some() || terms.learns) {
+                let learns_since = terms.learns.then_some(now);
+                self.in_flight.insert(call, PacedCall { pool: terms.pool.clone(), tokens, learns_since });
             }
             self.forget_if_idle(&terms.pool, now);
             return PaceAnswer::Started;
@@ -234,6 +250,33 @@ impl PacePools {
         }
     }
 
+    /// Records what the answer to a model call says of the provider's limits. Called before its end is recorded.
+    pub(in crate::engine) fn learn(&mut self, call: ProposalId, limits: &[ProviderLimit], now: Instant) {
+        let Some(PacedCall { pool, learns_since: Some(since), .. }) = self.in_flight.get(&call) else {
+            return;
+        };
+        // The provider counted the calls that began before this one.
+        let is_later = |other: &&PacedCall| {
+            other.pool == *pool && other.learns_since.is_some_and(|begun| begun > *since)
+        };
+        let later = self.in_flight.values().filter(is_later);
+        let later = later.fold((0_u64, 0_u64), |(calls, tokens), other| {
+            (calls.saturating_add(1), tokens.saturating_add(other.tokens))
+        });
+        if limits.is_empty() {
+            return;
+        }
+        let pool = self.pools.entry(pool.clone()).or_default();
+        for limit in limits {
+            pool.learned.observe(limit, *since, later, now);
+        }
+    }
+
+    /// What the provider of a pool says of its limits; `None`: nothing.
+    pub(in crate::engine) fn learned(&self, pool: &str) -> Option<String> {
+        self.pools.get(pool)?.learned.text()
+    }
+
     /// Records the end of a model call. `used`: its tokens, as far as they are known; `None`: what was taken for it stays
     /// taken.
     pub(in crate::engine) fn ended(
@@ -243,17 +286,19 @@ impl PacePools {
         reply: Option<u64>,
         now: Instant,
     ) {
-        let Some(PacedCall { pool, tokens: taken }) = self.in_flight.remove(&call) else { return };
+        let Some(PacedCall { pool, tokens: taken, .. }) = self.in_flight.remove(&call) else { return };
         self.freed = true;
         let Some(pool) = self.pools.get_mut(&pool) else { return };
         if let Some(reply) = reply {
             pool.learn_reply(reply);
         }
-        let (Some(clock), Some(used)) = (&mut pool.tokens, used) else { return };
-        if used >= taken {
-            clock.take(used.saturating_sub(taken), now);
-        } else {
-            clock.give_back(taken.saturating_sub(used));
+        let Some(used) = used else { return };
+        for clock in pool.tokens.iter_mut().chain(&mut pool.learned.tokens) {
+            if used >= taken {
+                clock.take(used.saturating_sub(taken), now);
+            } else {
+                clock.give_back(taken.saturating_sub(used));
+            }
         }
     }
 
@@ -264,7 +309,7 @@ impl PacePools {
         }
         let pool = self.pools.entry(pool.to_owned()).or_default();
         pool.held_until = pool.held_until.max(until);
-        for clock in [&mut pool.requests, &mut pool.tokens].into_iter().flatten() {
+        for clock in pool.clocks_mut() {
             clock.hold(until, now);
         }
     }
@@ -293,6 +338,7 @@ impl PacePools {
         let idle = |pool: &PacePool| {
             pool.requests.is_none()
                 && pool.tokens.is_none()
+                && pool.learned == LearnedPaces::default()
                 && pool.waiting.is_empty()
                 && pool.held_until <= now
                 && pool.mean_reply == 0
@@ -331,10 +377,18 @@ impl PacePool {
             (calls.saturating_add(1), tokens.saturating_add(other.tokens))
         });
         let mut latest = (self.held_until, PaceRule::Hint);
-        let calls = u64::try_from(ahead).unwrap_or(u64::MAX);
+        let calls = (u64::try_from(ahead).unwrap_or(u64::MAX), 1);
+        let tokens = (tokens, call.tokens);
+        let PaceBounds { requests: by_calls, tokens: by_tokens, learned } = call.bounds;
+        if learned && self.learned.spent_until > latest.0 {
+            latest = (self.learned.spent_until, PaceRule::Learned);
+        }
+        let LearnedPaces { requests, tokens: learned_tokens, .. } = &mut self.learned;
         let limits = [
-            (&mut self.requests, call.bounds.requests, (calls, 1), PaceRule::Requests),
-            (&mut self.tokens, call.bounds.tokens, (tokens, call.tokens), PaceRule::Tokens),
+            (&mut self.requests, by_calls, calls, PaceRule::Requests),
+            (&mut self.tokens, by_tokens, tokens, PaceRule::Tokens),
+            (requests, learned, calls, PaceRule::Learned),
+            (learned_tokens, learned, tokens, PaceRule::Learned),
         ];
         for (clock, holds, (ahead, units), by) in limits {
             if let Some(clock) = clock.as_mut().filter(|_| holds) {
@@ -349,12 +403,17 @@ impl PacePool {
     }
 
     fn take(&mut self, tokens: u64, now: Instant) {
-        if let Some(clock) = &mut self.requests {
+        for clock in self.requests.iter_mut().chain(&mut self.learned.requests) {
             clock.take(1, now);
         }
-        if let Some(clock) = &mut self.tokens {
+        for clock in self.tokens.iter_mut().chain(&mut self.learned.tokens) {
             clock.take(tokens, now);
         }
+    }
+
+    fn clocks_mut(&mut self) -> impl Iterator<Item = &mut PaceClock> {
+        let LearnedPaces { requests, tokens, .. } = &mut self.learned;
+        [&mut self.requests, &mut self.tokens, requests, tokens].into_iter().flatten()
     }
 
     const fn expected_reply(&self) -> u64 {
@@ -379,6 +438,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::engine::provider_limit::LimitUnit;
 
     fn rate(limit: u32, secs: u64, burst: u32) -> Option<PaceRate> {
         let per = Nanos::from_secs(secs);
@@ -386,7 +446,7 @@ mod tests {
     }
 
     fn terms(requests: Option<PaceRate>, tokens: Option<PaceRate>, request: u64) -> PaceTerms {
-        PaceTerms { pool: "model main".into(), requests, tokens, request, max_wait: None }
+        PaceTerms { pool: "model main".into(), requests, tokens, learns: false, request, max_wait: None }
     }
 
     const fn secs(secs: u64) -> Instant {
@@ -495,6 +555,33 @@ mod tests {
         assert!(calls.pools.pools.is_empty());
     }
 
+    /// A server that allows so many calls in a period, evenly spread, and states what is left.
+    struct Server {
+        limit: u64,
+        per: u64,
+        /// When it allows all of them again, in nanoseconds times `limit`.
+        full_at: u128,
+    }
+
+    impl Server {
+        /// Whether it takes a call, and what its answer states.
+        fn asked(&mut self, now: Instant) -> (bool, ProviderLimit) {
+            let (limit, per) = (u128::from(self.limit), u128::from(self.per));
+            let now = u128::from(now.0) * limit;
+            let full_at = self.full_at.max(now) + per;
+            let takes = full_at <= now + per * limit;
+            if takes {
+                self.full_at = full_at;
+            }
+            let used = self.full_at.saturating_sub(now).div_ceil(per);
+            let remaining = u64::try_from(limit - used.min(limit)).unwrap();
+            let per = Some(Nanos(self.per));
+            let stated =
+                ProviderLimit { unit: LimitUnit::Requests, limit: self.limit, remaining, per, reset: None };
+            (takes, stated)
+        }
+    }
+
     proptest! {
         /// Calls start in the order in which they came, none waits for ever, and the rates hold, whatever is withdrawn or
         /// held meanwhile.
@@ -525,6 +612,38 @@ mod tests {
                     let allowed = time / u128::from(Nanos::from_secs(per).0) + u128::from(burst);
                     prop_assert!((more as u128) < allowed, "{} calls from {begin:?} to {end:?}", more + 1);
                 }
+            }
+        }
+
+        /// A server that states its limit refuses no call, however calls come, and whatever others have used of it before.
+        #[test]
+        fn a_server_that_states_its_limit_refuses_nothing(
+            limit in 1u64..20, per in 1u64..120, used in 0u64..20,
+            pauses in proptest::collection::vec(0u64..5_000_000_000, 1..60),
+        ) {
+            let per = Nanos::from_secs(per).0;
+            let mut server = Server { limit, per, full_at: 0 };
+            // One is left for the call by which the limit is learned.
+            for _ in 0..used.min(limit - 1) {
+                prop_assert!(server.asked(Instant(0)).0);
+            }
+            let terms = PaceTerms { learns: true, ..terms(None, None, 0) };
+            let (mut pools, mut now) = (PacePools::default(), Instant(0));
+            for (n, pause) in (1..).zip(pauses) {
+                now = now.saturating_add(Nanos(pause));
+                let (mut ticket, call) = (PaceTicket::default(), ProposalId(n));
+                while let PaceAnswer::Later { until, call: waiting, by, .. } =
+                    pools.ask(&terms, &mut ticket, Some(call), now)
+                {
+                    prop_assert_eq!(by, PaceRule::Learned);
+                    pools.wait(&terms.pool, waiting, WorkId(n));
+                    now = until;
+                    pools.forget(WorkId(n));
+                }
+                let (takes, stated) = server.asked(now);
+                prop_assert!(takes, "call {} at {:?}", n, now);
+                pools.learn(call, &[stated], now);
+                pools.ended(call, None, None, now);
             }
         }
     }

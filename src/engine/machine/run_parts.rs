@@ -423,7 +423,7 @@ impl RunParts<'_> {
         // reply are the best estimates.
         let input = if said.input > 0 { said.input } else { kept.input };
         let output = if said.output > 0 { said.output } else { own_count(reply) };
-        self.pace_replied(input, output);
+        self.pace_replied(input, output, &reply.limits);
         self.charge_usage(&kept, Usage { input, output, ..said });
     }
 

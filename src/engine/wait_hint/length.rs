@@ -6,9 +6,9 @@ use crate::time::Nanos;
 /// Units in nanoseconds.
 pub(super) const MILLISECOND: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000_000_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
+pub(super) const MINUTE: u64 = 60 * SECOND;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
 
 /// A decimal number without a sign, in this unit. Too large a number becomes the longest duration; the policy has its
 /// own limit.

@@ -21,6 +21,7 @@ mod body;
 mod date;
 mod headers;
 mod length;
+mod limits;
 mod rate_limit;
 mod text;
 
@@ -95,6 +96,7 @@ impl Failure {
         // in 4.77s").
         text::wait(&self.message, &mut said);
         self.should_retry = advice;
+        self.limits = headers.limits(|| *sent);
         self.waits = (said.waits.body.or(said.waits.reset).is_some()).then(|| Box::new(said.waits));
         self.retry_after = said.hint();
         self

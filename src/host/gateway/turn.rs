@@ -91,7 +91,7 @@ async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
     let targets = open.call.targets.clone();
     let turn = models.guard.turn(open).targets(targets);
     let attempt = |asked, open| attempt(Arc::clone(&models), asked, open);
-    let ended = turn.call_as(|answer: &RelayedAnswer| answer.usage, attempt).await;
+    let ended = turn.call_knowing(RelayedAnswer::known, attempt).await;
     // Nothing is added to what a client says, and none of it is kept.
     drop(models.guard.take_guidance());
     ended

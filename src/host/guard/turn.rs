@@ -132,7 +132,22 @@ impl<R: Clone> TurnGuard<R> {
         F: FnMut(ModelCall, R) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let reply = |value: &T| ModelReply { opaque: true, usage: usage(value), ..ModelReply::default() };
+        let reply = |value: &T| ModelReply { usage: usage(value), ..ModelReply::default() };
+        self.call_knowing(reply, run).await
+    }
+
+    /// The same with what else is known of the reply besides its usage.
+    pub(in crate::host) async fn call_knowing<T, E, F, Fut>(
+        &self,
+        known: impl Fn(&T) -> ModelReply,
+        run: F,
+    ) -> Result<T, CallError<E>>
+    where
+        E: ClassifyError,
+        F: FnMut(ModelCall, R) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let reply = |value: &T| ModelReply { opaque: true, ..known(value) };
         let (value, _) = self.propose(&self.inner.run, reply, run).await?;
         Ok(value)
     }

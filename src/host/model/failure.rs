@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::engine::{Failure, ReplyHeaders};
+use crate::engine::{Failure, ProviderLimit, ReplyHeaders};
 use crate::host::{Clock, without_number};
 use crate::policy::ErrorClass;
 
@@ -42,6 +42,11 @@ fn completed(failure: Failure, body: &Value, headers: &HeaderMap) -> Failure {
         "the answer is an error without a message".clone_into(&mut failure.message);
     }
     failure
+}
+
+/// The limits that the headers of an answer state.
+pub(crate) fn stated_limits(headers: &HeaderMap) -> Vec<ProviderLimit> {
+    told(headers).limits(|| Clock::system().now())
 }
 
 /// The headers as the interpreter's readers take them.

@@ -28,7 +28,7 @@ pub use http::HttpModel;
 pub use sse::{EventTooLarge, SseEvent, SseParser};
 pub use window::{WindowPages, WindowQuestion};
 
-pub(crate) use failure::{cut_off, from_status};
+pub(crate) use failure::{cut_off, from_status, stated_limits};
 pub(super) use provider::{AnthropicKeys, AzureKeys, GeminiKeys, OpenAiKeys, ResponsesKeys};
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;

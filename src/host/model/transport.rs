@@ -239,7 +239,8 @@ impl ModelTransport {
                 return Err(within::no_first_token(timeouts));
             }
         }
-        answer.reply(format, &headers, request.messages)
+        let reply = answer.reply(format, &headers, request.messages)?;
+        Ok(ModelReply { limits: failure::stated_limits(&headers), ..reply })
     }
 
     fn not_sent(&self, error: &reqwest::Error, timeouts: CallTimeouts) -> Failure {

@@ -67,6 +67,9 @@ record! {
         /// Further fields of the message.
         /// Example: `{"reasoning": "First the price."}`
         extra: Option<Spanned<IndexMap<String, Value>>>,
+        /// Headers of the answer.
+        /// Example: `{"x-ratelimit-limit-requests": 50, "x-ratelimit-remaining-requests": 49}`
+        headers: Option<Spanned<IndexMap<String, HeaderText>>>,
         /// An error instead of an answer.
         error: Option<Spanned<ErrorFile>>,
         /// What goes wrong on the way. With `truncate`, `reset` and `stall`, `text` and `calls` are what would
@@ -286,6 +289,7 @@ impl ReplyFile {
                 Usage { input, output, cache_read, cache_write, reasoning }
             }),
             extra: extra.map(|extra| extra.value.clone().into_iter().collect()).unwrap_or_default(),
+            headers: self.headers.as_ref().map(|own| sent(&own.value, problems)).unwrap_or_default(),
         }
     }
 
@@ -297,6 +301,7 @@ impl ReplyFile {
             ("finish_reason", self.finish_reason.as_ref().map(|field| field.span)),
             ("usage", self.usage.as_ref().map(|field| field.span)),
             ("extra", self.extra.as_ref().map(|field| field.span)),
+            ("headers", self.headers.as_ref().map(|field| field.span)),
         ];
         fields.into_iter().filter_map(|(name, span)| Some((name, span?)))
     }
@@ -322,22 +327,27 @@ impl ErrorFile {
                 Diagnostic::error(Code::CONTRADICTION, body.span, message).help("remove one or the other"),
             );
         }
-        for (name, value) in &self.headers {
-            let sendable = name.parse::<HeaderName>().is_ok() && HeaderValue::from_str(&value.text).is_ok();
-            if !sendable {
-                let message = format!("the header `{name}` cannot be sent over HTTP");
-                problems.push(Diagnostic::error(Code::BAD_VALUE, value.span, message));
-            }
-        }
         ErrorReply {
             status,
-            headers: self.headers.iter().map(|(name, value)| (name.clone(), value.text.clone())).collect(),
+            headers: sent(&self.headers, problems),
             code: self.code.clone(),
             kind: self.r#type.clone(),
             message: self.message.clone().unwrap_or_default(),
             body: self.body.as_ref().map(|body| body.value.clone()),
         }
     }
+}
+
+/// The headers as they are sent. One that cannot be is a problem.
+fn sent(headers: &IndexMap<String, HeaderText>, problems: &mut Vec<Diagnostic>) -> IndexMap<String, String> {
+    for (name, value) in headers {
+        let sendable = name.parse::<HeaderName>().is_ok() && HeaderValue::from_str(&value.text).is_ok();
+        if !sendable {
+            let message = format!("the header `{name}` cannot be sent over HTTP");
+            problems.push(Diagnostic::error(Code::BAD_VALUE, value.span, message));
+        }
+    }
+    headers.iter().map(|(name, value)| (name.clone(), value.text.clone())).collect()
 }
 
 fn both(one: &str, at: Span, other: &str, other_at: Span) -> Diagnostic {

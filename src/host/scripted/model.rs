@@ -11,7 +11,7 @@ use super::render::{self, AnswerRendering};
 use super::script::{ErrorReply, Script, ScriptFault, ScriptOutcome, ScriptReply, ScriptState};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::model::{
-    ChatMessage, cut_off, from_status, no_first_token, not_whole, read_body, stalled, within,
+    ChatMessage, cut_off, from_status, no_first_token, not_whole, read_body, stalled, stated_limits, within,
 };
 use crate::host::port::{BoxFuture, Model, ModelRequest};
 use crate::host::redact::SecretRedactor;
@@ -96,7 +96,11 @@ fn result(
     let read = |body: &[u8]| read_body(body, &HeaderMap::new(), messages);
     let body = |answer| AnswerRendering { model: &script.model, number, answer }.body();
     Some(match outcome {
-        ScriptOutcome::Answer(answer) => read(body(&answer).as_bytes()),
+        ScriptOutcome::Answer(answer) => match render::header_map(&answer.headers) {
+            Ok(headers) => read(body(&answer).as_bytes())
+                .map(|reply| ModelReply { limits: stated_limits(&headers), ..reply }),
+            Err(name) => Err(unsendable(&name)),
+        },
         ScriptOutcome::Error(error) => Err(refuse(&error, messages)),
         ScriptOutcome::Fault(fault, answer) => match fault {
             ScriptFault::Close => Err(cut_off("the connection broke before an answer came")),
@@ -137,7 +141,7 @@ crate::debug_parts!(|this: ScriptedModel| script: this.script.name);
 
 fn refuse(error: &ErrorReply, messages: &[Message]) -> Failure {
     let body = render::error_body(error);
-    let headers = match render::error_headers(error) {
+    let headers = match render::header_map(&error.headers) {
         Ok(headers) => headers,
         Err(name) => return unsendable(&name),
     };

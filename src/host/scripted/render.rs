@@ -1,5 +1,6 @@
 //! Replies of a script as they go over the wire.
 
+use indexmap::IndexMap;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
@@ -97,14 +98,14 @@ pub(super) fn error_body(error: &ErrorReply) -> String {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}}).to_string()
 }
 
-/// The headers of an error.
+/// The headers of an answer or an error.
 ///
 /// # Errors
 /// The name of a header that cannot be sent.
-pub(super) fn error_headers(error: &ErrorReply) -> Result<HeaderMap, String> {
+pub(super) fn header_map(headers: &IndexMap<String, String>) -> Result<HeaderMap, String> {
     let one = |(name, value): (&String, &String)| {
         let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
         parsed.ok_or_else(|| name.clone())
     };
-    error.headers.iter().map(one).collect()
+    headers.iter().map(one).collect()
 }

@@ -107,6 +107,8 @@ pub struct ScriptAnswer {
     pub usage: Option<Usage>,
     /// Further fields of the message.
     pub extra: Map<String, Value>,
+    /// Headers, such as `x-ratelimit-remaining-requests`.
+    pub headers: IndexMap<String, String>,
 }
 
 /// A tool call of an answer.

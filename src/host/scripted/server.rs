@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::{StreamExt, stream};
+use indexmap::IndexMap;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -230,23 +231,26 @@ async fn serve(
 
 impl Dialect {
     fn error(&self, error: &ErrorReply) -> Response {
-        let unsendable = |what: &str| {
-            json_body(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                json!({"error": {"message": format!("the script's `{what}` cannot be sent over HTTP")}})
-                    .to_string(),
-            )
-        };
         let Ok(status) = StatusCode::from_u16(error.status) else { return unsendable("status") };
-        match render::error_headers(error) {
-            Ok(headers) => {
-                let mut response = json_body(status, (self.error_body)(error));
-                response.headers_mut().extend(headers);
-                response
-            }
-            Err(name) => unsendable(&name),
-        }
+        with_headers(json_body(status, (self.error_body)(error)), &error.headers)
     }
+}
+
+fn with_headers(mut response: Response, headers: &IndexMap<String, String>) -> Response {
+    match render::header_map(headers) {
+        Ok(headers) => {
+            response.headers_mut().extend(headers);
+            response
+        }
+        Err(name) => unsendable(&name),
+    }
+}
+
+fn unsendable(what: &str) -> Response {
+    json_body(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        json!({"error": {"message": format!("the script's `{what}` cannot be sent over HTTP")}}).to_string(),
+    )
 }
 
 /// How one request is answered.
@@ -296,11 +300,12 @@ impl WireAnswer {
     }
 
     fn whole(self, answer: &AnswerRendering<'_>) -> Response {
-        if self.stream {
+        let response = if self.stream {
             events(self.chunks(answer).events)
         } else {
             json_body(StatusCode::OK, self.body(answer))
-        }
+        };
+        with_headers(response, &answer.answer.headers)
     }
 
     fn half(self, answer: &AnswerRendering<'_>) -> Vec<Bytes> {

@@ -46,7 +46,7 @@ pub(crate) use lasting::NonZeroTime;
 pub use loop_guard::{LoopGuardPolicy, LoopMessages, LoopStages, RepeatScope};
 pub(crate) use output::OutputLayer;
 pub use output::{OutputMessages, OutputPolicy};
-pub use pace::{ModelPace, ToolPace};
+pub use pace::{ModelPace, PaceLearning, ToolPace};
 pub(crate) use price::PriceEntry;
 pub use result::{KeptPart, OverMax, ResultForm, ResultPolicy};
 pub use retry::RetryPolicy;

@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::lasting::NonZeroTime;
-use crate::policy::decode::{Decode, NodeReader, SchemaOf, record};
+use crate::policy::decode::{Decode, NodeReader, SchemaOf, choice, record};
 use crate::policy::form::{Block, Effective, Form};
 use crate::policy::layer_value::plain_leaf;
 use crate::policy::{CooldownScope, PaceLimit, PacePool, PaceRate, TimeBound};
@@ -43,6 +43,9 @@ pub struct ModelPace<F: Form = Effective> {
     /// a call starts, and corrected by its usage. Replaced whole.
     /// Example: `{"limit": 40000, "per": "1m"}`
     pub tokens: F::Of<PaceLimit>,
+    /// Whether the limits that the provider states in its answers hold, too.
+    /// Example: `headers`
+    pub learn: F::Of<PaceLearning>,
     /// The models that share this pace: `provider`, those with the same `provider`; or those with the same name here.
     /// Example: `team_quota`
     pub pool: F::Of<PacePool>,
@@ -51,6 +54,18 @@ pub struct ModelPace<F: Form = Effective> {
     /// Example: `2m`
     #[key(looser = More)]
     pub max_wait: F::Of<NonZeroTime<TimeBound>>,
+}
+
+choice! {
+    /// Which limits hold besides those of the policy.
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PaceLearning {
+        /// None.
+        Off = "off",
+        /// Those in the headers of answers, such as `x-ratelimit-*`.
+        Headers = "headers",
+    }
 }
 
 record! {
@@ -107,6 +122,7 @@ plain_leaf! {
         PaceLimit::Unlimited => json!("unlimited"),
         PaceLimit::Rate(rate) => show_rate(*rate),
     };
+    PaceLearning => |learning| json!(learning);
     PacePool => |pool| match pool {
         PacePool::Provider => json!("provider"),
         PacePool::Named(name) => json!(name),

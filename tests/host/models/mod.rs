@@ -17,7 +17,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use unfazed::engine::{CallTimeouts, Failure, FinishReason, ModelReply, ToolChoice, ToolSpec, WaitHint};
+use unfazed::engine::{
+    CallTimeouts, Failure, FinishReason, LimitUnit, ModelReply, ProviderLimit, ToolChoice, ToolSpec, WaitHint,
+};
 use unfazed::host::scripted::{
     ErrorReply, RequestMatcher, Script, ScriptAnswer, ScriptEntry, ScriptFault, ScriptOutcome, ScriptedCall,
     ScriptedModel, ScriptedServer,
@@ -150,6 +152,11 @@ fn rich_answer() -> ScriptAnswer {
         finish: None,
         usage: Some(Usage { input: 120, output: 20, ..Usage::default() }),
         extra,
+        headers: [
+            ("x-ratelimit-limit-requests".into(), "50".into()),
+            ("x-ratelimit-remaining-requests".into(), "49".into()),
+        ]
+        .into(),
     }
 }
 
@@ -169,6 +176,13 @@ async fn an_answer_is_the_same_whole_streamed_and_in_process() {
         finish: FinishReason::ToolCalls,
         usage: answer.usage,
         extra: answer.extra.clone(),
+        limits: vec![ProviderLimit {
+            unit: LimitUnit::Requests,
+            limit: 50,
+            remaining: 49,
+            per: None,
+            reset: None,
+        }],
         ..ModelReply::default()
     };
     for way in CHAT {

@@ -28,7 +28,7 @@ use super::headers::ConfigError;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
 use super::{failure as facts, within};
-use crate::engine::{CallTimeouts, Failure, ModelReply};
+use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit};
 use crate::policy::ErrorClass;
 use crate::session::Usage;
 use crate::time::Nanos;
@@ -91,8 +91,21 @@ pub(in crate::host) struct WholeAnswer {
 /// What came of an attempt that went well.
 pub(in crate::host) struct RelayedAnswer {
     pub(in crate::host) usage: Option<Usage>,
+    /// The limits that its headers state.
+    pub(in crate::host) limits: Vec<ProviderLimit>,
     /// The answer; `None`: it went out piece by piece.
     pub(in crate::host) whole: Option<WholeAnswer>,
+}
+
+impl RelayedAnswer {
+    const fn new(usage: Option<Usage>, whole: Option<WholeAnswer>) -> Self {
+        Self { usage, limits: Vec::new(), whole }
+    }
+
+    /// What the policy learns of it.
+    pub(in crate::host) fn known(&self) -> ModelReply {
+        ModelReply { usage: self.usage, limits: self.limits.clone(), ..ModelReply::default() }
+    }
 }
 
 /// An answer that is being read.
@@ -159,14 +172,15 @@ impl RelayedModel {
         let body = HttpBody::of(response).map_err(|error| broken(&error))?;
         let mut open = OpenAnswer { request, sink, head, headers, body, first_content };
         let first = open.chunk(first_content, within::no_first_token).await?;
-        if request.kind != RelayKind::Answer {
-            return open.figures(first).await;
-        }
-        if is_events(&open.headers, first.as_ref()) {
+        let limits = facts::stated_limits(&open.headers);
+        let answer = if request.kind != RelayKind::Answer {
+            open.figures(first).await
+        } else if is_events(&open.headers, first.as_ref()) {
             open.stream(&*self.format, first).await
         } else {
             open.whole(&*self.format, first).await
-        }
+        };
+        answer.map(|answer| RelayedAnswer { limits, ..answer })
     }
 
     /// The headers of a request: the file's own take precedence over the client's.
@@ -227,7 +241,7 @@ impl OpenAnswer<'_> {
         }
         let input = figures.usage.and_then(|usage| usage.prompt_tokens);
         let usage = input.map(|input| Usage { input, ..Usage::default() });
-        Ok(RelayedAnswer { usage, whole: Some(answer) })
+        Ok(RelayedAnswer::new(usage, Some(answer)))
     }
 
     /// All of an answer, and the headers of the provider.
@@ -290,7 +304,7 @@ impl OpenAnswer<'_> {
         let rest = events.take_ready();
         if has_begun {
             self.sink.piece(rest).await?;
-            return Ok(RelayedAnswer { usage: reply.and_then(|reply| reply.usage), whole: None });
+            return Ok(RelayedAnswer::new(reply.and_then(|reply| reply.usage), None));
         }
         settled(reply, WholeAnswer { head: self.head, body: rest }).map_err(|failure| *failure)
     }
@@ -336,12 +350,12 @@ fn unless_paused(read: Result<ModelReply, Failure>) -> Result<Option<ModelReply>
 
 /// The answer, unless it says nothing.
 fn settled(reply: Option<ModelReply>, answer: WholeAnswer) -> Result<RelayedAnswer, Box<RelayFailure>> {
-    let Some(reply) = reply else { return Ok(RelayedAnswer { usage: None, whole: Some(answer) }) };
+    let Some(reply) = reply else { return Ok(RelayedAnswer::new(None, Some(answer))) };
     // What the model said may be of a kind that is not known here: then only its tokens tell.
     let wrote = reply.usage.is_some_and(|usage| usage.output > 0);
     if reply.text.is_empty() && reply.calls.is_empty() && reply.extra.is_empty() && !wrote {
         let failure = Failure::of(ErrorClass::EmptyResponse, "the answer is empty");
         return Err(Box::new(RelayFailure { failure, answer: Some(answer) }));
     }
-    Ok(RelayedAnswer { usage: reply.usage, whole: Some(answer) })
+    Ok(RelayedAnswer::new(reply.usage, Some(answer)))
 }

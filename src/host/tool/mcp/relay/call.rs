@@ -211,9 +211,7 @@ impl RelayedCall<'_> {
             return Ok(self.relay.rounds().ask(self.params, past, (&message, until), otherwise));
         }
         match answer {
-            Some(answer) if record.class.is_none() => {
-                answer.shown(&record, cut)
-            }
+            Some(answer) if record.class.is_none() => answer.shown(&record, cut),
             answer => Ok(record.failed_with(answer.as_ref(), is_complete, cut)),
         }
     }
