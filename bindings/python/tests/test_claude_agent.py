@@ -119,3 +119,74 @@ def test_a_guard_that_is_closed_denies(session: Session) -> None:
     session.guard.close()
     (became,) = session.run(("search", {"query": "rust"}))
     assert became["before"]["permissionDecisionReason"] == "the guard is closed"
+
+
+ONE_AT_A_TIME = "version: 1\ntools: {search: {concurrency: 1}, pay: {concurrency: 1}}\n"
+
+
+def about(call_id: str, tool: str = "search", **more: Any) -> dict[str, Any]:
+    """What a hook is given of a call."""
+    return {"tool_use_id": call_id, "tool_name": tool, "tool_input": {"query": call_id}, **more}
+
+
+def after(call_id: str, tool: str = "search") -> dict[str, Any]:
+    return about(call_id, tool, hook_event_name="PostToolUse", tool_response="found")
+
+
+def test_a_hook_that_is_cancelled_leaves_its_place_to_the_next_call() -> None:
+    guarded = Guard(Policy.from_yaml(ONE_AT_A_TIME))
+    hooks = GuardHooks(guarded)
+
+    async def main() -> None:
+        assert await hooks.before(about("a"), "a", None) == {}
+        waiting = asyncio.create_task(hooks.before(about("b"), "b", None))
+        third = asyncio.create_task(hooks.before(about("c"), "c", None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await hooks.after(after("a"), "a", None) == {}
+        # The place is not that of a call that nobody runs.
+        assert await third == {}
+        # What has not been permitted has nothing to end.
+        assert await hooks.after(after("b"), "b", None) == {}
+        await hooks.after(after("c"), "c", None)
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert not guarded._run._tickets
+
+
+def test_calls_of_one_id_end_each() -> None:
+    guarded = Guard(Policy.from_yaml(ONE_AT_A_TIME))
+    hooks = GuardHooks(guarded)
+
+    async def main() -> None:
+        for tool in ("search", "pay"):
+            assert await hooks.before(about("a", tool), "a", None) == {}
+        second = asyncio.create_task(hooks.before(about("a"), "a", None))
+        await asyncio.sleep(0)
+        assert await hooks.after(after("a", "pay"), "a", None) == {}
+        assert not second.done()
+        assert await hooks.after(after("a"), "a", None) == {}
+        assert await second == {}
+        assert await hooks.after(after("a"), "a", None) == {}
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert not guarded._run._tickets
+    assert not hooks._open
+
+
+def test_a_call_that_waits_when_the_agent_stops_is_denied() -> None:
+    guarded = Guard(Policy.from_yaml(ONE_AT_A_TIME))
+    hooks = GuardHooks(guarded)
+
+    async def main() -> None:
+        await hooks.before(about("a"), "a", None)
+        waiting = asyncio.create_task(hooks.before(about("b"), "b", None))
+        await asyncio.sleep(0)
+        await hooks.stopped({}, None, None)
+        said = await waiting
+        assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert not guarded._run._tickets

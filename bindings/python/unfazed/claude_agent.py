@@ -11,7 +11,7 @@ from claude_agent_sdk import CanUseTool, HookMatcher, PermissionResult, Permissi
 from unfazed._carry import carry_out
 from unfazed._channel import Directive, ProposalTicket
 from unfazed._guard import Guard
-from unfazed._raised import CallError, ToolError, UnfazedError
+from unfazed._raised import CallError, RunError, ToolError, UnfazedError
 from unfazed._series import ToolSeries
 from unfazed._tool import as_json
 
@@ -34,7 +34,8 @@ class GuardHooks:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._open: dict[str, _OpenCall] = {}
+        # Models of other providers give several calls of a reply one id.
+        self._open: dict[str, list[_OpenCall]] = {}
 
     def hooks(self, *, timeout: float | None = None) -> dict[Any, list[HookMatcher]]:
         """What `hooks` of `ClaudeAgentOptions` takes. `timeout` is the longest that a hook may take, in seconds, such as one
@@ -55,7 +56,9 @@ class GuardHooks:
         async def asked(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
             result = await ask(tool, given, context)
             if isinstance(result, PermissionResultDeny):
-                self._withdraw(str(context.tool_use_id))
+                call = self._taken(str(context.tool_use_id), tool)
+                if call is not None:
+                    call.withdraw()
             return result
 
         return asked
@@ -65,11 +68,19 @@ class GuardHooks:
         call_id, args = str(given["tool_use_id"]), given["tool_input"]
         try:
             call = _OpenCall(self._guard, (given["tool_name"], args, call_id), given.get("agent_id"))
-            self._open[call_id] = call
+        except UnfazedError as error:
+            return _denied(error)
+        self._open.setdefault(call_id, []).append(call)
+        try:
             await call.begun()
         except UnfazedError as error:
-            self._open.pop(call_id, None)
-            return _said("PreToolUse", {"permissionDecision": "deny", "permissionDecisionReason": str(error)})
+            self._forget(call)
+            return _denied(error)
+        except BaseException:
+            # A hook that took too long is cancelled: what it waited for is for the next call.
+            self._forget(call)
+            call.withdraw()
+            raise
         said: dict[str, Any] = {}
         if call.is_asked:
             said.update(permissionDecision="ask", permissionDecisionReason="The policy wants a person to agree.")
@@ -80,7 +91,7 @@ class GuardHooks:
 
     async def after(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
         """`PostToolUse` and `PostToolUseFailure`: how it ended."""
-        call = self._open.pop(str(given["tool_use_id"]), None)
+        call = self._taken(str(given["tool_use_id"]), given["tool_name"])
         if call is None:
             return {}
         event = given["hook_event_name"]
@@ -96,14 +107,25 @@ class GuardHooks:
     async def stopped(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
         """`Stop` and `SubagentStop`: calls that were not permitted do not run any more."""
         agent = given.get("agent_id")
-        for call_id in [call_id for call_id, call in self._open.items() if call.agent == agent]:
-            self._withdraw(call_id)
+        for call in [call for calls in self._open.values() for call in calls if call.agent == agent]:
+            self._forget(call)
+            call.withdraw()
         return {}
 
-    def _withdraw(self, call_id: str) -> None:
-        call = self._open.pop(call_id, None)
+    def _taken(self, call_id: str, tool: str) -> _OpenCall | None:
+        """Takes the oldest open call of that id, of that tool if there is one."""
+        calls = self._open.get(call_id, [])
+        call = next((call for call in calls if call.tool == tool), calls[0] if calls else None)
         if call is not None:
-            call.withdraw()
+            self._forget(call)
+        return call
+
+    def _forget(self, call: _OpenCall) -> None:
+        calls = self._open.get(call.call_id, [])
+        if call in calls:
+            calls.remove(call)
+        if not calls:
+            self._open.pop(call.call_id, None)
 
 
 class _OpenCall(ToolSeries):
@@ -113,7 +135,7 @@ class _OpenCall(ToolSeries):
         name, args, call_id = call
         run = guard._run
         super().__init__(name, (_not_called, args), (), shows=False, approved=True, policy=run.policy)
-        self.agent, self.is_asked = agent, False
+        self.tool, self.call_id, self.agent, self.is_asked = name, call_id, agent, False
         self.arguments: Any = args
         self._guard_run = run
         self._has_started = asyncio.get_running_loop().create_future()
@@ -127,6 +149,8 @@ class _OpenCall(ToolSeries):
         await asyncio.wait([self._has_started, self._task], return_when=asyncio.FIRST_COMPLETED)
         if self._has_started.done():
             return
+        if self._task.cancelled():
+            raise RunError("the call was withdrawn", "withdrawn")
         self._task.result()
         raise self._failure()
 
@@ -144,6 +168,8 @@ class _OpenCall(ToolSeries):
     def withdraw(self) -> None:
         """Nobody runs it."""
         self._task.cancel()
+        # A task that is cancelled before its first step does nothing, not even that.
+        self._guard_run.withdraw(self._ticket)
 
     def invoke(self, work: Directive) -> Any:
         self.arguments = work["arguments"]
@@ -158,6 +184,10 @@ class _OpenCall(ToolSeries):
 
     def _failure(self) -> CallError | UnfazedError:
         return self._ticket.channels[0].failure(self.last)
+
+
+def _denied(error: UnfazedError) -> dict[str, Any]:
+    return _said("PreToolUse", {"permissionDecision": "deny", "permissionDecisionReason": str(error)})
 
 
 def _said(event: str, said: dict[str, Any]) -> dict[str, Any]:
