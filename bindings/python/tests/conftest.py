@@ -19,6 +19,8 @@ tools:
 models:
   "*": {retry: {max_attempts: 3, backoff: {kind: constant, delay: 1ms}}}
 """
+# A model reads no more than this of a search.
+CUT = POLICY.replace("search: {", "search: {result: {max: 200 chars}, ")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import POLICY
+from conftest import CUT, POLICY
 from faulty_server import Answer, FaultyServer
 from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -142,3 +142,13 @@ def test_a_model_that_retries_by_itself_is_said(caplog: pytest.LogCaptureFixture
 
     GuardMiddleware(Guard(Policy.from_yaml(POLICY)), models={"default": RetryingModel(script=[""])})
     assert "RetryingModel retries by itself; give it max_retries=0" in caplog.text
+
+
+def test_a_result_is_cut_as_the_policy_says(server: FaultyServer, is_async: bool) -> None:
+    server.answers("/search", Answer(200, "x" * 1000), Answer(200, "found"))
+    script = [[("search", {"query": "a"})], [("search", {"query": "b"})], "done"]
+    messages = run(server, script, is_async=is_async, policy=CUT)
+    long, short = [message for message in messages if message.type == "tool"]
+    assert len(long.content) <= 200
+    assert "of 1000 chars shown" in long.content
+    assert (short.content, short.status) == ("found", "success")

@@ -16,10 +16,13 @@ from agents import (
     Runner,
     RunResult,
     ToolGuardrailFunctionOutput,
+    ToolOutputImage,
     function_tool,
     tool_input_guardrail,
 )
 from agents.exceptions import ToolInputGuardrailTripwireTriggered, UserError
+from agents.tool_context import ToolContext
+from conftest import CUT
 from faulty_server import Answer, FaultyServer
 from openai import AsyncOpenAI
 from test_litellm import BUSY, COMPLETIONS, QUOTA, guard, said
@@ -175,3 +178,25 @@ def test_a_tool_that_needs_approval_has_it_when_it_is_called(server: FaultyServe
 
     assert asyncio.run(resume()).final_output == "done"
     assert outputs(server) == ["paid"]
+
+
+def test_a_result_is_cut_as_the_policy_says_and_an_image_is_not(server: FaultyServer) -> None:
+    @function_tool
+    def look() -> ToolOutputImage:
+        """Looks."""
+        return ToolOutputImage(image_url="data:image/png;base64," + "x" * 1000)
+
+    results: list[Any] = []
+
+    async def main() -> None:
+        guarded = guard(CUT.replace('"*": {', '"*": {result: {max: 200 chars}, ', 1))
+        tools: list[Any] = guarded_tools([tools_of(server)[0], look], guarded)
+        for tool, args in zip(tools, ('{"query": "a"}', "{}"), strict=True):
+            context = ToolContext(None, tool_name=tool.name, tool_call_id=tool.name, tool_arguments=args)
+            results.append(await tool.on_invoke_tool(context, args))
+
+    server.answers("/search", Answer(200, "x" * 1000))
+    asyncio.run(main())
+    assert len(results[0]) <= 200
+    assert "of 1000 chars shown" in results[0]
+    assert isinstance(results[1], ToolOutputImage)

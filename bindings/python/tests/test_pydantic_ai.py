@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-from conftest import POLICY
+from conftest import CUT, POLICY
 from faulty_server import Answer, FaultyServer
 from pydantic_ai import Agent, ModelRetry
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import BinaryContent, ModelResponse, TextPart, ToolCallPart, ToolReturn
 from pydantic_ai.models.function import FunctionModel
 
 from unfazed import CallExhausted, Guard, Policy
@@ -112,3 +113,38 @@ def test_the_next_model_answers(server: FaultyServer) -> None:
     agent = agent_of(server, main, guarded, spare=spare.model)
     assert agent.run_sync("go").output == "hello"
     assert (main.asked, spare.asked) == (3, 1)
+
+
+def test_a_result_is_cut_as_the_policy_says(server: FaultyServer) -> None:
+    server.answers("/search", Answer(200, "x" * 1000), Answer(200, "found"))
+    script = ScriptedModel([("search", {"query": "a"})], [("search", {"query": "b"})], "done")
+    long, short = results(agent_of(server, script, Guard(Policy.from_yaml(CUT))).run_sync("go"))
+    assert len(long) <= 200
+    assert "of 1000 chars shown" in long
+    assert short == "found"
+
+
+def test_what_is_no_text_stays_what_it_is_unless_it_is_too_long() -> None:
+    @dataclass
+    class Hits:
+        found: list[str]
+
+    image = BinaryContent(b"x" * 1000, media_type="image/png")
+    values = [Hits(["a"]), Hits(["x" * 1000]), image, ToolReturn("x" * 1000, metadata="kept")]
+    agent = Agent(
+        ScriptedModel([("look", {"at": n}) for n in range(4)], "done").model,
+        capabilities=[GuardCapability(Guard(Policy.from_yaml(CUT.replace("search:", "look:"))))],
+    )
+
+    @agent.tool_plain
+    def look(at: int) -> Any:
+        return values[at]
+
+    run = agent.run_sync("go")
+    parts = [part for message in run.all_messages() for part in message.parts if part.part_kind == "tool-return"]
+    short, long, seen, told = parts
+    assert (short.content, seen.content) == (values[0], image)
+    assert isinstance(long.content, str)
+    assert isinstance(told.content, str)
+    assert max(len(long.content), len(told.content)) <= 200
+    assert told.metadata == "kept"

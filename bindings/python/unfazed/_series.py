@@ -15,6 +15,8 @@ Event = dict[str, Any]
 CallArguments = Mapping[str, Any] | str | None
 #: The answer to a piece of work. A number: the tool of that work did what it should, and the host keeps what it returned.
 Answer = Event | int
+#: What no model reads as a text: files, for example.
+HIDDEN: Any = object()
 
 
 class CallSeries:
@@ -72,11 +74,13 @@ class ToolSeries(CallSeries):
         call: tuple[Callable[..., Any], CallArguments],
         passes: tuple[type[BaseException], ...],
         *,
-        shows: bool,
+        shows: Callable[[Any], Any] | None,
         approved: bool,
         policy: Policy,
     ) -> None:
-        """`call` is the function, and the arguments as the host has them."""
+        """`call` is the function, and the arguments as the host has them. `shows` is what a model reads of what it
+        returns, or `HIDDEN`; without it the host keeps that to itself.
+        """
         self.passes = passes
         self._name, self._shows = name, shows
         self._function, self._given = call
@@ -116,15 +120,16 @@ class ToolSeries(CallSeries):
 
     def _ended_well(self, work: Directive, value: Any) -> Answer:
         number: int = work["work"]
-        if not self._shows:
+        data = HIDDEN if self._shows is None else self._shows(value)
+        if data is HIDDEN:
             return number
-        return {"event": "tool_finished", "work": number, "outcome": {"outcome": "ok", "data": _as_data(value)}}
+        return {"event": "tool_finished", "work": number, "outcome": {"outcome": "ok", "data": as_data(data)}}
 
     def _ended_badly(self, work: Directive, facts: FailureFacts) -> Event:
         return {"event": "tool_finished", "work": work["work"], "outcome": failed_outcome(facts)}
 
 
-def _as_data(value: Any) -> Any:
+def as_data(value: Any) -> Any:
     """What a tool has returned, as JSON. What is none is a text: the tool has run, and nothing is lost for its form."""
     if json_text(value) is not None:
         return value

@@ -12,7 +12,7 @@ from unfazed._carry import carry_out, carry_out_sync
 from unfazed._channel import ProposalTicket
 from unfazed._plain import call_plainly, call_plainly_sync
 from unfazed._run import GuardRun
-from unfazed._series import CallArguments, ToolSeries
+from unfazed._series import HIDDEN, CallArguments, ToolSeries, as_data
 from unfazed._unfazed import PlainEntry, json_text
 
 P = ParamSpec("P")
@@ -57,7 +57,7 @@ class ToolGuard:
             series = self.series(args, fn)
             adopted = await call_plainly(self._run, self._name, entered, series)
             return series.value if adopted is None else self._value(series, adopted)
-        series, ticket = self._begin(args, fn, call_id, shows=False)
+        series, ticket = self._begin(args, fn, call_id, shows=None)
         await carry_out(self._run, ticket, series)
         return self._value(series, ticket)
 
@@ -70,7 +70,7 @@ class ToolGuard:
             series = self.series(args, fn)
             adopted = call_plainly_sync(self._run, self._name, entered, series)
             return cast(T, series.value if adopted is None else self._value(series, adopted))
-        series, ticket = self._begin(args, fn, call_id, shows=False)
+        series, ticket = self._begin(args, fn, call_id, shows=None)
         carry_out_sync(self._run, ticket, series)
         return cast(T, self._value(series, ticket))
 
@@ -80,17 +80,40 @@ class ToolGuard:
 
         Raises what `call` raises.
         """
-        series, ticket = self._begin(args, fn, call_id, shows=True)
+        series, ticket = self._begin(args, fn, call_id, shows=as_data)
         await carry_out(self._run, ticket, series)
         self._value(series, ticket)
         return ticket.channels[0].text
 
     def call_text_sync(self, args: CallArguments, fn: Callable[..., Any], *, call_id: str | None = None) -> str:
         """The same in this thread."""
-        series, ticket = self._begin(args, fn, call_id, shows=True)
+        series, ticket = self._begin(args, fn, call_id, shows=as_data)
         carry_out_sync(self._run, ticket, series)
         self._value(series, ticket)
         return ticket.channels[0].text
+
+    async def _call_cut(
+        self, args: CallArguments, fn: Callable[..., Any], shows: Callable[[Any], Any], *, call_id: str | None
+    ) -> tuple[Any, str | None]:
+        """Calls `fn` as `call` does, for an agent that makes a message of what it returns: that, and the text that the model
+        reads in its place if the policy cuts it. `shows` is what the model would read of it, or `HIDDEN`.
+        """
+        series, ticket = self._begin(args, fn, call_id, shows=shows)
+        await carry_out(self._run, ticket, series)
+        return self._cut(series, ticket, shows)
+
+    def _call_cut_sync(
+        self, args: CallArguments, fn: Callable[..., Any], shows: Callable[[Any], Any], *, call_id: str | None
+    ) -> tuple[Any, str | None]:
+        """The same in this thread."""
+        series, ticket = self._begin(args, fn, call_id, shows=shows)
+        carry_out_sync(self._run, ticket, series)
+        return self._cut(series, ticket, shows)
+
+    def _cut(self, series: ToolSeries, ticket: ProposalTicket, shows: Callable[[Any], Any]) -> tuple[Any, str | None]:
+        value, text = self._value(series, ticket), ticket.channels[0].text
+        data = shows(value)
+        return value, None if data is HIDDEN or _is_whole(text, as_data(data)) else text
 
     def _entered(self, args: CallArguments, call_id: str | None) -> PlainEntry | None:
         """A call that is begun without a step; `None`: it has to be proposed."""
@@ -99,12 +122,14 @@ class ToolGuard:
         return self._run.enter(self._name, args)
 
     def _begin(
-        self, args: CallArguments, fn: Callable[..., Any], call_id: str | None, *, shows: bool
+        self, args: CallArguments, fn: Callable[..., Any], call_id: str | None, *, shows: Callable[[Any], Any] | None
     ) -> tuple[ToolSeries, ProposalTicket]:
         series = self.series(args, fn, shows=shows)
         return series, self._run.propose_call(self._name, as_json(args), call_id)
 
-    def series(self, args: CallArguments, fn: Callable[..., Any], *, shows: bool = False) -> ToolSeries:
+    def series(
+        self, args: CallArguments, fn: Callable[..., Any], *, shows: Callable[[Any], Any] | None = None
+    ) -> ToolSeries:
         call, policy = (fn, args), self._run.policy
         return ToolSeries(self._name, call, self._passes, shows=shows, approved=self._approved, policy=policy)
 
@@ -173,6 +198,16 @@ def _arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
         elif arguments or name not in ("self", "cls"):
             arguments[name] = value
     return arguments
+
+
+def _is_whole(text: str, data: Any) -> bool:
+    """Whether a text has all of what a tool has returned."""
+    if isinstance(data, str):
+        return text == data
+    try:
+        return bool(json.loads(text) == data)
+    except ValueError:
+        return False
 
 
 def as_json(args: CallArguments) -> str | None:

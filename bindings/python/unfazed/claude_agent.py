@@ -134,7 +134,7 @@ class _OpenCall(ToolSeries):
     def __init__(self, guard: Guard, call: tuple[str, dict[str, Any], str], agent: str | None) -> None:
         name, args, call_id = call
         run = guard._run
-        super().__init__(name, (_not_called, args), (), shows=False, approved=True, policy=run.policy)
+        super().__init__(name, (_not_called, args), (), shows=None, approved=True, policy=run.policy)
         self.tool, self.call_id, self.agent, self.is_asked = name, call_id, agent, False
         self.arguments: Any = args
         self._guard_run = run

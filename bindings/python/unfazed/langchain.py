@@ -18,6 +18,7 @@ from langgraph.types import Command
 from unfazed._guard import Guard
 from unfazed._log import logger
 from unfazed._raised import CallError, ToolError
+from unfazed._series import HIDDEN
 from unfazed._tool import ToolGuard
 from unfazed._turn import ModelCall, ReplyUsage
 from unfazed._wanted import within_time
@@ -49,10 +50,13 @@ class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
         call = request.tool_call
         guarded = self._tool(request)
         try:
-            return guarded.call_sync(
-                json.dumps(call["args"]),
-                lambda **args: _succeeded(handler(_with(request, args))),
-                call_id=call["id"],
+            return _as_read(
+                *guarded._call_cut_sync(
+                    json.dumps(call["args"]),
+                    lambda **args: _succeeded(handler(_with(request, args))),
+                    _read,
+                    call_id=call["id"],
+                )
             )
         except CallError as error:
             return _failed(request, error)
@@ -67,7 +71,8 @@ class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
             return _succeeded(await handler(_with(request, args)))
 
         try:
-            return await self._tool(request).call(json.dumps(call["args"]), run, call_id=call["id"])
+            guarded = self._tool(request)
+            return _as_read(*await guarded._call_cut(json.dumps(call["args"]), run, _read, call_id=call["id"]))
         except CallError as error:
             return _failed(request, error)
 
@@ -129,6 +134,15 @@ def _succeeded(answer: ToolAnswer) -> ToolAnswer:
     if isinstance(answer, ToolMessage) and answer.status == "error":
         raise ToolError(str(answer.content), error_class="execution_error", effect="started")
     return answer
+
+
+def _read(answer: ToolAnswer) -> Any:
+    """What a model reads of an answer. Commands, and blocks of images and files, are no text."""
+    return answer.content if isinstance(answer, ToolMessage) and isinstance(answer.content, str) else HIDDEN
+
+
+def _as_read(answer: ToolAnswer, text: str | None) -> ToolAnswer:
+    return answer.model_copy(update={"content": text}) if isinstance(answer, ToolMessage) and text is not None else answer
 
 
 def _failed(request: ToolCallRequest, error: CallError) -> ToolMessage:

@@ -7,7 +7,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents import FunctionTool, Model, ModelResponse, Tool
+from agents import (
+    FunctionTool,
+    Model,
+    ModelResponse,
+    Tool,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    ToolOutputText,
+)
 from agents.exceptions import (
     InputGuardrailTripwireTriggered,
     ModelBehaviorError,
@@ -20,8 +28,10 @@ from agents.items import TResponseStreamEvent
 from agents.models._retry_runtime import provider_managed_retries_disabled
 from agents.tool_context import ToolContext
 
+from unfazed._failure import text_of
 from unfazed._guard import Guard
 from unfazed._raised import CallError, ToolError
+from unfazed._series import HIDDEN
 from unfazed._turn import ModelCall, ReplyUsage
 from unfazed._usage import counted
 
@@ -35,6 +45,8 @@ _PASSES = (
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
 )
+# What the SDK hands a model as it is.
+_STRUCTURED = (ToolOutputText, ToolOutputImage, ToolOutputFileContent)
 
 
 def guarded_tools(tools: Sequence[Tool], guard: Guard) -> list[Tool]:
@@ -66,11 +78,19 @@ def _guarded(tool: FunctionTool, guard: Guard) -> FunctionTool:
                 raise ToolError(str(error), error_class="invalid_args", effect="not_started") from error
 
         try:
-            return await guarded.call(arguments or "{}", run, call_id=context.tool_call_id)
+            result, text = await guarded._call_cut(arguments or "{}", run, _read, call_id=context.tool_call_id)
         except CallError as error:
             return error.message
+        return result if text is None else text
 
     return replace(tool, on_invoke_tool=invoke)
+
+
+def _read(result: Any) -> Any:
+    """What a model reads of a result. Images and files are no text."""
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    is_structured = any(isinstance(part, _STRUCTURED) or (isinstance(part, Mapping) and "type" in part) for part in parts)
+    return HIDDEN if is_structured else text_of(result)
 
 
 class GuardModel(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,16 @@ from typing import Any
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability, WrapToolExecuteHandler
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution, ToolFailed
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturn,
+    ToolReturnPart,
+    UserPromptPart,
+    tool_return_ta,
+)
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
@@ -17,6 +27,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from unfazed._guard import Guard
 from unfazed._raised import CallError
+from unfazed._series import HIDDEN
 from unfazed._turn import ModelCall, ReplyUsage
 from unfazed._usage import counted
 
@@ -58,9 +69,12 @@ class GuardCapability(AbstractCapability[Any]):
             return await handler(args)
 
         try:
-            return await guarded.call(call.args_as_json_str(), run, call_id=call.tool_call_id)
+            result, text = await guarded._call_cut(call.args_as_json_str(), run, _read, call_id=call.tool_call_id)
         except CallError as error:
             raise ToolFailed(error.message) from error
+        if text is None:
+            return result
+        return replace(result, return_value=text) if isinstance(result, ToolReturn) else text
 
     def get_wrapper_model(self, model: Model) -> Model:
         """The model, whose requests are turns of the guard."""
@@ -92,6 +106,18 @@ class _GuardModel(WrapperModel):
             return await model.request(said, _settings(model_settings, call), asked)
 
         return await self._guard.turn(messages).call(ask, usage=_usage)
+
+
+def _read(result: Any) -> Any:
+    """What a model reads of a result. Files are no text, and what cannot be written is the agent's to say."""
+    value = result.return_value if isinstance(result, ToolReturn) else result
+    if isinstance(value, str):
+        return value
+    part = ToolReturnPart("", value, "")
+    try:
+        return HIDDEN if part.files else json.loads(tool_return_ta.dump_json(value))
+    except ValueError:
+        return HIDDEN
 
 
 def _settings(given: ModelSettings | None, call: ModelCall[Any]) -> ModelSettings | None:
