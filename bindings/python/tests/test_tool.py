@@ -528,3 +528,17 @@ def test_errors_reach_other_processes_whole() -> None:
     assert str(found) == str(wrong.value.diagnostics[0])
     for error in (RunError("closed", "closed"), ToolError("busy", status=503)):
         assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
+
+
+def test_calls_that_are_cancelled_before_their_first_step_are_withdrawn() -> None:
+    guarded = guard()
+
+    async def main() -> None:
+        calls = asyncio.create_task(guarded.call_all([("other", None, fails(0)), ("another", None, fails(0))]))
+        await asyncio.sleep(0)
+        calls.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calls
+
+    asyncio.run(main())
+    assert not guarded._run._tickets

@@ -176,6 +176,10 @@ class Guard:
         tasks = [asyncio.ensure_future(carry_out(self._run, ticket, one, index)) for index, one in enumerate(series)]
         try:
             await asyncio.gather(*tasks)
+        except BaseException:
+            # A task that is cancelled before its first step does nothing, not even that.
+            self._run.withdraw(ticket)
+            raise
         finally:
             for task in tasks:
                 task.cancel()
