@@ -243,3 +243,13 @@ def test_an_error_that_cannot_be_written_down_is_a_failure_all_the_same(error: E
         Guard(Policy.from_yaml(POLICY)).tool("x").call_sync({}, fail)
     assert caught.value.last is error
     caught.value.message.encode()
+
+
+def test_a_way_that_is_lost_after_the_request_was_sent_proves_nothing() -> None:
+    unreachable = OSError(errno.EHOSTUNREACH, "No route to host")
+    read, connect = httpx.ReadError("No route to host"), httpx.ConnectError("No route to host")
+    read.__cause__ = connect.__cause__ = unreachable
+    lost = aiohttp.ClientOSError(errno.EHOSTUNREACH, "No route to host")
+    found = [tool_failure(error) for error in (read, lost, connect, unreachable)]
+    assert [facts.failure["class"] for facts in found] == ["network_error"] * 4
+    assert [facts.effect for facts in found] == ["unknown", "unknown", "not_started", "not_started"]

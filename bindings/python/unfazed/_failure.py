@@ -214,7 +214,7 @@ def _lost(error: BaseException) -> FailureFacts | None:
     causes = list(_causes(error))
     if any(_is_of(cause, NEVER_SENDABLE) for cause in causes):
         return FailureFacts({"message": _text(error)}, "not_started")
-    if any(isinstance(cause, OSError) and cause.errno in UNREACHABLE for cause in causes):
+    if _had_no_way(causes):
         return FailureFacts({"class": "network_error", "message": _text(error)}, "not_started")
     for known, effect in ((NEVER_SENT, "not_started"), (LOST, "unknown")):
         for cause in causes:
@@ -236,6 +236,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         links = (getattr(found, "reason", None), *found.args[:1], found.__cause__)
         is_wrapped = _package(found) in KNOWN_PACKAGES
         found = next((link for link in links if isinstance(link, BaseException)), None) if is_wrapped else None
+
+
+def _had_no_way(causes: list[BaseException]) -> bool:
+    """Whether the system found no way to the other machine. It says the same of a connection that was open.
+
+    A client knows which it was: it has an error of its own for a connection that could not be made.
+    """
+    is_plain = all(_package(cause) in ("builtins", "socket", "urllib") for cause in causes)
+    return is_plain and any(isinstance(cause, OSError) and cause.errno in UNREACHABLE for cause in causes)
 
 
 def _is_of(error: BaseException, known: Container[str]) -> str | None:
