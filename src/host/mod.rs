@@ -10,7 +10,6 @@ mod driven;
 mod file_error;
 #[cfg(feature = "serve")]
 pub(crate) mod gateway;
-mod gateway_dialect;
 pub mod guard;
 mod header_entry;
 mod key_source;

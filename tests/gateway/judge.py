@@ -7,14 +7,17 @@ import sys
 
 import anthropic
 import openai
-from scene import serving
+from scene import converting, serving
 
 
 def main(command: str) -> None:
     with serving(command) as url:
         judge_openai(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
         judge_anthropic(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
-    print("gateway: openai and anthropic are answered")
+    with converting(command) as url:
+        judge_chat_of_claude(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
+        judge_messages_of_gpt(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
+    print("gateway: openai and anthropic are answered, by models of each other too")
 
 
 def judge_openai(client: openai.OpenAI) -> None:
@@ -58,6 +61,41 @@ def judge_anthropic(client: anthropic.Anthropic) -> None:
     else:
         raise AssertionError("a stream that broke off passes for a whole one")
     assert list(client.models.list()) == []
+
+
+def judge_chat_of_claude(client: openai.OpenAI) -> None:
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    raw = client.chat.completions.with_raw_response.create(model="claude", messages=said, tools=tools, seed=4)
+    assert raw.headers["x-unfazed-left-out"] == "seed", dict(raw.headers)
+    choice = raw.parse().choices[0]
+    assert choice.finish_reason == "tool_calls", choice
+    assert (choice.message.content, choice.message.tool_calls[0].function.name) == ("I look.", "look"), choice
+    said += [choice.message, {"role": "tool", "tool_call_id": choice.message.tool_calls[0].id, "content": "42"}]
+    answer = client.chat.completions.create(model="claude", messages=said, tools=tools)
+    assert answer.choices[0].message.content == "found 42", answer
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (9, 3), answer
+    with client.chat.completions.stream(model="claude", messages=said[:2], tools=tools, stream_options={"include_usage": True}) as stream:
+        streamed = stream.get_final_completion()
+    call = streamed.choices[0].message.tool_calls[0].function
+    assert (streamed.choices[0].message.content, call.name, call.arguments) == ("I look.", "look", '{"item":"lamp"}'), streamed
+    assert streamed.usage.total_tokens == 5, streamed
+
+
+def judge_messages_of_gpt(client: anthropic.Anthropic) -> None:
+    tools = [{"name": "look", "input_schema": {"type": "object"}}]
+    said = [{"role": "user", "content": "hi"}]
+    message = client.messages.create(model="gpt", max_tokens=9, system="Be brief.", messages=said, tools=tools)
+    assert message.stop_reason == "tool_use", message
+    assert [block.type for block in message.content] == ["text", "tool_use"], message
+    result = {"type": "tool_result", "tool_use_id": message.content[1].id, "content": "42"}
+    said += [{"role": "assistant", "content": message.content}, {"role": "user", "content": [result]}]
+    answer = client.messages.create(model="gpt", max_tokens=9, messages=said, tools=tools)
+    assert (answer.content[0].text, answer.stop_reason) == ("found 42", "end_turn"), answer
+    with client.messages.stream(model="gpt", max_tokens=9, messages=said[:1], tools=tools) as stream:
+        streamed = stream.get_final_message()
+    assert (streamed.content[0].text, streamed.content[1].input) == ("I look.", {"item": "lamp"}), streamed
+    assert (streamed.stop_reason, streamed.usage.output_tokens) == ("tool_use", 2), streamed
 
 
 if __name__ == "__main__":

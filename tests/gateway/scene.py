@@ -1,4 +1,4 @@
-"""A gateway to a scripted model that fails before it answers."""
+"""Gateways to a scripted model: to one that fails before it answers, and to one that speaks another dialect."""
 
 import contextlib
 import pathlib
@@ -27,12 +27,37 @@ models: {demo: {api: scripted, script: model.yaml}}
 routes: {'*': demo}
 """
 
+# A model that calls a tool and then says what it found.
+TOOL_SCRIPT = """
+version: 1
+repeat_last: true
+replies:
+  - {match: {last_tool: look}, times: 99, text: "found 42", usage: {input: 9, output: 3}}
+  - {text: I look., calls: [{name: look, arguments: {item: lamp}}], usage: {input: 3, output: 2}}
+"""
+# The same model again, behind a server that speaks one dialect alone.
+CONVERTED = """
+version: 1
+policy: policy.yaml
+models:
+  claude: {{api: anthropic, base_url: '{url}', model: demo}}
+  gpt: {{api: openai, base_url: '{url}/v1', model: demo}}
+routes: {{claude: claude, gpt: gpt}}
+"""
+
 
 @contextlib.contextmanager
-def serving(command: str) -> Iterator[str]:
+def converting(command: str) -> Iterator[str]:
+    """The address of a gateway whose `claude` speaks Anthropic's messages alone and whose `gpt` chat completions alone."""
+    with serving(command, script=TOOL_SCRIPT) as url, serving(command, file=CONVERTED.format(url=url)) as converted:
+        yield converted
+
+
+@contextlib.contextmanager
+def serving(command: str, script: str = SCRIPT, file: str = FILE) -> Iterator[str]:
     """The address of a gateway that serves as long as the block runs, and ends well."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in {"model.yaml": SCRIPT, "policy.yaml": POLICY, "gateway.yaml": FILE}.items():
+        for name, text in {"model.yaml": script, "policy.yaml": POLICY, "gateway.yaml": file}.items():
             (pathlib.Path(folder) / name).write_text(text)
         with subprocess.Popen(
             [pathlib.Path(command).resolve(), "serve", "gateway.yaml", "--addr", "127.0.0.1:0"], cwd=folder, stderr=subprocess.PIPE, text=True

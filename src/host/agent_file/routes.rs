@@ -4,10 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use indexmap::IndexMap;
 
-use super::{AgentFile, ModelEntry};
+use super::AgentFile;
 #[cfg(feature = "serve")]
 use crate::host::gateway::{Route, RouteTable};
-use crate::host::gateway_dialect::GatewayDialect;
 use crate::policy::Selector;
 use crate::policy::decode::{DecodedDocument, OneOrMany, Spanned, record};
 use crate::text::{Code, Diagnostic, did_you_mean};
@@ -85,22 +84,7 @@ fn of_route(document: &DecodedDocument<AgentFile>, name: &str, models: &RouteEnt
             problems.push(unknown("model", model, file.models.keys().map(String::as_str)));
         }
     }
-    problems.extend(mixed(file, name, models));
     problems
-}
-
-/// Warns of a route of which no client can reach all models.
-fn mixed(file: &AgentFile, name: &str, models: &RouteEntry) -> Option<Diagnostic> {
-    let known = |model: &Spanned<String>| Some((dialects(file.models.get(&model.value)?), model.span));
-    let mut known = models.0.iter().filter_map(known).filter(|(dialects, _)| !dialects.is_empty());
-    let (first, _) = known.next()?;
-    let (other, at) = known.find(|(dialects, _)| !first.iter().any(|dialect| dialects.contains(dialect)))?;
-    let names =
-        |dialects: &[GatewayDialect]| dialects.iter().map(|one| one.name()).collect::<Vec<_>>().join("`, `");
-    let message =
-        format!("the route `{name}` mixes models that speak `{}` and `{}`", names(&first), names(&other));
-    let problem = Diagnostic::warning(Code::CONTRADICTION, at, message);
-    Some(problem.help("requests are not converted: a client only reaches the models that speak as it does; write a route for each"))
 }
 
 fn of_key(file: &AgentFile, key: &GatewayKeyEntry) -> Vec<Diagnostic> {
@@ -119,15 +103,6 @@ fn of_key(file: &AgentFile, key: &GatewayKeyEntry) -> Vec<Diagnostic> {
         }
     }
     problems
-}
-
-/// The dialects in which a model can be reached.
-fn dialects(entry: &ModelEntry) -> Vec<GatewayDialect> {
-    match entry.api() {
-        Some(api) => GatewayDialect::of(api.config.provider).into_iter().collect(),
-        // A script is served in all of them.
-        None => GatewayDialect::ALL.to_vec(),
-    }
 }
 
 fn unknown<'n>(

@@ -8,8 +8,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AF
 use super::error::GatewayError;
 use super::progress::CallProgress;
 use crate::engine::DecisionReason;
-use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::{CallError, GivenUp};
+use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::{AnswerHead, RelayFailure, WholeAnswer};
 use crate::policy::ErrorClass;
 use crate::time::Nanos;

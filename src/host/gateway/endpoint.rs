@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 
 use super::error::GatewayError;
-use crate::host::gateway_dialect::GatewayDialect;
+use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::RelayKind;
 
 /// What an address of the gateway is for.

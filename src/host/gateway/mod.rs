@@ -25,4 +25,4 @@ pub(crate) use self::models::GatewayModel;
 pub(crate) use self::relay::{Gateway, GatewayRequest};
 pub(crate) use self::request::RequestBody;
 pub(crate) use self::routes::{Route, RouteTable};
-pub(crate) use super::gateway_dialect::GatewayDialect;
+pub(crate) use super::model::front::GatewayDialect;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::ErrorCause;
-use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::Guard;
+use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::RelayedModel;
 use crate::host::{ModelConfig, ModelFacts};
 

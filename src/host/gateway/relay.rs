@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -15,10 +16,12 @@ use super::request::RequestBody;
 use super::routes::{Route, RouteTable};
 use super::turn::{self, RelayedCall};
 use crate::host::LivePolicy;
-use crate::host::gateway_dialect::GatewayDialect;
 use crate::host::guard::{Guard, GuardConfig};
 use crate::host::metrics::MetricsSnapshot;
-use crate::host::model::relay::passed_on;
+use crate::host::model::front::GatewayDialect;
+use crate::host::model::front::{FrontCall, ReplyHead, Unconvertible};
+use crate::host::model::relay::{RelayKind, passed_on};
+use crate::host::new_uuid;
 use crate::policy::Selector;
 
 /// Requests of any SDK, relayed to models under a policy.
@@ -73,16 +76,21 @@ impl Gateway {
     /// Answers a request. An answer that is dropped is cancelled, up to the model's server.
     pub(crate) async fn answer(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
         match self.targets(&request) {
-            Ok(targets) => {
+            Ok((targets, front)) => {
                 let GatewayRequest { endpoint, body, headers, .. } = request;
-                turn::relay(&self.behind, RelayedCall::new(endpoint, body, passed_on(headers), targets)).await
+                let call = RelayedCall::new(endpoint, body, passed_on(headers), targets, front);
+                turn::relay(&self.behind, call).await
             }
             Err(error) => GatewayAnswer::refused(request.endpoint.dialect, &error),
         }
     }
 
-    /// The models that the request goes to, in order of preference.
-    fn targets(&self, request: &GatewayRequest<'_>) -> Result<Vec<String>, GatewayError> {
+    /// The models that the request goes to, in order of preference, and the request as those get it that speak another
+    /// dialect.
+    fn targets(
+        &self,
+        request: &GatewayRequest<'_>,
+    ) -> Result<(Vec<String>, Option<FrontCall>), GatewayError> {
         let name = request.body.model();
         let route = self.routes.find(name, request.may).ok_or_else(|| self.no_route(request))?;
         let speaks = |model: &&String| {
@@ -91,11 +99,17 @@ impl Gateway {
                 .get(*model)
                 .is_some_and(|model| model.speaks.contains_key(&request.endpoint.dialect))
         };
-        let targets: Vec<String> = route.models.iter().filter(speaks).cloned().collect();
-        if targets.is_empty() {
-            return Err(self.other_dialect(request, route));
+        let own: Vec<String> = route.models.iter().filter(speaks).cloned().collect();
+        if own.len() == route.models.len() {
+            return Ok((own, None));
         }
-        Ok(targets)
+        match front(request) {
+            Some(Ok(front)) => Ok((route.models.clone(), Some(front))),
+            // Who speaks the dialect can say it.
+            _ if !own.is_empty() => Ok((own, None)),
+            Some(Err(error)) => Err(GatewayError::bad_request(error.to_string())),
+            None => Err(self.other_dialect(request, route)),
+        }
     }
 
     fn no_route(&self, request: &GatewayRequest<'_>) -> GatewayError {
@@ -113,11 +127,23 @@ impl Gateway {
         spoken.dedup();
         let paths: Vec<&str> = spoken.into_iter().map(GatewayEndpoint::of_answers).collect();
         let message = format!(
-            "the models of the route `{}` do not speak `{}`, and requests are not converted; send them to {}",
+            "the models of the route `{}` do not speak `{}`, and such requests are not converted; send them to {}",
             route.pattern.as_str(),
             request.endpoint.dialect.name(),
             if paths.is_empty() { "another route".to_owned() } else { paths.join(" or ") },
         );
         GatewayError::new(StatusCode::BAD_REQUEST, "dialect_not_served", message)
     }
+}
+
+/// The request for models that speak another dialect; `None`: such requests are not converted.
+fn front(request: &GatewayRequest<'_>) -> Option<Result<FrontCall, Unconvertible>> {
+    let GatewayEndpoint { dialect, kind, .. } = request.endpoint;
+    if kind != RelayKind::Answer {
+        return None;
+    }
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let model = request.body.model().to_owned();
+    let head = ReplyHead { model, id: new_uuid().simple().to_string(), created };
+    FrontCall::read(dialect, request.body.bytes(), request.body.stream(), head)
 }

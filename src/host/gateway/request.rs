@@ -66,6 +66,11 @@ impl RequestBody {
         self.stream
     }
 
+    /// As it came.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The same bytes, with another model.
     pub(crate) fn for_model(&self, model: &str) -> Bytes {
         let name = serde_json::Value::from(model).to_string();

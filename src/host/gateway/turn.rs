@@ -18,6 +18,7 @@ use super::progress::CallProgress;
 use super::request::RequestBody;
 use crate::engine::Failure;
 use crate::host::guard::{CallError, ModelCall};
+use crate::host::model::front::FrontCall;
 use crate::host::model::relay::{AnswerHead, AnswerSink, RelayFailure, RelayedAnswer, RelayedRequest};
 use crate::policy::ErrorClass;
 
@@ -28,6 +29,8 @@ pub(super) struct RelayedCall {
     /// What a provider may read.
     headers: HeaderMap,
     targets: Vec<String>,
+    /// The request for models that speak another dialect, if some of the targets do.
+    front: Option<FrontCall>,
 }
 
 /// A request that is relayed, and what came of it so far.
@@ -57,8 +60,9 @@ impl RelayedCall {
         body: RequestBody,
         headers: HeaderMap,
         targets: Vec<String>,
+        front: Option<FrontCall>,
     ) -> Self {
-        Self { endpoint, body, headers, targets }
+        Self { endpoint, body, headers, targets, front }
     }
 }
 
@@ -109,18 +113,29 @@ async fn attempt(
         return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
     }
     progress.begin(&asked.target);
-    let model = models.models.get(&asked.target).and_then(|model| model.speaks.get(&call.endpoint.dialect));
-    let Some(model) = model else {
-        let message = format!("`{}` does not speak `{}`", asked.target, call.endpoint.dialect.name());
-        return Err(Failure::of(ErrorClass::NotFound, message).into());
+    let speaks = models.models.get(&asked.target).map(|model| &model.speaks);
+    let own = speaks.and_then(|speaks| speaks.get(&call.endpoint.dialect));
+    let other = || Some((speaks?.values().next()?, call.front.as_ref()?));
+    let (model, converted) = match (own, other()) {
+        (Some(model), _) => (model, None),
+        (None, Some((model, front))) => (model, Some(model.convert(front)?)),
+        (None, None) => {
+            let message = format!("`{}` does not speak `{}`", asked.target, call.endpoint.dialect.name());
+            return Err(Failure::of(ErrorClass::NotFound, message).into());
+        }
     };
+    if let Some(converted) = &converted {
+        tracing::info!(target = asked.target, left_out = converted.left_out(), "request converted");
+    }
+    let raw = || call.body.for_model(model.name());
     let request = RelayedRequest {
-        body: call.body.for_model(model.name()),
+        body: converted.as_ref().map_or_else(raw, |converted| converted.body.clone()),
         headers: &call.headers,
         kind: call.endpoint.kind,
         stream: call.body.stream(),
         timeouts: asked.timeouts,
         received: &|characters| asked.received(characters),
+        converted: converted.as_ref(),
     };
     model.attempt(&request, sink).await
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::error::GatewayError;
-use crate::host::gateway_dialect::GatewayDialect;
+use crate::host::model::front::GatewayDialect;
 
 impl GatewayDialect {
     /// The body of an error.

@@ -6,6 +6,8 @@ mod body;
 pub(super) mod client;
 mod config;
 mod failure;
+#[cfg(feature = "serve")]
+pub(super) mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzed;
 mod headers;

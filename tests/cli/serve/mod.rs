@@ -1,5 +1,6 @@
 //! `unfazed serve`, as clients and providers see it.
 
+mod converted;
 mod refused;
 mod relayed;
 mod reload;

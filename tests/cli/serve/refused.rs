@@ -138,7 +138,6 @@ keys:
     for expected in [
         "gateway.yaml:6:11: error[P0201]: there is no model `mian`",
         "did you mean `main`?",
-        "gateway.yaml:7:16: warning[P0202]: the route `both` mixes models that speak `openai` and `anthropic`",
         "gateway.yaml:8:3: error[P0104]: the route leads to no model",
         "gateway.yaml:10:18: error[P0104]: this is no SHA-256 of a key",
         "there is no route `bath`",
@@ -146,7 +145,8 @@ keys:
     ] {
         assert!(said.contains(expected), "{expected}\n{said}");
     }
-    assert!(!said.contains("sk-in-the-clear"), "{said}");
+    // Requests are converted, so a route may mix dialects.
+    assert!(!said.contains("sk-in-the-clear") && !said.contains("gateway.yaml:7:"), "{said}");
     write("version: 1\nmodels: {main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}\n");
     let (code, said) = run(folder.path(), &["serve", "gateway.yaml"]);
     assert!(code == 2 && said.contains("gateway.yaml has no route"), "{said}");

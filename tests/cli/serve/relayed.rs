@@ -112,17 +112,6 @@ async fn a_key_that_a_provider_repeats_does_not_reach_the_client() {
 }
 
 #[tokio::test]
-async fn a_route_of_another_dialect_says_where_to_ask() {
-    let upstream = Upstream::start([Reply::json(200, "", &said("hi"))]);
-    let gateway = Gateway::start(&one("openai", &upstream));
-    let got = gateway.post(MESSAGES, &[], r#"{"model":"main"}"#).await;
-    let message = "the models of the route `main` do not speak `anthropic`, and requests are not converted; send them to /v1/chat/completions";
-    assert_eq!((got.status, got.json()["error"]["message"].as_str()), (400, Some(message)));
-    assert_eq!(got.json()["error"]["type"], "invalid_request_error");
-    assert!(upstream.seen().is_empty());
-}
-
-#[tokio::test]
 async fn a_script_stands_for_a_model_in_every_dialect() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("model.yaml");

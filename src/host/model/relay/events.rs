@@ -6,6 +6,7 @@ use reqwest::header::HeaderMap;
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::answer::EventStream;
 use crate::host::model::failure::unreadable;
+use crate::host::model::front::{FrontCall, ReplyWriter};
 use crate::host::model::transport::MAX_ANSWER;
 use crate::host::model::wire::{StreamDecoder, StreamProgress};
 
@@ -13,7 +14,9 @@ use crate::host::model::wire::{StreamDecoder, StreamProgress};
 const MAX_EVENT: usize = 4 << 20;
 
 /// A stream that is passed on.
-pub(super) struct RelayedEvents {
+pub(super) struct RelayedEvents<'a> {
+    /// How they go out, if not as they came.
+    writer: Option<(&'a FrontCall, Box<dyn ReplyWriter>)>,
     /// What the events mean; `None`: there is more of the answer than is worth keeping, and its end alone tells.
     meaning: Option<EventStream>,
     /// Whole events that may go out.
@@ -25,13 +28,18 @@ pub(super) struct RelayedEvents {
     /// Whether nothing stands on its current line.
     is_blank: bool,
     is_done: bool,
+    /// Whether some of the model's text has been written.
+    said: bool,
     /// How many characters were said to have come.
     told: u64,
 }
 
-impl RelayedEvents {
-    pub(super) fn new(decoder: Box<dyn StreamDecoder>) -> Self {
+impl<'a> RelayedEvents<'a> {
+    /// `front`: the request, if the client speaks another dialect than the model.
+    pub(super) fn new(decoder: Box<dyn StreamDecoder>, front: Option<&'a FrontCall>) -> Self {
         Self {
+            writer: front.map(|front| (front, front.writer())),
+            said: false,
             meaning: Some(EventStream::with_limit(decoder, MAX_EVENT)),
             ready: BytesMut::new(),
             open: BytesMut::new(),
@@ -52,7 +60,9 @@ impl RelayedEvents {
             let event = self.open.split_to(end);
             self.seen = 0;
             self.take(&event, headers)?;
-            self.ready.unsplit(event);
+            if self.writer.is_none() {
+                self.ready.unsplit(event);
+            }
         }
         if self.open.len() > MAX_EVENT {
             return Err(unreadable(format!(
@@ -61,6 +71,11 @@ impl RelayedEvents {
             )));
         }
         Ok(())
+    }
+
+    /// Whether what is ready is content, after which there is no further attempt. Of a converted answer nothing else is ready.
+    pub(super) fn has_content(&self) -> bool {
+        if self.writer.is_some() { self.held() > 0 } else { self.received() > 0 }
     }
 
     /// How many characters of the answer have come.
@@ -105,17 +120,34 @@ impl RelayedEvents {
         if !self.is_done {
             meaning.take(&last, headers)?;
         }
-        let reply = meaning.reply(headers, &[])?;
-        self.ready.unsplit(last);
+        let Some((front, writer)) = &mut self.writer else {
+            let reply = meaning.reply(headers, &[])?;
+            self.ready.unsplit(last);
+            return Ok(reply);
+        };
+        let mut text = meaning.fresh();
+        let reply = front.settled(meaning.reply(headers, front.conversation())?);
+        // Some servers say at the end alone what the model said.
+        if text.is_empty() && !self.said {
+            text.clone_from(&reply.text);
+        }
+        self.ready.extend_from_slice(writer.text(&text).as_bytes());
+        self.ready.extend_from_slice(writer.end(&reply).as_bytes());
         Ok(reply)
     }
 
     fn take(&mut self, event: &[u8], headers: &HeaderMap) -> Result<(), Failure> {
         let Some(meaning) = &mut self.meaning else { return Ok(()) };
         self.is_done |= meaning.take(event, headers)? == StreamProgress::Done;
-        // Nobody shows the text here.
-        drop(meaning.fresh());
-        if meaning.kept() > MAX_ANSWER {
+        let fresh = meaning.fresh();
+        if let Some((_, writer)) = &mut self.writer {
+            self.said |= !fresh.is_empty();
+            self.ready.extend_from_slice(writer.text(&fresh).as_bytes());
+            // Its end is written from all of it.
+            if meaning.kept() > MAX_ANSWER {
+                return Err(unreadable(format!("the answer is larger than {} MiB", MAX_ANSWER >> 20)));
+            }
+        } else if meaning.kept() > MAX_ANSWER {
             self.meaning = None;
         }
         Ok(())
@@ -139,5 +171,71 @@ impl RelayedEvents {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::host::model::config::{ModelConfig, Provider};
+    use crate::host::model::front::GatewayDialect::{self, Chat, Messages};
+    use crate::host::model::front::ReplyHead;
+
+    const BLOCKS: &str = "event: message_start\r\ndata: {\"type\":\"message_start\",\"message\":{\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":3,\"output_tokens\":0}}}\r\n\r\n\
+        data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
+        data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Gr\u{fc}\"}}\n\n\
+        data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"\u{df}e\"}}\n\n\
+        data: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
+        data: {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"look\",\"input\":{}}}\n\n\
+        data: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{}\"}}\n\n\
+        data: {\"type\":\"content_block_stop\",\"index\":1}\n\n\
+        data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},\"usage\":{\"output_tokens\":2}}\n\n\
+        data: {\"type\":\"message_stop\"}";
+    const CHUNKS: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Gr\u{fc}\"}}]}\n\n: still here\n\n\
+        data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\u{df}e\"}}]}\r\r\
+        data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"t\",\"function\":{\"name\":\"look\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n";
+
+    /// What a client of that dialect gets of a stream that comes in these pieces, and of a cut one what is out by then.
+    fn converted(dialect: GatewayDialect, pieces: &[&[u8]]) -> (String, bool) {
+        let provider = if dialect == Chat { Provider::ANTHROPIC } else { Provider::OPENAI };
+        let body = br#"{"messages":[{"role":"user","content":"hi"}]}"#;
+        let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
+        let front = FrontCall::read(dialect, body, true, head).unwrap().unwrap();
+        let format = (provider.format)(ModelConfig::new(provider, "m"));
+        let mut events = RelayedEvents::new(format.begin(), Some(&front));
+        for piece in pieces {
+            events.push(piece, &HeaderMap::new()).unwrap();
+        }
+        let ends = events.finish(&HeaderMap::new()).is_ok();
+        (String::from_utf8(events.take_ready().to_vec()).unwrap(), ends)
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_client_gets_does_not_depend_on_how_the_bytes_arrive(cuts in prop::collection::vec(0.0f64..1.0, 0..12)) {
+            for (dialect, stream) in [(Chat, BLOCKS), (Messages, CHUNKS)] {
+                let bytes = stream.as_bytes();
+                let whole = converted(dialect, &[bytes]);
+                prop_assert!(whole.1 && whole.0.contains("Gr\u{fc}") && whole.0.contains("look"), "{}", whole.0);
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place")]
+                let mut places: Vec<usize> = cuts.iter().map(|cut| (cut * bytes.len() as f64) as usize).collect();
+                places.sort_unstable();
+                let ends = places.iter().copied().chain([bytes.len()]);
+                let starts = [0].into_iter().chain(places.iter().copied());
+                let pieces: Vec<&[u8]> = starts.zip(ends).map(|(start, end)| &bytes[start..end]).collect();
+                prop_assert_eq!(&converted(dialect, &pieces), &whole);
+            }
+        }
+
+        #[test]
+        fn a_cut_is_never_an_end(cut in 0usize..600) {
+            for (dialect, stream, end) in [(Chat, BLOCKS, "[DONE]"), (Messages, CHUNKS, "message_stop")] {
+                let last = stream.rfind(if dialect == Chat { "data: {\"type\":\"message_delta" } else { "data: " }).unwrap();
+                let (out, ends) = converted(dialect, &[&stream.as_bytes()[..cut.min(last)]]);
+                prop_assert!(!ends && !out.contains(end), "{out}");
+            }
+        }
     }
 }

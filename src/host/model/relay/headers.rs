@@ -48,6 +48,16 @@ pub(in crate::host) fn passed_on(headers: &HeaderMap) -> HeaderMap {
     passed.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// What a provider of any dialect reads of the headers of a client: the others say how the client speaks.
+pub(super) fn of_any_dialect(headers: &HeaderMap) -> HeaderMap {
+    let speaks = |name: &str| {
+        PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || ["openai-beta", "x-app", "x-goog-api-client"].contains(&name)
+    };
+    let passed = headers.iter().filter(|(name, _)| !speaks(name.as_str()));
+    passed.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// What passes of the headers of a provider.
 pub(super) fn passed_back(headers: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(headers);

@@ -18,12 +18,13 @@ use tokio::time::{Instant, timeout_at};
 use self::address::RelayAddresses;
 use self::events::RelayedEvents;
 pub(in crate::host) use self::failure::RelayFailure;
-use self::headers::passed_back;
 pub(in crate::host) use self::headers::passed_on;
+use self::headers::{of_any_dialect, passed_back};
 pub(in crate::host) use self::sink::AnswerSink;
 use super::body::HttpBody;
 use super::config::ModelConfig;
 use super::failure::unreadable;
+use super::front::FrontCall;
 use super::headers::ConfigError;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
@@ -48,6 +49,8 @@ pub(in crate::host) struct RelayedModel {
     /// Headers of the provider that a client may say otherwise.
     defaults: Vec<HeaderName>,
     model: String,
+    /// The configuration, but for what is secret: by it requests of other dialects are written.
+    plain: ModelConfig,
 }
 
 /// What a request asks for.
@@ -71,6 +74,15 @@ pub(in crate::host) struct RelayedRequest<'a> {
     pub(in crate::host) timeouts: CallTimeouts,
     /// Learns how many characters of the answer have come once some are out.
     pub(in crate::host) received: &'a (dyn Fn(u64) + Send + Sync),
+    /// The request, if it was converted: then the answer is, too.
+    pub(in crate::host) converted: Option<&'a ConvertedRequest<'a>>,
+}
+
+/// A request for a model that speaks another dialect than the client.
+pub(in crate::host) struct ConvertedRequest<'a> {
+    pub(in crate::host) body: Bytes,
+    front: &'a FrontCall,
+    left_out: Vec<String>,
 }
 
 /// The beginning of an answer.
@@ -131,13 +143,24 @@ impl RelayedModel {
         let defaults = config.provider.headers.iter().map(|(name, _)| HeaderName::from_static(name));
         let (defaults, model) = (defaults.collect(), config.model.clone());
         let addresses = RelayAddresses::of(&config)?;
+        let plain = ModelConfig { api_key: None, headers: Vec::new(), ..config.clone() };
         let format = (config.provider.format)(config);
-        Ok(Self { transport, addresses, format, defaults, model })
+        Ok(Self { transport, addresses, format, defaults, model, plain })
     }
 
     /// The model's name on its server.
     pub(in crate::host) fn name(&self) -> &str {
         &self.model
+    }
+
+    /// A client's request as this model takes it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(in crate::host) fn convert<'a>(&self, front: &'a FrontCall) -> Result<ConvertedRequest<'a>, Failure> {
+        let fitted = front.fitted(&self.plain);
+        let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
+        Ok(ConvertedRequest { body: fitted.body.into(), front, left_out: fitted.left_out })
     }
 
     /// Sends the request once. What is streamed goes into `sink` from its first content on.
@@ -164,9 +187,15 @@ impl RelayedModel {
         let address = self.addresses.of_request(request);
         let sent = self.transport.send_to(address, body, headers, first_content, request.timeouts);
         let response = sent.await?;
-        let head = AnswerHead { status: response.status(), headers: passed_back(response.headers()) };
+        let mut head = AnswerHead { status: response.status(), headers: passed_back(response.headers()) };
         if !response.status().is_success() {
-            return Err(refused(head, response, request.timeouts.idle).await);
+            let mut refused = refused(head, response, request.timeouts.idle).await;
+            // It is in another dialect than the client's.
+            refused.answer = refused.answer.filter(|_| request.converted.is_none());
+            return Err(refused);
+        }
+        if let Some(converted) = request.converted {
+            head.headers = converted.front.headers(head.headers, &converted.left_out);
         }
         let headers = response.headers().clone();
         let body = HttpBody::of(response).map_err(|error| broken(&error))?;
@@ -186,6 +215,9 @@ impl RelayedModel {
     /// The headers of a request: the file's own take precedence over the client's.
     fn headers(&self, request: &RelayedRequest<'_>) -> HeaderMap {
         let mut headers = request.headers.clone();
+        if request.converted.is_some() {
+            headers = of_any_dialect(&headers);
+        }
         for (name, value) in self.transport.headers() {
             if !(headers.contains_key(name) && self.defaults.contains(name)) {
                 headers.insert(name.clone(), value.clone());
@@ -196,6 +228,13 @@ impl RelayedModel {
         // The bytes pass as they are, and the client may not know the coding.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers
+    }
+}
+
+impl ConvertedRequest<'_> {
+    /// The fields of the client's request that the model does not get.
+    pub(in crate::host) fn left_out(&self) -> String {
+        self.left_out.join(", ")
     }
 }
 
@@ -224,7 +263,15 @@ impl OpenAnswer<'_> {
         format: &dyn WireFormat,
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
+        let converted = self.request.converted;
         let (answer, headers) = self.read(first).await?;
+        if let Some(ConvertedRequest { front, .. }) = converted {
+            let reply = front.settled(format.read(&answer.body, &headers, front.conversation())?);
+            let mut writer = front.writer();
+            let body = writer.text(&reply.text) + &writer.end(&reply);
+            let answer = WholeAnswer { head: answer.head, body: body.into() };
+            return settled(Some(reply), answer).map_err(|failure| *failure);
+        }
         let reply = unless_paused(format.read(&answer.body, &headers, &[]))?;
         settled(reply, answer).map_err(|failure| *failure)
     }
@@ -264,11 +311,12 @@ impl OpenAnswer<'_> {
         format: &dyn WireFormat,
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
-        let mut events = RelayedEvents::new(format.begin());
+        let front = self.request.converted.map(|converted| converted.front);
+        let mut events = RelayedEvents::new(format.begin(), front);
         let (mut next, mut has_begun, mut whole_since) = (first, false, None);
         while let Some(bytes) = next {
             let taken = events.push(&bytes, &self.headers);
-            if !has_begun && (events.received() > 0 || events.held() > MAX_HELD) {
+            if !has_begun && (events.has_content() || events.held() > MAX_HELD) {
                 has_begun = true;
                 self.sink.begin(self.head.clone());
             }
@@ -281,16 +329,18 @@ impl OpenAnswer<'_> {
                 let _ = tokio::time::timeout(LAST_BYTES, self.body.chunk()).await;
                 break;
             }
+            // Calls are converted as a whole, so they may come for a while before anything is out.
+            let has_come = has_begun || events.received() > 0;
             let (until, late): (_, fn(CallTimeouts) -> Failure) = if events.is_whole() {
                 let since = *whole_since.get_or_insert_with(Instant::now);
                 (since.checked_add(TAIL), within::stalled)
-            } else if has_begun {
+            } else if has_come {
                 (self.idle(), within::stalled)
             } else {
                 (self.first_content, within::no_first_token)
             };
             // A timeout never fires while bytes are always there, and comments without end are no content.
-            if !has_begun && until.is_some_and(|until| until <= Instant::now()) {
+            if !has_come && until.is_some_and(|until| until <= Instant::now()) {
                 return Err(late(self.request.timeouts).into());
             }
             next = match self.chunk(until, late).await {
@@ -300,7 +350,8 @@ impl OpenAnswer<'_> {
                 Err(failure) => return Err(failure.into()),
             };
         }
-        let reply = unless_paused(events.finish(&self.headers))?;
+        let finished = events.finish(&self.headers);
+        let reply = if front.is_some() { finished.map(Some) } else { unless_paused(finished) }?;
         let rest = events.take_ready();
         if has_begun {
             self.sink.piece(rest).await?;

@@ -29,8 +29,12 @@ impl IdForm {
     // `^[a-zA-Z0-9_-]+$` at Anthropic; 64 characters at Bedrock, and for `call_id` at OpenAI (openai/codex#14355).
     pub(super) const WORD: Self = Self::Word { also: "_-", most: 64 };
 
+    /// What all take that say what they take, but for Mistral.
+    #[cfg(feature = "serve")]
+    pub(in crate::host::model) const SHORT: Self = Self::Word { also: "_-", most: 40 };
+
     /// Whether an id is one that can be sent.
-    pub(super) fn takes(self, id: &str) -> bool {
+    pub(in crate::host::model) fn takes(self, id: &str) -> bool {
         match self {
             Self::Any => !id.trim().is_empty(),
             Self::Word { also, most } => {
@@ -43,7 +47,7 @@ impl IdForm {
 
     /// The id that is sent in the place of another one: the same for the same id in every turn. `number`: how many of
     /// these were taken.
-    pub(super) fn instead(self, id: &str, number: u64) -> String {
+    pub(in crate::host::model) fn instead(self, id: &str, number: u64) -> String {
         let mut hasher = Xxh3Default::new();
         hasher.update(id.as_bytes());
         hasher.update(&number.to_le_bytes());

@@ -20,6 +20,8 @@ mod usage;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
+#[cfg(feature = "serve")]
+pub(super) use ids::IdForm;
 use tally::StreamTally;
 
 use super::sse::SseEvent;

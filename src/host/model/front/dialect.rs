@@ -1,4 +1,4 @@
-//! The dialects that clients of the gateway speak; agent files name them, whether a gateway is built or not.
+//! The dialects that clients of the gateway speak.
 
 use crate::host::Provider;
 
@@ -16,9 +16,6 @@ pub(crate) enum GatewayDialect {
 }
 
 impl GatewayDialect {
-    /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Gemini];
-
     /// The dialect of a provider; `None`: no client speaks it here.
     pub(crate) fn of(provider: &Provider) -> Option<Self> {
         match provider.name() {
@@ -30,7 +27,7 @@ impl GatewayDialect {
         }
     }
 
-    /// The word for it in agent files.
+    /// The word for it: that of its provider in agent files.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Chat => "openai",

@@ -1,0 +1,166 @@
+//! From a request of chat completions to the neutral form.
+
+use serde_json::Value;
+
+use crate::host::model::front::fields::{Fields, Unconvertible};
+use crate::host::model::front::request::{AnswerForm, FrontChoice, FrontRequest, OptionNames};
+use crate::session::ToolCall;
+
+/// What asks for something that only the servers of this dialect do.
+const REFUSED: [&str; 4] = ["audio", "functions", "function_call", "web_search_options"];
+
+/// Reads a body.
+pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, Unconvertible> {
+    let mut fields = Fields::of_body(body)?;
+    let option_names = OptionNames { stop: "stop", one_call: "parallel_tool_calls" };
+    let mut request = FrontRequest::with(option_names);
+    fields.refuse(&REFUSED)?;
+    // Where it goes, and how it comes back.
+    let _ = (fields.take("model"), fields.take("stream"));
+    if fields.number("n")?.is_some_and(|n| n > 1.0) {
+        return Err(Unconvertible::new("n"));
+    }
+    for message in fields.objects("messages")? {
+        read_message(&mut request, message)?;
+    }
+    for tool in fields.objects("tools")? {
+        read_tool(&mut request, tool)?;
+    }
+    request.choice = choice(&mut request, fields.take("tool_choice").as_ref())?;
+    request.one_call = fields.take("parallel_tool_calls") == Some(Value::Bool(false));
+    read_options(&mut request, &mut fields)?;
+    fields.leave_out(&mut request.left_out);
+    request.checked()
+}
+
+fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), Unconvertible> {
+    let (old, new) = (fields.tokens("max_tokens")?, fields.tokens("max_completion_tokens")?);
+    request.max_tokens = new.or(old);
+    request.temperature = fields.number("temperature")?;
+    request.top_p = fields.number("top_p")?;
+    request.stop = match fields.take("stop") {
+        None => Vec::new(),
+        Some(Value::String(stop)) => vec![stop],
+        Some(stops) => serde_json::from_value(stops)
+            .map_err(|_| Unconvertible::malformed("stop", "is neither a text nor a list of texts"))?,
+    };
+    if let Some(mut options) = fields.object("stream_options")? {
+        request.counts = options.take("include_usage") == Some(Value::Bool(true));
+        let _ = options.take("include_obfuscation");
+        options.leave_out(&mut request.left_out);
+    }
+    if let Some(mut format) = fields.object("response_format")? {
+        request.form = form(request, &mut format)?;
+    }
+    Ok(())
+}
+
+fn form(request: &mut FrontRequest, format: &mut Fields) -> Result<AnswerForm, Unconvertible> {
+    match format.required("type")?.as_str() {
+        "text" => Ok(AnswerForm::Text),
+        "json_object" => Ok(AnswerForm::Json),
+        "json_schema" => {
+            let missing = Unconvertible::malformed(format.path("json_schema"), "is missing");
+            let mut schema = format.object("json_schema")?.ok_or(missing)?;
+            let form = AnswerForm::Schema {
+                name: schema.required("name")?,
+                strict: schema.take("strict").and_then(|strict| strict.as_bool()),
+                schema: schema.take("schema").unwrap_or_default(),
+            };
+            schema.leave_out(&mut request.left_out);
+            Ok(form)
+        }
+        _ => Err(Unconvertible::new(format.path("type"))),
+    }
+}
+
+fn read_message(request: &mut FrontRequest, mut message: Fields) -> Result<(), Unconvertible> {
+    let role = message.required("role")?;
+    if role == "assistant" {
+        return read_assistant(request, message);
+    }
+    let parts = message.parts("content")?;
+    let texts = request.texts(parts)?;
+    match role.as_str() {
+        "system" | "developer" => request.system(&texts),
+        "user" => request.user(&texts),
+        "tool" => {
+            let call = message.required("tool_call_id")?;
+            request.result(call, &texts, false);
+        }
+        _ => return Err(Unconvertible::new(message.path("role"))),
+    }
+    message.leave_out(&mut request.left_out);
+    Ok(())
+}
+
+fn read_assistant(request: &mut FrontRequest, mut message: Fields) -> Result<(), Unconvertible> {
+    message.refuse(&["audio", "function_call"])?;
+    let mut text = String::new();
+    for mut part in message.parts("content")? {
+        let said = match part.required("type")?.as_str() {
+            "text" => part.required("text")?,
+            "refusal" => part.required("refusal")?,
+            _ => return Err(Unconvertible::new(part.path("type"))),
+        };
+        text.push_str(&said);
+        part.leave_out(&mut request.left_out);
+    }
+    if text.is_empty() {
+        text = message.text("refusal")?.unwrap_or_default();
+    }
+    let calls = message.objects("tool_calls")?;
+    let calls: Result<Vec<ToolCall>, _> = calls.into_iter().map(|call| read_call(request, call)).collect();
+    request.assistant(text, calls?);
+    message.leave_out(&mut request.left_out);
+    Ok(())
+}
+
+fn read_call(request: &mut FrontRequest, mut call: Fields) -> Result<ToolCall, Unconvertible> {
+    is_function(&mut call)?;
+    let missing = Unconvertible::malformed(call.path("function"), "is missing");
+    let mut function = call.object("function")?.ok_or(missing)?;
+    let (id, name) = (call.required("id")?, function.required("name")?);
+    let arguments = function.text("arguments")?.unwrap_or_default();
+    let _ = call.take("index");
+    function.leave_out(&mut request.left_out);
+    call.leave_out(&mut request.left_out);
+    Ok(request.call(id, name, arguments))
+}
+
+fn read_tool(request: &mut FrontRequest, mut tool: Fields) -> Result<(), Unconvertible> {
+    is_function(&mut tool)?;
+    let missing = Unconvertible::malformed(tool.path("function"), "is missing");
+    let mut function = tool.object("function")?.ok_or(missing)?;
+    let (name, description) = (function.required("name")?, function.text("description")?);
+    request.tool(name, description, function.take("parameters"));
+    // What is not strict anyway loses nothing.
+    if function.take("strict") == Some(Value::Bool(true)) {
+        request.left_out.add(&function.path("strict"));
+    }
+    function.leave_out(&mut request.left_out);
+    tool.leave_out(&mut request.left_out);
+    Ok(())
+}
+
+/// Other kinds of tools run at the provider, or take no JSON.
+fn is_function(fields: &mut Fields) -> Result<(), Unconvertible> {
+    match fields.text("type")?.as_deref() {
+        None | Some("function") => Ok(()),
+        Some(_) => Err(Unconvertible::new(fields.path("type"))),
+    }
+}
+
+fn choice(request: &mut FrontRequest, choice: Option<&Value>) -> Result<FrontChoice, Unconvertible> {
+    match choice.map(|choice| choice.as_str().ok_or(choice)) {
+        None | Some(Ok("auto")) => Ok(FrontChoice::Auto),
+        Some(Ok("none")) => Ok(FrontChoice::Never),
+        Some(Ok("required")) => Ok(FrontChoice::Required),
+        Some(Err(named)) if named.pointer("/type").is_some_and(|kind| kind == "function") => {
+            let name = named.pointer("/function/name").and_then(Value::as_str);
+            let name = name.ok_or_else(|| Unconvertible::malformed("tool_choice", "names no tool"))?;
+            Ok(FrontChoice::Tool(request.names.sent(name.to_owned())))
+        }
+        Some(_) => Err(Unconvertible::new("tool_choice")),
+    }
+}

@@ -1,0 +1,193 @@
+//! The fields of a request, each taken once: what is left at the end is not carried over.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+/// The most fields that are named as left out, and the most characters of a name: clients choose both.
+const MOST_NAMED: usize = 32;
+const LONGEST_NAME: usize = 64;
+
+/// Why a request cannot be converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` {why}")]
+pub(in crate::host) struct Unconvertible {
+    field: String,
+    why: &'static str,
+}
+
+/// The fields of an object.
+pub(super) struct Fields {
+    path: String,
+    fields: Map<String, Value>,
+}
+
+/// The fields that are not carried over, without the places of those in lists.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut(BTreeSet<String>);
+
+impl Unconvertible {
+    /// It says what no other dialect can.
+    pub(super) fn new(field: impl Into<String>) -> Self {
+        Self { field: field.into(), why: "cannot be converted for a model that speaks another dialect" }
+    }
+
+    /// It is not what the dialect has there.
+    pub(super) fn malformed(field: impl Into<String>, why: &'static str) -> Self {
+        Self { field: field.into(), why }
+    }
+}
+
+impl Fields {
+    /// Those of a body.
+    ///
+    /// # Errors
+    /// It is no object.
+    pub(super) fn of_body(body: &[u8]) -> Result<Self, Unconvertible> {
+        let value = serde_json::from_slice(body).unwrap_or_default();
+        Self::of("", value).map_err(|_| Unconvertible::malformed("body", "is not an object that can be read"))
+    }
+
+    /// Those of a value at that place.
+    ///
+    /// # Errors
+    /// It is no object.
+    pub(super) fn of(path: impl Into<String>, value: Value) -> Result<Self, Unconvertible> {
+        let path = path.into();
+        match value {
+            Value::Object(fields) => Ok(Self { path, fields }),
+            _ => Err(Unconvertible::malformed(path, "is not an object")),
+        }
+    }
+
+    /// Where a field is.
+    pub(super) fn path(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// The value of a field; null says the same as nothing.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.fields.shift_remove(name).filter(|value| !value.is_null())
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// It is another value.
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Unconvertible> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(Unconvertible::malformed(self.path(name), "is not a text")),
+        }
+    }
+
+    /// A text that must be there.
+    ///
+    /// # Errors
+    /// It is another value, or missing.
+    pub(super) fn required(&mut self, name: &str) -> Result<String, Unconvertible> {
+        let missing = || Unconvertible::malformed(self.path(name), "is missing");
+        let missing = missing();
+        self.text(name)?.ok_or(missing)
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// It is another value.
+    pub(super) fn number(&mut self, name: &str) -> Result<Option<f64>, Unconvertible> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let number = value.as_f64();
+        number.map(Some).ok_or_else(|| Unconvertible::malformed(self.path(name), "is not a number"))
+    }
+
+    /// A number of tokens.
+    ///
+    /// # Errors
+    /// It is another value.
+    pub(super) fn tokens(&mut self, name: &str) -> Result<Option<u32>, Unconvertible> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let tokens = value.as_u64().map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
+        tokens.map(Some).ok_or_else(|| Unconvertible::malformed(self.path(name), "is not a number of tokens"))
+    }
+
+    /// The objects of a list, each with its place.
+    ///
+    /// # Errors
+    /// It is another value, or one of them is.
+    pub(super) fn objects(&mut self, name: &str) -> Result<Vec<Self>, Unconvertible> {
+        let path = self.path(name);
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => {
+                let items = items.into_iter().enumerate();
+                items.map(|(at, item)| Self::of(format!("{path}[{at}]"), item)).collect()
+            }
+            Some(_) => Err(Unconvertible::malformed(path, "is not a list")),
+        }
+    }
+
+    /// An object.
+    ///
+    /// # Errors
+    /// It is another value.
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<Self>, Unconvertible> {
+        let path = self.path(name);
+        self.take(name).map(|value| Self::of(path, value)).transpose()
+    }
+
+    /// The parts of a content: a text is one part.
+    ///
+    /// # Errors
+    /// It is another value, or one of the parts is.
+    pub(super) fn parts(&mut self, name: &str) -> Result<Vec<Self>, Unconvertible> {
+        if let Some(Value::String(text)) = self.fields.get(name) {
+            let part = serde_json::json!({"type": "text", "text": text});
+            self.fields.shift_remove(name);
+            return Ok(vec![Self::of(self.path(name), part)?]);
+        }
+        self.objects(name)
+    }
+
+    /// Refuses what no other dialect can say, if it is there.
+    ///
+    /// # Errors
+    /// One of them is.
+    pub(super) fn refuse(&mut self, names: &[&str]) -> Result<(), Unconvertible> {
+        match names.iter().find(|name| self.take(name).is_some()) {
+            Some(name) => Err(Unconvertible::new(self.path(name))),
+            None => Ok(()),
+        }
+    }
+
+    /// What was not taken is left out.
+    pub(super) fn leave_out(self, left_out: &mut LeftOut) {
+        for (name, _) in self.fields.iter().filter(|(_, value)| !value.is_null()) {
+            left_out.add(&self.path(name));
+        }
+    }
+}
+
+impl LeftOut {
+    /// Another one.
+    pub(super) fn add(&mut self, path: &str) {
+        if self.0.len() >= MOST_NAMED {
+            return;
+        }
+        let mut within = false;
+        let outside = path.chars().filter(|c| {
+            let kept = !within && *c != '[';
+            within = if *c == '[' { true } else { within && *c != ']' };
+            kept
+        });
+        // They go into a header, separated by commas.
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
+        self.0.insert(outside.map(plain).take(LONGEST_NAME).collect());
+    }
+
+    /// All of them, in order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.0.iter()
+    }
+}

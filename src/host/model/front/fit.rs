@@ -1,0 +1,182 @@
+//! What each dialect calls the options of a request, and which it has not.
+
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::request::{AnswerForm, FrontChoice, FrontRequest};
+use super::{FittedRequest, GatewayDialect};
+use crate::engine::{CallTimeouts, ToolChoice};
+use crate::host::model::config::ModelConfig;
+use crate::host::port::{ByteTraffic, ModelRequest};
+
+/// The highest temperature that Anthropic takes.
+const MOST_TEMPERATURE: f64 = 1.0;
+
+/// Options as fields of a body, and those that the dialect has no field for.
+#[derive(Default)]
+struct FittedOptions {
+    fields: Map<String, Value>,
+    left_out: Vec<&'static str>,
+}
+
+impl FrontRequest {
+    /// The request as that model takes it. Of the file only the most tokens of a reply hold, where the client says none.
+    pub(super) fn fitted(&self, config: &ModelConfig, stream: bool) -> serde_json::Result<FittedRequest> {
+        let dialect = GatewayDialect::of(config.provider).unwrap_or(GatewayDialect::Chat);
+        let mut options = match dialect {
+            GatewayDialect::Chat => self.for_chat(),
+            GatewayDialect::Messages => self.for_messages(),
+            GatewayDialect::Responses => self.for_responses(),
+            GatewayDialect::Gemini => self.for_gemini(),
+        };
+        let mut temperature = self.temperature;
+        if dialect == GatewayDialect::Messages && temperature.is_some_and(|said| said > MOST_TEMPERATURE) {
+            temperature = Some(MOST_TEMPERATURE);
+            options.left_out.push("temperature");
+        }
+        let config = ModelConfig {
+            stream,
+            temperature,
+            max_tokens: self.max_tokens.or(config.max_tokens),
+            extra: options.fields,
+            ..config.clone()
+        };
+        let mut left_out: Vec<String> = self.left_out.names().cloned().collect();
+        left_out.extend(options.left_out.into_iter().map(str::to_owned));
+        let body = (config.provider.format)(config).write(&self.neutral())?;
+        Ok(FittedRequest { body, left_out })
+    }
+
+    fn neutral(&self) -> ModelRequest<'_> {
+        let tool_choice = match &self.choice {
+            FrontChoice::Auto | FrontChoice::Never => ToolChoice::Auto,
+            FrontChoice::Required => ToolChoice::Required,
+            FrontChoice::Tool(name) => ToolChoice::Tool(name.clone()),
+        };
+        ModelRequest {
+            messages: &self.messages,
+            tools: self.tools.iter().collect(),
+            tool_choice,
+            max_output: None,
+            timeout: None,
+            timeouts: CallTimeouts::default(),
+            streamed: None,
+            traffic: ByteTraffic::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    fn never_calls(&self) -> bool {
+        self.choice == FrontChoice::Never && !self.tools.is_empty()
+    }
+
+    fn calls_one(&self) -> bool {
+        self.one_call && !self.tools.is_empty()
+    }
+
+    fn for_chat(&self) -> FittedOptions {
+        let mut options = FittedOptions::default();
+        options.set("top_p", self.top_p.map(Value::from));
+        options.set("stop", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
+        options.set("tool_choice", self.never_calls().then(|| json!("none")));
+        options.set("parallel_tool_calls", self.calls_one().then(|| json!(false)));
+        options.set(
+            "response_format",
+            match &self.form {
+                AnswerForm::Text => None,
+                AnswerForm::Json => Some(json!({"type": "json_object"})),
+                AnswerForm::Schema { .. } => {
+                    Some(json!({"type": "json_schema", "json_schema": self.schema()}))
+                }
+            },
+        );
+        options
+    }
+
+    fn for_responses(&self) -> FittedOptions {
+        let mut options = FittedOptions::default();
+        options.set("top_p", self.top_p.map(Value::from));
+        options.set("tool_choice", self.never_calls().then(|| json!("none")));
+        options.set("parallel_tool_calls", self.calls_one().then(|| json!(false)));
+        options.unless(self.stop.is_empty(), self.option_names.stop);
+        let format = match &self.form {
+            AnswerForm::Text => None,
+            AnswerForm::Json => Some(json!({"type": "json_object"})),
+            AnswerForm::Schema { .. } => {
+                let kind = [("type".to_owned(), json!("json_schema"))];
+                Some(kind.into_iter().chain(self.schema()).collect())
+            }
+        };
+        options.set("text", format.map(|format| json!({"format": format})));
+        options
+    }
+
+    fn for_messages(&self) -> FittedOptions {
+        let mut options = FittedOptions::default();
+        options.set("top_p", self.top_p.map(Value::from));
+        options.set("stop_sequences", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
+        let choice = match &self.choice {
+            FrontChoice::Never => Some(json!({"type": "none"})),
+            _ if !self.one_call => None,
+            FrontChoice::Auto => Some(json!({"type": "auto", "disable_parallel_tool_use": true})),
+            FrontChoice::Required => Some(json!({"type": "any", "disable_parallel_tool_use": true})),
+            FrontChoice::Tool(name) => {
+                Some(json!({"type": "tool", "name": name, "disable_parallel_tool_use": true}))
+            }
+        };
+        options.set("tool_choice", choice.filter(|_| !self.tools.is_empty()));
+        match &self.form {
+            AnswerForm::Text => {}
+            AnswerForm::Json => options.left_out.push("response_format"),
+            AnswerForm::Schema { schema, .. } => {
+                let format = json!({"format": {"type": "json_schema", "schema": schema}});
+                options.set("output_config", Some(format));
+            }
+        }
+        options
+    }
+
+    fn for_gemini(&self) -> FittedOptions {
+        let mut settings = FittedOptions::default();
+        settings.set("topP", self.top_p.map(Value::from));
+        settings.set("stopSequences", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
+        if self.form != AnswerForm::Text {
+            settings.set("responseMimeType", Some(json!("application/json")));
+        }
+        if let AnswerForm::Schema { schema, .. } = &self.form {
+            settings.set("responseJsonSchema", Some(schema.clone()));
+        }
+        let mut options = FittedOptions::default();
+        options.set("generationConfig", Some(Value::Object(settings.fields)));
+        let none = json!({"functionCallingConfig": {"mode": "NONE"}});
+        options.set("toolConfig", self.never_calls().then_some(none));
+        options.unless(!self.calls_one(), self.option_names.one_call);
+        options
+    }
+
+    /// The schema of the answer with its name.
+    fn schema(&self) -> Map<String, Value> {
+        let mut named = FittedOptions::default();
+        if let AnswerForm::Schema { name, schema, strict } = &self.form {
+            named.set("name", Some(json!(name)));
+            named.set("schema", Some(schema.clone()));
+            named.set("strict", strict.map(Value::from));
+        }
+        named.fields
+    }
+}
+
+impl FittedOptions {
+    fn set(&mut self, field: &str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.fields.insert(field.to_owned(), value);
+        }
+    }
+
+    /// The dialect has no such option; nothing is lost if the client did not use it.
+    fn unless(&mut self, unused: bool, option: &'static str) {
+        if !unused {
+            self.left_out.push(option);
+        }
+    }
+}

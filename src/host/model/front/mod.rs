@@ -1,0 +1,148 @@
+//! Requests of clients in the neutral form, and replies in the dialect of the client: for models that speak another one.
+//!
+//! Nothing here does I/O. A reader names what it cannot carry over: what changes the meaning is refused, the rest is left out.
+
+mod chat;
+mod dialect;
+mod fields;
+mod fit;
+mod messages;
+mod names;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+pub(crate) use self::dialect::GatewayDialect;
+pub(in crate::host) use self::fields::Unconvertible;
+use self::request::FrontRequest;
+use super::config::ModelConfig;
+use super::wire::IdForm;
+use crate::engine::ModelReply;
+use crate::session::Message;
+
+/// Names the fields of the request that the model did not get.
+const LEFT_OUT: HeaderName = HeaderName::from_static("x-unfazed-left-out");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// A request of a client in the neutral form, for models that speak another dialect.
+#[derive(Debug)]
+pub(in crate::host) struct FrontCall {
+    dialect: GatewayDialect,
+    request: FrontRequest,
+    stream: bool,
+    head: ReplyHead,
+}
+
+/// A request as a model gets it.
+pub(super) struct FittedRequest {
+    pub(super) body: Vec<u8>,
+    /// The fields of the client's request that are not in it.
+    pub(super) left_out: Vec<String>,
+}
+
+/// What a reply says besides what the model said.
+#[derive(Clone, Debug)]
+pub(in crate::host) struct ReplyHead {
+    /// The model that the client asked for.
+    pub(in crate::host) model: String,
+    /// What makes its id the only one.
+    pub(in crate::host) id: String,
+    /// When it was made, in seconds of Unix time.
+    pub(in crate::host) created: u64,
+}
+
+/// A reply in the dialect of a client, while it comes.
+pub(super) trait ReplyWriter: Send {
+    /// The next text of the model.
+    fn text(&mut self, text: &str) -> String;
+
+    /// The rest, once the reply is whole.
+    fn end(&mut self, reply: &ModelReply) -> String;
+}
+
+impl FrontCall {
+    /// Reads a request; `None`: no request of that dialect is converted.
+    ///
+    /// # Errors
+    /// Something in it would change its meaning if it were left out, or it is no request.
+    pub(in crate::host) fn read(
+        dialect: GatewayDialect,
+        body: &[u8],
+        stream: bool,
+        head: ReplyHead,
+    ) -> Option<Result<Self, Unconvertible>> {
+        let request = match dialect {
+            GatewayDialect::Chat => chat::request::read(body),
+            GatewayDialect::Messages => messages::request::read(body),
+            GatewayDialect::Responses | GatewayDialect::Gemini => return None,
+        };
+        Some(request.map(|request| Self { dialect, request, stream, head }))
+    }
+
+    /// The conversation.
+    pub(super) fn conversation(&self) -> &[Message] {
+        &self.request.messages
+    }
+
+    /// The request for that model.
+    ///
+    /// # Errors
+    /// A value that cannot be written.
+    pub(super) fn fitted(&self, config: &ModelConfig) -> serde_json::Result<FittedRequest> {
+        self.request.fitted(config, self.stream)
+    }
+
+    /// The headers of the answer, by those of the provider.
+    pub(super) fn headers(&self, mut headers: HeaderMap, left_out: &[String]) -> HeaderMap {
+        headers.insert(CONTENT_TYPE, if self.stream { EVENTS } else { JSON });
+        let names = HeaderValue::from_str(&left_out.join(", "));
+        if let Some(names) = names.ok().filter(|names| !names.is_empty()) {
+            headers.insert(LEFT_OUT, names);
+        }
+        headers
+    }
+
+    /// A reply of which nothing has come yet.
+    pub(super) fn writer(&self) -> Box<dyn ReplyWriter> {
+        let head = self.head.clone();
+        match (self.dialect, self.stream) {
+            (GatewayDialect::Messages, true) => Box::new(messages::stream::MessagesStream::new(head)),
+            (_, true) => Box::new(chat::stream::ChatStream::new(head, self.request.counts)),
+            (GatewayDialect::Messages, false) => Box::new(WholeReply { head, body: messages::reply::body }),
+            (_, false) => Box::new(WholeReply { head, body: chat::reply::body }),
+        }
+    }
+
+    /// The reply with the names and ids that the client knows and may send back.
+    pub(super) fn settled(&self, mut reply: ModelReply) -> ModelReply {
+        for proposed in &mut reply.calls {
+            let call = &mut proposed.call;
+            self.request.names.restore(&mut call.name);
+            // The next turn may be another model's, which gets these ids byte by byte.
+            if !IdForm::SHORT.takes(&call.id) {
+                call.id = IdForm::SHORT.instead(&call.id, 0);
+            }
+        }
+        reply
+    }
+}
+
+/// A reply that is not streamed.
+struct WholeReply {
+    head: ReplyHead,
+    body: fn(&ReplyHead, &ModelReply) -> Value,
+}
+
+impl ReplyWriter for WholeReply {
+    fn text(&mut self, _: &str) -> String {
+        String::new()
+    }
+
+    fn end(&mut self, reply: &ModelReply) -> String {
+        (self.body)(&self.head, reply).to_string()
+    }
+}

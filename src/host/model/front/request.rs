@@ -1,0 +1,133 @@
+//! The neutral form of a request.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::fields::{Fields, LeftOut, Unconvertible};
+use super::names::ToolNames;
+use crate::engine::ToolSpec;
+use crate::session::{Message, ToolCall};
+
+/// A request, whichever dialect it came in.
+#[derive(Debug, Default)]
+pub(super) struct FrontRequest {
+    pub(super) messages: Vec<Message>,
+    pub(super) tools: Vec<ToolSpec>,
+    pub(super) choice: FrontChoice,
+    /// Whether the model calls one tool at most.
+    pub(super) one_call: bool,
+    pub(super) max_tokens: Option<u32>,
+    pub(super) temperature: Option<f64>,
+    pub(super) top_p: Option<f64>,
+    pub(super) stop: Vec<String>,
+    pub(super) form: AnswerForm,
+    /// Whether a stream ends with the tokens.
+    pub(super) counts: bool,
+    pub(super) names: ToolNames,
+    pub(super) left_out: LeftOut,
+    /// The name of each call, by its id: a result has the id alone.
+    called: HashMap<String, String>,
+    pub(super) option_names: OptionNames,
+}
+
+/// What the client's dialect calls options that not every other one has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OptionNames {
+    pub(super) stop: &'static str,
+    pub(super) one_call: &'static str,
+}
+
+/// Whether a tool must be called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum FrontChoice {
+    #[default]
+    Auto,
+    /// None may be.
+    Never,
+    Required,
+    Tool(String),
+}
+
+/// The form of the answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum AnswerForm {
+    #[default]
+    Text,
+    /// Some JSON.
+    Json,
+    /// JSON of that schema.
+    Schema { name: String, schema: Value, strict: Option<bool> },
+}
+
+impl FrontRequest {
+    /// One of which nothing has been read yet.
+    pub(super) fn with(option_names: OptionNames) -> Self {
+        Self { option_names, ..Self::default() }
+    }
+
+    /// What precedes the conversation, or stands in it as such.
+    pub(super) fn system(&mut self, texts: &[String]) {
+        if !texts.is_empty() {
+            self.messages.push(Message::System { text: texts.join("\n\n") });
+        }
+    }
+
+    /// What the user says.
+    pub(super) fn user(&mut self, texts: &[String]) {
+        if !texts.is_empty() {
+            self.messages.push(Message::user(texts.join("\n\n")));
+        }
+    }
+
+    /// What a model said before.
+    pub(super) fn assistant(&mut self, text: String, calls: Vec<ToolCall>) {
+        self.called.extend(calls.iter().map(|call| (call.id.clone(), call.name.clone())));
+        self.messages.push(Message::Assistant { text, calls, extra: Map::new() });
+    }
+
+    /// A call of a model.
+    pub(super) fn call(&mut self, id: String, name: String, arguments: String) -> ToolCall {
+        ToolCall { id, name: self.names.sent(name), arguments }
+    }
+
+    /// The result of a call.
+    pub(super) fn result(&mut self, call: String, texts: &[String], error: bool) {
+        let tool = self.called.get(&call).cloned().unwrap_or_default();
+        self.messages.push(Message::Tool { call, tool, text: texts.join("\n\n"), error, handle: None });
+    }
+
+    /// A tool.
+    pub(super) fn tool(&mut self, name: String, description: Option<String>, parameters: Option<Value>) {
+        let name = self.names.sent(name);
+        let parameters = parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+        let description = description.unwrap_or_default();
+        self.tools.push(ToolSpec { name, description, parameters, effect: None });
+    }
+
+    /// The texts of parts that are nothing else; other fields of them are left out.
+    pub(super) fn texts(&mut self, parts: Vec<Fields>) -> Result<Vec<String>, Unconvertible> {
+        let mut texts = Vec::with_capacity(parts.len());
+        for mut part in parts {
+            if part.required("type")? != "text" {
+                return Err(Unconvertible::new(part.path("type")));
+            }
+            texts.push(part.required("text")?);
+            part.leave_out(&mut self.left_out);
+        }
+        Ok(texts)
+    }
+
+    /// A conversation that can be continued by another model.
+    pub(super) fn checked(self) -> Result<Self, Unconvertible> {
+        match self.messages.last() {
+            // Only some models continue a message that has been begun for them; others answer it.
+            Some(Message::Assistant { .. }) => Err(Unconvertible::malformed(
+                "messages",
+                "ends with what the model says, which other models do not continue",
+            )),
+            Some(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) => Ok(self),
+            None => Err(Unconvertible::malformed("messages", "has no message")),
+        }
+    }
+}

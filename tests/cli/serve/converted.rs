@@ -1,0 +1,238 @@
+//! Clients of one dialect at models of another.
+
+use serde_json::{Value, json};
+
+use super::{Answer, CHAT, Gateway, MESSAGES, RESPONSES, Reply, Upstream, model, one, said};
+
+/// An answer of Anthropic's messages that calls a tool.
+const MESSAGE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"toolu_1","name":"look","input":{"a":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":2}}"#;
+/// The same as events, without the end.
+const BEGUN: &str = r#"event: message_start
+data: {"type":"message_start","message":{"id":"msg_1","role":"assistant","content":[],"usage":{"input_tokens":3,"output_tokens":0}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"I look."}}
+
+"#;
+const ENDED: &str = r#"event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"look","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\":"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"1}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":1}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":2}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"#;
+const CHUNK: &str =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"hel\"}}]}\n\n";
+const LAST_CHUNKS: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\n\
+                           data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+
+/// A chat in which a tool was called.
+fn chat(stream: bool) -> String {
+    json!({
+        "model": "main", "stream": stream, "seed": 4, "stream_options": {"include_usage": true},
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+        "messages": [
+            {"role": "system", "content": "Be brief."}, {"role": "user", "content": "go"},
+            {"role": "assistant", "tool_calls": [{"id": "functions.look:0", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "functions.look:0", "content": "seen"},
+        ],
+    })
+    .to_string()
+}
+
+fn messages(stream: bool) -> String {
+    json!({
+        "model": "main", "stream": stream, "max_tokens": 9, "thinking": {"type": "adaptive"},
+        "messages": [{"role": "user", "content": "hi"}],
+    })
+    .to_string()
+}
+
+/// The data of the events of an answer.
+fn events(got: &Answer) -> Vec<Value> {
+    let data = got.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| json!(data))).collect()
+}
+
+#[tokio::test]
+async fn a_chat_reaches_a_model_of_anthropic() {
+    let upstream =
+        Upstream::start([Reply::json(200, "", MESSAGE), Reply::events(&format!("{BEGUN}{ENDED}"))]);
+    let gateway = Gateway::start(&one("anthropic", &upstream));
+    let headers = [("anthropic-beta", "of-the-client"), ("x-request-id", "r1")];
+    let got = gateway.post(CHAT, &headers, chat(false)).await;
+    assert_eq!((got.status, got.told()), (200, ("1", "main", "")), "{got:?}");
+    assert_eq!((got.header("x-unfazed-left-out"), got.header("content-type")), ("seed", "application/json"));
+    let choice = got.json()["choices"][0].clone();
+    let call =
+        json!({"id": "toolu_1", "type": "function", "function": {"name": "look", "arguments": "{\"a\":1}"}});
+    assert_eq!(
+        (&choice["message"]["tool_calls"], &choice["finish_reason"]),
+        (&json!([call]), &json!("tool_calls"))
+    );
+    assert_eq!(got.json()["model"], "main");
+    let sent: Value = serde_json::from_str(&upstream.bodies()[0]).unwrap();
+    assert_eq!((&sent["model"], &sent["system"]), (&json!("real-main"), &json!("Be brief.")));
+    assert_eq!(sent["messages"][2]["content"][0]["tool_use_id"], sent["messages"][1]["content"][0]["id"]);
+    let seen = upstream.seen().remove(0);
+    assert!(seen.starts_with("POST /v1/messages HTTP/1.1\r\n") && !seen.contains("of-the-client"), "{seen}");
+    assert!(seen.contains("x-request-id: r1\r\n") && seen.contains("x-api-key: sk-upstream\r\n"), "{seen}");
+
+    let got = gateway.post(CHAT, &[], chat(true)).await;
+    assert_eq!((got.status, got.header("content-type")), (200, "text/event-stream"));
+    let events = events(&got);
+    assert_eq!(events[1]["choices"][0]["delta"]["content"], "I look.");
+    let arguments = "/choices/0/delta/tool_calls/0/function/arguments";
+    assert_eq!(events[2].pointer(arguments), Some(&json!("{\"a\":1}")));
+    assert_eq!(events[3]["choices"][0]["finish_reason"], "tool_calls");
+    assert_eq!((&events[4]["usage"]["total_tokens"], &events[5]), (&json!(5), &json!("[DONE]")));
+}
+
+#[tokio::test]
+async fn messages_reach_a_model_of_openai() {
+    let upstream = Upstream::start([
+        Reply::json(200, "", &said("hello")),
+        Reply::events(&format!("{CHUNK}{LAST_CHUNKS}")),
+    ]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let headers = [("anthropic-version", "2026-10-21")];
+    let got = gateway.post(MESSAGES, &headers, messages(false)).await;
+    assert_eq!(
+        (got.status, got.told(), got.header("x-unfazed-left-out")),
+        (200, ("1", "main", ""), "thinking")
+    );
+    assert_eq!(got.json()["content"], json!([{"type": "text", "text": "hello"}]));
+    assert_eq!(
+        (&got.json()["stop_reason"], &got.json()["usage"]["input_tokens"]),
+        (&json!("end_turn"), &json!(3))
+    );
+    assert!(!upstream.seen()[0].contains("2026-10-21"));
+
+    let got = gateway.post(MESSAGES, &headers, messages(true)).await;
+    let kinds: Vec<Value> = events(&got).iter().map(|event| event["type"].clone()).collect();
+    let delta = "content_block_delta";
+    assert_eq!(
+        kinds,
+        [
+            "message_start",
+            "content_block_start",
+            delta,
+            delta,
+            "content_block_stop",
+            "message_delta",
+            "message_stop"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_next_model_may_speak_another_dialect() {
+    let busy = Reply::json(503, "", r#"{"error":{"message":"busy"}}"#);
+    let main = Upstream::start([busy.clone(), busy.clone(), busy]);
+    let spare = Upstream::start([Reply::json(200, "", MESSAGE)]);
+    let models = model("main", "openai", &main) + &model("spare", "anthropic", &spare);
+    let gateway = Gateway::start(&format!("models:\n{models}routes: {{main: [main, spare]}}\n"));
+    let got = gateway.post(CHAT, &[], chat(false)).await;
+    assert_eq!((got.status, got.told()), (200, ("4", "spare", "")));
+    assert_eq!(got.json()["choices"][0]["message"]["content"], "I look.");
+    // Who speaks the dialect gets every byte.
+    assert_eq!(main.bodies()[0], chat(false).replace("\"main\"", "\"real-main\""));
+}
+
+#[tokio::test]
+async fn what_only_one_model_understands_goes_to_that_one() {
+    let busy = Reply::json(503, "", r#"{"error":{"message":"busy"}}"#);
+    let (main, spare) = (Upstream::start([busy.clone(), busy.clone(), busy]), Upstream::start([]));
+    let models = model("main", "openai", &main) + &model("spare", "anthropic", &spare);
+    let file = format!("models:\n{models}routes: {{main: [spare, main], other: spare}}\n");
+    let gateway = Gateway::start(&file);
+    let body = |route: &str| {
+        let content = json!([{"type": "image_url", "image_url": {"url": "data:x"}}]);
+        json!({"model": route, "messages": [{"role": "user", "content": content}]}).to_string()
+    };
+    let got = gateway.post(CHAT, &[], body("main")).await;
+    assert_eq!((got.status, got.told().1, spare.seen().len()), (503, "main", 0));
+    let got = gateway.post(CHAT, &[], body("other")).await;
+    let message = "`messages[0].content[0].type` cannot be converted for a model that speaks another dialect";
+    assert_eq!((got.status, got.json()["error"]["message"].as_str()), (400, Some(message)));
+    assert_eq!(got.json()["error"]["code"], "invalid_request");
+}
+
+#[tokio::test]
+async fn an_error_is_one_of_the_clients_dialect() {
+    let denied = r#"{"type":"error","error":{"type":"authentication_error","message":"no such key"}}"#;
+    let upstream = Upstream::start([Reply::json(401, "", denied)]);
+    let got = Gateway::start(&one("anthropic", &upstream)).post(CHAT, &[], chat(false)).await;
+    assert_eq!((got.status, got.header("x-should-retry")), (401, "false"));
+    let error = got.json()["error"].clone();
+    assert_eq!((&error["type"], &error["message"]), (&json!("authentication_error"), &json!("no such key")));
+    assert!(got.json().get("type").is_none(), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_cut_is_never_an_end() {
+    let upstream = Upstream::start([Reply::cut(BEGUN)]);
+    let got = Gateway::start(&one("anthropic", &upstream)).post(CHAT, &[], chat(true)).await;
+    assert!(got.body.contains("I look.") && !got.body.contains("[DONE]"), "{got:?}");
+    assert!(!got.body.contains("\"finish_reason\":\""), "{got:?}");
+    assert_eq!(events(&got).last().unwrap()["error"]["code"], "network_error");
+
+    let upstream = Upstream::start([Reply::cut(CHUNK)]);
+    let got = Gateway::start(&one("openai", &upstream)).post(MESSAGES, &[], messages(true)).await;
+    assert!(got.body.contains("hel") && !got.body.contains("message_stop"), "{got:?}");
+    assert_eq!(events(&got).last().unwrap()["type"], "error");
+    // Nothing of a call is out before all of it has come, so the attempt is made again.
+    let call = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"look\",\"arguments\":\"{\"}}]}}]}\n\n";
+    let upstream = Upstream::start([Reply::cut(call), Reply::events(&format!("{CHUNK}{LAST_CHUNKS}"))]);
+    let got = Gateway::start(&one("openai", &upstream)).post(MESSAGES, &[], messages(true)).await;
+    assert_eq!(got.told(), ("2", "main", ""));
+    assert!(got.body.contains("message_stop") && !got.body.contains("look"), "{got:?}");
+}
+
+#[tokio::test]
+async fn an_answer_comes_as_the_client_wants_it_however_the_model_sends_it() {
+    let upstream = Upstream::start([Reply::json(200, "", MESSAGE)]);
+    let got = Gateway::start(&one("anthropic", &upstream)).post(CHAT, &[], chat(true)).await;
+    assert_eq!(
+        (got.header("content-type"), events(&got).last()),
+        ("text/event-stream", Some(&json!("[DONE]")))
+    );
+    let upstream = Upstream::start([Reply::events(&format!("{CHUNK}{LAST_CHUNKS}"))]);
+    let got = Gateway::start(&one("openai", &upstream)).post(MESSAGES, &[], messages(false)).await;
+    assert_eq!(
+        (got.header("content-type"), &got.json()["content"][0]["text"]),
+        ("application/json", &json!("hello"))
+    );
+}
+
+#[tokio::test]
+async fn counts_of_tokens_and_other_dialects_are_not_converted() {
+    let upstream = Upstream::start([]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    for (path, dialect) in [("/v1/messages/count_tokens", "anthropic"), (RESPONSES, "responses")] {
+        let got = gateway.post(path, &[], messages(false)).await;
+        let message = got.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        let said = "and such requests are not converted; send them to /v1/chat/completions";
+        assert_eq!(message, format!("the models of the route `main` do not speak `{dialect}`, {said}"));
+        assert_eq!(got.status, 400);
+    }
+    assert!(upstream.seen().is_empty());
+}
