@@ -38,7 +38,7 @@ pub(super) fn call(proposed: &ProposedCall) -> Value {
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
 
-/// Why the model stopped. A word that nobody knows stays the word it is: `stop` would pass it for an end.
+/// Why the model stopped. An unknown word stays the word it is: `stop` would pass it for an end.
 pub(super) fn finish_reason(reply: &ModelReply) -> &str {
     match &reply.finish {
         FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unsaid => {

@@ -35,7 +35,7 @@ pub(super) fn input(proposed: &ProposedCall) -> Value {
     serde_json::from_str(&object_arguments(&proposed.call.arguments)).unwrap_or_else(|_| json!({}))
 }
 
-/// Why the model stopped. A word that nobody knows stays the word it is: `end_turn` would pass it for an end.
+/// Why the model stopped. An unknown word stays the word it is: `end_turn` would pass it for an end.
 pub(super) fn stop_reason(reply: &ModelReply) -> &str {
     match &reply.finish {
         FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unsaid => {
