@@ -74,13 +74,15 @@ impl PaceClock {
     }
 
     /// Follows a rate of which a server said, for a call that began at `since`, that so many units were left. Calls that
-    /// began later have taken `later` of them.
-    // Others may use the limit, too: what the server says only ever takes units away.
+    /// began later have taken `later` of them. `is_latest`: no later call has been answered.
+    // Others may use the limit, too, and tokens of a cache may not count: the server knows. What it said of an earlier call
+    // only takes units away, as those that ended meanwhile are not in it.
     pub(in crate::engine) fn observe(
         &mut self,
         rate: PaceRate,
         (left, since): (u64, Instant),
         later: u64,
+        is_latest: bool,
         now: Instant,
     ) {
         self.follow(rate, now);
@@ -90,7 +92,13 @@ impl PaceClock {
         let refilled = passed.checked_div(rate.per.0.into()).unwrap_or_default();
         let left = left.saturating_add(u64::try_from(refilled).unwrap_or(u64::MAX)).min(burst);
         let spent = burst.saturating_sub(left.saturating_sub(later));
-        self.taken = self.taken.max(self.released.saturating_add(spent));
+        let taken = self.released.saturating_add(spent);
+        // During a pause the server knows nothing of it.
+        if taken > self.begin() || (is_latest && taken < self.begin() && self.at <= now) {
+            self.taken = taken;
+            // How far the server's next unit is, it does not say.
+            self.part = 0;
+        }
     }
 
     /// The rate.
@@ -199,16 +207,21 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_how_much_is_left_only_takes_units_away() {
+    fn what_a_server_says_is_left_holds_if_it_is_the_latest() {
         let minute = rate(60, Nanos::from_secs(60), 60);
         let mut clock = PaceClock::new(minute, secs(100));
         // Five were left ten seconds ago, ten were released since, and two calls that began later took one each.
-        clock.observe(minute, (5, secs(90)), 2, secs(100));
+        clock.observe(minute, (5, secs(90)), 2, true, secs(100));
         let starts: Vec<Instant> = (0..15).map(|_| start(&mut clock, 1, secs(100))).collect();
         assert!(starts[..13].iter().all(|at| *at == secs(100)), "{starts:?}");
         assert_eq!(starts[13..], [secs(101), secs(102)]);
-        clock.observe(minute, (60, secs(100)), 0, secs(100));
-        assert_eq!(start(&mut clock, 1, secs(100)), secs(103), "what is known here is not forgotten");
+        clock.observe(minute, (60, secs(100)), 0, false, secs(102));
+        assert_eq!(start(&mut clock, 1, secs(102)), secs(103), "an earlier call's answer gives nothing back");
+        clock.observe(minute, (60, secs(103)), 0, true, secs(103));
+        assert_eq!(start(&mut clock, 1, secs(103)), secs(103));
+        clock.hold(secs(200), secs(103));
+        clock.observe(minute, (60, secs(103)), 0, true, secs(103));
+        assert_eq!([0; 2].map(|_| start(&mut clock, 1, secs(103))), [200, 201].map(secs));
     }
 
     #[test]
@@ -228,7 +241,7 @@ mod tests {
         clock.give_back(u64::MAX);
         clock.hold(Instant(u64::MAX), Instant(0));
         clock.follow(rate(1, Nanos(1), 1), Instant(0));
-        clock.observe(huge, (u64::MAX, Instant(0)), u64::MAX, Instant(u64::MAX));
+        clock.observe(huge, (u64::MAX, Instant(0)), u64::MAX, true, Instant(u64::MAX));
     }
 
     proptest! {

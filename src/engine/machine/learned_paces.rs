@@ -22,6 +22,9 @@ pub(super) struct LearnedPaces {
     pub(super) requests: Option<PaceClock>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tokens: Option<PaceClock>,
+    /// When the latest call began whose answer is known.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    latest: Instant,
     /// Until when nothing is left of a limit whose calls are not spread.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) spent_until: Instant,
@@ -36,6 +39,8 @@ impl LearnedPaces {
         (later_calls, later_tokens): (u64, u64),
         now: Instant,
     ) {
+        let is_latest = since >= self.latest;
+        self.latest = self.latest.max(since);
         let (clock, later) = match stated.unit {
             LimitUnit::Requests => (&mut self.requests, later_calls),
             LimitUnit::Tokens => (&mut self.tokens, later_tokens),
@@ -50,7 +55,7 @@ impl LearnedPaces {
         let limit = u32::try_from(stated.limit).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
         let rate = PaceRate { limit, per, burst: limit };
         let clock = clock.get_or_insert_with(|| PaceClock::new(rate, now));
-        clock.observe(rate, (stated.remaining, since), later, now);
+        clock.observe(rate, (stated.remaining, since), later, is_latest, now);
     }
 
     /// The limits, for people; `None`: there are none.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::learned_paces::LearnedPaces;
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::pace_clock::PaceClock;
-use crate::engine::provider_limit::ProviderLimit;
+use crate::engine::provider_limit::{LimitUnit, ProviderLimit};
 use crate::policy::PaceRate;
 use crate::time::{Instant, Nanos};
 
@@ -86,6 +86,9 @@ struct PacedCall {
     /// When it began, if the limits in its answer count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     learns_since: Option<Instant>,
+    /// Whether its tokens are in what its answer says is left.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    is_counted: bool,
 }
 
 /// The ticket of a call: its age, by which waiting calls start. Further attempts keep it.
@@ -219,7 +222,8 @@ impl PacePools {
             pool.take(tokens, now);
             if let Some(call) = call.filter(|_| terms.tokens.is_some() || terms.learns) {
                 let learns_since = terms.learns.then_some(now);
-                self.in_flight.insert(call, PacedCall { pool: terms.pool.clone(), tokens, learns_since });
+                let pool = terms.pool.clone();
+                self.in_flight.insert(call, PacedCall { pool, tokens, learns_since, is_counted: false });
             }
             self.forget_if_idle(&terms.pool, now);
             return PaceAnswer::Started;
@@ -266,9 +270,12 @@ impl PacePools {
         if limits.is_empty() {
             return;
         }
-        let pool = self.pools.entry(pool.clone()).or_default();
+        let (pool, since) = (self.pools.entry(pool.clone()).or_default(), *since);
         for limit in limits {
-            pool.learned.observe(limit, *since, later, now);
+            pool.learned.observe(limit, since, later, now);
+        }
+        if let Some(call) = self.in_flight.get_mut(&call) {
+            call.is_counted = limits.iter().any(|limit| limit.unit == LimitUnit::Tokens);
         }
     }
 
@@ -286,14 +293,17 @@ impl PacePools {
         reply: Option<u64>,
         now: Instant,
     ) {
-        let Some(PacedCall { pool, tokens: taken, .. }) = self.in_flight.remove(&call) else { return };
+        let Some(PacedCall { pool, tokens: taken, is_counted, .. }) = self.in_flight.remove(&call) else {
+            return;
+        };
         self.freed = true;
         let Some(pool) = self.pools.get_mut(&pool) else { return };
         if let Some(reply) = reply {
             pool.learn_reply(reply);
         }
         let Some(used) = used else { return };
-        for clock in pool.tokens.iter_mut().chain(&mut pool.learned.tokens) {
+        let learned = pool.learned.tokens.as_mut().filter(|_| !is_counted);
+        for clock in pool.tokens.iter_mut().chain(learned) {
             if used >= taken {
                 clock.take(used.saturating_sub(taken), now);
             } else {
@@ -438,7 +448,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::provider_limit::LimitUnit;
 
     fn rate(limit: u32, secs: u64, burst: u32) -> Option<PaceRate> {
         let per = Nanos::from_secs(secs);
@@ -541,6 +550,22 @@ mod tests {
         calls.pools.ended(call, Some(50), Some(10), secs(2));
         calls.wake(secs(2));
         assert_eq!(calls.starts(), [Some(secs(2))]);
+    }
+
+    #[test]
+    fn tokens_that_the_provider_does_not_count_hold_nobody_up() {
+        // Of each request nearly all comes from a cache, and Anthropic's limit counts only the rest.
+        let terms = PaceTerms { learns: true, ..terms(None, None, 900) };
+        let mut pools = PacePools::default();
+        for n in 1..=20 {
+            let (call, now) = (ProposalId(n), secs(n));
+            let asked = pools.ask(&terms, &mut PaceTicket::default(), Some(call), now);
+            assert_eq!(asked, PaceAnswer::Started, "call {n}");
+            let (unit, per) = (LimitUnit::Tokens, Some(Nanos::from_secs(60)));
+            let left = ProviderLimit { unit, limit: 10_000, remaining: 9_900, per, reset: None };
+            pools.learn(call, &[left], now);
+            pools.ended(call, Some(1_000), Some(100), now);
+        }
     }
 
     #[test]

@@ -53,6 +53,22 @@ async fn what_passes_is_sent_again_and_then_to_the_next_model() {
 }
 
 #[tokio::test]
+async fn a_model_whose_answers_say_that_nothing_is_left_is_not_asked() {
+    let used_up = "x-ratelimit-limit-requests-day: 50\r\nx-ratelimit-remaining-requests-day: 0\r\n\
+                   x-ratelimit-reset-requests-day: 3h\r\n";
+    let main = Upstream::start([Reply::json(200, used_up, &said("the last"))]);
+    let spare = Upstream::start([Reply::json(200, "", &said("spare"))]);
+    let models = model("main", "openai", &main) + &model("spare", "openai", &spare);
+    let file = format!("models:\n{models}routes: {{main: [main, spare]}}\n");
+    let policy = "version: 1\nmodels: {'*': {pace: {learn: headers}}}\n";
+    let gateway = Gateway::under(policy, &file, &[]);
+    assert_eq!(gateway.chat().await.told(), ("1", "main", ""));
+    let got = gateway.chat().await;
+    assert_eq!((got.status, got.header("x-unfazed-target")), (200, "spare"));
+    assert_eq!(main.seen().len(), 1);
+}
+
+#[tokio::test]
 async fn who_is_given_up_keeps_its_status_and_says_why() {
     let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
     let upstream = Upstream::start([Reply::json(429, "retry-after: 7200\r\n", body)]);
