@@ -184,6 +184,7 @@ def test_what_was_never_sent_has_done_nothing(error: BaseException) -> None:
         aiohttp.ServerDisconnectedError(),
         http.client.IncompleteRead(b"x"),
         ssl.SSLError("bad record"),
+        OSError(errno.EHOSTUNREACH, "no way any more"),
         ConnectionResetError(),
     ],
 )
@@ -252,4 +253,4 @@ def test_a_way_that_is_lost_after_the_request_was_sent_proves_nothing() -> None:
     lost = aiohttp.ClientOSError(errno.EHOSTUNREACH, "No route to host")
     found = [tool_failure(error) for error in (read, lost, connect, unreachable)]
     assert [facts.failure["class"] for facts in found] == ["network_error"] * 4
-    assert [facts.effect for facts in found] == ["unknown", "unknown", "not_started", "not_started"]
+    assert [facts.effect for facts in found] == ["unknown", "unknown", "not_started", "unknown"]

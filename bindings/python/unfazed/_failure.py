@@ -39,8 +39,10 @@ NEVER_SENT = {
 }
 # Nor was that of a mistake of the program, which is no failure of the network.
 NEVER_SENDABLE = {"UnsupportedProtocol", "LocalProtocolError", "InvalidURL", "InvalidSchema", "MissingSchema"}
-# There was no way to the other machine.
-UNREACHABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
+# There was no way to the other machine: the system says so when a connection is made.
+NO_WAY = {errno.ENETUNREACH, errno.EADDRNOTAVAIL}
+# It says these of a connection that was open, too.
+UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 # It may have been sent.
 LOST = {
     "TimeoutError": "timeout",
@@ -220,6 +222,8 @@ def _lost(error: BaseException) -> FailureFacts | None:
         for cause in causes:
             if (name := _is_of(cause, known)) is not None:
                 return FailureFacts({"class": known[name], "message": _text(error)}, effect)
+    if any(isinstance(cause, OSError) and cause.errno in UNREACHABLE for cause in causes):
+        return FailureFacts({"class": "network_error", "message": _text(error)}, "unknown")
     return None
 
 
@@ -239,12 +243,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _had_no_way(causes: list[BaseException]) -> bool:
-    """Whether the system found no way to the other machine. It says the same of a connection that was open.
-
-    A client knows which it was: it has an error of its own for a connection that could not be made.
-    """
+    """Whether the system found no way to the other machine. A client has an error of its own for that."""
     is_plain = all(_package(cause) in ("builtins", "socket", "urllib") for cause in causes)
-    return is_plain and any(isinstance(cause, OSError) and cause.errno in UNREACHABLE for cause in causes)
+    return is_plain and any(isinstance(cause, OSError) and cause.errno in NO_WAY for cause in causes)
 
 
 def _is_of(error: BaseException, known: Container[str]) -> str | None:
