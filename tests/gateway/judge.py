@@ -15,7 +15,10 @@ def main(command: str) -> None:
         judge_openai(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
         judge_anthropic(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
     with converting(command) as url:
-        judge_chat_of_claude(openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        judge_chat_of_claude(client)
+        for model in ["claude", "gpt"]:
+            judge_responses_of(client, model)
         judge_messages_of_gpt(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
     print("gateway: openai and anthropic are answered, by models of each other too")
 
@@ -80,6 +83,35 @@ def judge_chat_of_claude(client: openai.OpenAI) -> None:
     call = streamed.choices[0].message.tool_calls[0].function
     assert (streamed.choices[0].message.content, call.name, call.arguments) == ("I look.", "look", '{"item":"lamp"}'), streamed
     assert streamed.usage.total_tokens == 5, streamed
+
+
+def judge_responses_of(client: openai.OpenAI, model: str) -> None:
+    tools = [{"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}]
+    said = [{"role": "user", "content": "hi"}]
+    raw = client.responses.with_raw_response.create(model=model, instructions="Be brief.", input=said, tools=tools, store=True)
+    assert raw.headers["x-unfazed-left-out"] == "store", dict(raw.headers)
+    response = raw.parse()
+    assert (response.status, response.store, response.output_text) == ("completed", False, "I look."), response
+    # Every field, and of the type that the SDK documents.
+    type(response).model_validate(response.to_dict())
+    assert [item.type for item in response.output] == ["message", "function_call"], response
+    said += [*response.output, {"type": "function_call_output", "call_id": response.output[1].call_id, "output": "42"}]
+    answer = client.responses.create(model=model, input=said, tools=tools)
+    assert answer.output_text == "found 42", answer
+    assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.total_tokens) == (9, 3, 12), answer
+    with client.responses.stream(model=model, input=said[:1], tools=tools) as stream:
+        events = list(stream)
+        streamed = stream.get_final_response()
+    assert [event.sequence_number for event in events] == list(range(len(events))), events
+    assert {"response.content_part.added", "response.output_text.delta", "response.function_call_arguments.done"} < {event.type for event in events}
+    assert (streamed.output_text, streamed.output[1].arguments) == ("I look.", '{"item":"lamp"}'), streamed
+    assert streamed.usage.total_tokens == 5, streamed
+    try:
+        client.responses.create(model=model, input="hi", previous_response_id=response.id)
+    except openai.BadRequestError as error:
+        assert "previous_response_id" in error.message, error
+    else:
+        raise AssertionError("a response that nobody has kept is continued")
 
 
 def judge_messages_of_gpt(client: anthropic.Anthropic) -> None:

@@ -66,6 +66,20 @@ fn messages(stream: bool) -> String {
     .to_string()
 }
 
+/// A request of Responses in which a tool was called.
+fn responses(stream: bool) -> String {
+    json!({
+        "model": "main", "stream": stream, "store": true, "instructions": "Be brief.",
+        "tools": [{"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": false}],
+        "input": [
+            {"role": "user", "content": "go"},
+            {"type": "function_call", "call_id": "functions.look:0", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "functions.look:0", "output": "seen"},
+        ],
+    })
+    .to_string()
+}
+
 /// The data of the events of an answer.
 fn events(got: &Answer) -> Vec<Value> {
     let data = got.body.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -144,6 +158,52 @@ async fn messages_reach_a_model_of_openai() {
 }
 
 #[tokio::test]
+async fn responses_reach_a_model_of_anthropic() {
+    let upstream =
+        Upstream::start([Reply::json(200, "", MESSAGE), Reply::events(&format!("{BEGUN}{ENDED}"))]);
+    let gateway = Gateway::start(&one("anthropic", &upstream));
+    let got = gateway.post(RESPONSES, &[("openai-beta", "of-the-client")], responses(false)).await;
+    assert_eq!((got.status, got.told(), got.header("x-unfazed-left-out")), (200, ("1", "main", ""), "store"));
+    let whole = got.json();
+    assert_eq!(
+        (&whole["status"], &whole["store"], &whole["model"]),
+        (&json!("completed"), &json!(false), &json!("main"))
+    );
+    assert_eq!(whole["output"][0]["content"][0]["text"], "I look.");
+    assert_eq!(
+        (&whole["output"][1]["call_id"], &whole["usage"]["total_tokens"]),
+        (&json!("toolu_1"), &json!(5))
+    );
+    let sent: Value = serde_json::from_str(&upstream.bodies()[0]).unwrap();
+    assert_eq!((&sent["model"], &sent["system"]), (&json!("real-main"), &json!("Be brief.")));
+    assert_eq!(sent["messages"][2]["content"][0]["tool_use_id"], sent["messages"][1]["content"][0]["id"]);
+    assert!(!upstream.seen()[0].contains("of-the-client"));
+
+    let got = gateway.post(RESPONSES, &[], responses(true)).await;
+    assert_eq!((got.status, got.header("content-type")), (200, "text/event-stream"));
+    let last = events(&got).pop().unwrap();
+    assert_eq!(
+        (&last["type"], &last["response"]["status"]),
+        (&json!("response.completed"), &json!("completed"))
+    );
+    assert_eq!(last["response"]["output"][1]["arguments"], "{\"a\":1}");
+}
+
+#[tokio::test]
+async fn what_the_server_of_responses_keeps_is_refused_by_its_place() {
+    let (upstream, other) = (Upstream::start([]), Upstream::start([Reply::json(503, "", "{}")]));
+    let body =
+        |route: &str| json!({"model": route, "input": "hi", "previous_response_id": "resp_1"}).to_string();
+    let models = model("main", "openai", &upstream) + &model("spare", "responses", &other);
+    let gateway = Gateway::start(&format!("models:\n{models}routes: {{main: main, mixed: [main, spare]}}\n"));
+    let got = gateway.post(RESPONSES, &[], body("main")).await;
+    let message = "`previous_response_id` cannot be converted for a model that speaks another dialect";
+    assert_eq!((got.status, got.json()["error"]["message"].as_str()), (400, Some(message)));
+    let got = gateway.post(RESPONSES, &[], body("mixed")).await;
+    assert_eq!((got.told().1, upstream.seen().len()), ("spare", 0));
+}
+
+#[tokio::test]
 async fn the_next_model_may_speak_another_dialect() {
     let busy = Reply::json(503, "", r#"{"error":{"message":"busy"}}"#);
     let main = Upstream::start([busy.clone(), busy.clone(), busy]);
@@ -199,6 +259,14 @@ async fn a_cut_is_never_an_end() {
     let got = Gateway::start(&one("openai", &upstream)).post(MESSAGES, &[], messages(true)).await;
     assert!(got.body.contains("hel") && !got.body.contains("message_stop"), "{got:?}");
     assert_eq!(events(&got).last().unwrap()["type"], "error");
+
+    let upstream = Upstream::start([Reply::cut(BEGUN)]);
+    let got = Gateway::start(&one("anthropic", &upstream)).post(RESPONSES, &[], responses(true)).await;
+    let events = events(&got);
+    let last = events.last().unwrap();
+    assert_eq!((&last["type"], &last["code"]), (&json!("error"), &json!("network_error")));
+    assert_eq!(last["sequence_number"], events.len() - 1);
+    assert!(!got.body.contains("output_text.done") && !got.body.contains("response.completed"), "{got:?}");
     // Nothing of a call is out before all of it has come, so the attempt is made again.
     let call = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"look\",\"arguments\":\"{\"}}]}}]}\n\n";
     let upstream = Upstream::start([Reply::cut(call), Reply::events(&format!("{CHUNK}{LAST_CHUNKS}"))]);
@@ -224,10 +292,12 @@ async fn an_answer_comes_as_the_client_wants_it_however_the_model_sends_it() {
 }
 
 #[tokio::test]
-async fn counts_of_tokens_and_other_dialects_are_not_converted() {
+async fn counts_of_tokens_are_not_converted() {
     let upstream = Upstream::start([]);
     let gateway = Gateway::start(&one("openai", &upstream));
-    for (path, dialect) in [("/v1/messages/count_tokens", "anthropic"), (RESPONSES, "responses")] {
+    for (path, dialect) in
+        [("/v1/messages/count_tokens", "anthropic"), ("/v1/responses/input_tokens", "responses")]
+    {
         let got = gateway.post(path, &[], messages(false)).await;
         let message = got.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
         let said = "and such requests are not converted; send them to /v1/chat/completions";

@@ -118,14 +118,17 @@ impl Fields {
     /// It is another value, or one of them is.
     pub(super) fn objects(&mut self, name: &str) -> Result<Vec<Self>, Unconvertible> {
         let path = self.path(name);
-        match self.take(name) {
-            None => Ok(Vec::new()),
-            Some(Value::Array(items)) => {
-                let items = items.into_iter().enumerate();
-                items.map(|(at, item)| Self::of(format!("{path}[{at}]"), item)).collect()
-            }
-            Some(_) => Err(Unconvertible::malformed(path, "is not a list")),
-        }
+        self.take(name).map_or_else(|| Ok(Vec::new()), |items| Self::list(&path, items))
+    }
+
+    /// The objects of the list at that place.
+    ///
+    /// # Errors
+    /// It is another value, or one of them is.
+    pub(super) fn list(path: &str, value: Value) -> Result<Vec<Self>, Unconvertible> {
+        let Value::Array(items) = value else { return Err(Unconvertible::malformed(path, "is not a list")) };
+        let items = items.into_iter().enumerate();
+        items.map(|(at, item)| Self::of(format!("{path}[{at}]"), item)).collect()
     }
 
     /// An object.
@@ -161,11 +164,27 @@ impl Fields {
         }
     }
 
-    /// What was not taken is left out.
+    /// Copies of those fields that are there.
+    pub(super) fn copies(&self, names: &[&str]) -> Map<String, Value> {
+        let found = names.iter().filter_map(|name| self.fields.get_key_value(*name));
+        let said = found.filter(|(_, value)| !value.is_null());
+        said.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// What was not taken is left out, unless it says nothing.
     pub(super) fn leave_out(self, left_out: &mut LeftOut) {
-        for (name, _) in self.fields.iter().filter(|(_, value)| !value.is_null()) {
+        for (name, _) in self.fields.iter().filter(|(_, value)| !says_nothing(value)) {
             left_out.add(&self.path(name));
         }
+    }
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 

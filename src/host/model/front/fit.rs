@@ -32,7 +32,7 @@ impl FrontRequest {
         let mut temperature = self.temperature;
         if dialect == GatewayDialect::Messages && temperature.is_some_and(|said| said > MOST_TEMPERATURE) {
             temperature = Some(MOST_TEMPERATURE);
-            options.left_out.push("temperature");
+            options.left_out.push(self.field_names.temperature);
         }
         let config = ModelConfig {
             stream,
@@ -80,6 +80,7 @@ impl FrontRequest {
         options.set("stop", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
         options.set("tool_choice", self.never_calls().then(|| json!("none")));
         options.set("parallel_tool_calls", self.calls_one().then(|| json!(false)));
+        options.set("reasoning_effort", self.effort.as_ref().map(|effort| json!(effort)));
         options.set(
             "response_format",
             match &self.form {
@@ -98,7 +99,8 @@ impl FrontRequest {
         options.set("top_p", self.top_p.map(Value::from));
         options.set("tool_choice", self.never_calls().then(|| json!("none")));
         options.set("parallel_tool_calls", self.calls_one().then(|| json!(false)));
-        options.unless(self.stop.is_empty(), self.option_names.stop);
+        options.set("reasoning", self.effort.as_ref().map(|effort| json!({"effort": effort})));
+        options.unless(self.stop.is_empty(), self.field_names.stop);
         let format = match &self.form {
             AnswerForm::Text => None,
             AnswerForm::Json => Some(json!({"type": "json_object"})),
@@ -125,9 +127,10 @@ impl FrontRequest {
             }
         };
         options.set("tool_choice", choice.filter(|_| !self.tools.is_empty()));
+        options.unless(self.effort.is_none(), self.field_names.effort);
         match &self.form {
             AnswerForm::Text => {}
-            AnswerForm::Json => options.left_out.push("response_format"),
+            AnswerForm::Json => options.left_out.push(self.field_names.form),
             AnswerForm::Schema { schema, .. } => {
                 let format = json!({"format": {"type": "json_schema", "schema": schema}});
                 options.set("output_config", Some(format));
@@ -150,7 +153,8 @@ impl FrontRequest {
         options.set("generationConfig", Some(Value::Object(settings.fields)));
         let none = json!({"functionCallingConfig": {"mode": "NONE"}});
         options.set("toolConfig", self.never_calls().then_some(none));
-        options.unless(!self.calls_one(), self.option_names.one_call);
+        options.unless(!self.calls_one(), self.field_names.one_call);
+        options.unless(self.effort.is_none(), self.field_names.effort);
         options
     }
 

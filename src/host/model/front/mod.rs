@@ -8,7 +8,9 @@ mod fields;
 mod fit;
 mod messages;
 mod names;
+mod openai;
 mod request;
+mod responses;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ use serde_json::Value;
 pub(crate) use self::dialect::GatewayDialect;
 pub(in crate::host) use self::fields::Unconvertible;
 use self::request::FrontRequest;
+use self::responses::reply::ResponseHead;
 use super::config::ModelConfig;
 use super::wire::IdForm;
 use crate::engine::ModelReply;
@@ -78,7 +81,8 @@ impl FrontCall {
         let request = match dialect {
             GatewayDialect::Chat => chat::request::read(body),
             GatewayDialect::Messages => messages::request::read(body),
-            GatewayDialect::Responses | GatewayDialect::Gemini => return None,
+            GatewayDialect::Responses => responses::request::read(body),
+            GatewayDialect::Gemini => return None,
         };
         Some(request.map(|request| Self { dialect, request, stream, head }))
     }
@@ -109,11 +113,18 @@ impl FrontCall {
     /// A reply of which nothing has come yet.
     pub(super) fn writer(&self) -> Box<dyn ReplyWriter> {
         let head = self.head.clone();
-        match (self.dialect, self.stream) {
-            (GatewayDialect::Messages, true) => Box::new(messages::stream::MessagesStream::new(head)),
-            (_, true) => Box::new(chat::stream::ChatStream::new(head, self.request.counts)),
-            (GatewayDialect::Messages, false) => Box::new(WholeReply { head, body: messages::reply::body }),
-            (_, false) => Box::new(WholeReply { head, body: chat::reply::body }),
+        match self.dialect {
+            GatewayDialect::Messages if self.stream => Box::new(messages::stream::MessagesStream::new(head)),
+            GatewayDialect::Messages => whole(move |reply| messages::reply::body(&head, reply)),
+            GatewayDialect::Responses => {
+                let head = ResponseHead { head, repeated: self.request.repeated.clone() };
+                if self.stream {
+                    return Box::new(responses::stream::ResponsesStream::new(head));
+                }
+                whole(move |reply| responses::reply::body(&head, reply))
+            }
+            _ if self.stream => Box::new(chat::stream::ChatStream::new(head, self.request.counts)),
+            _ => whole(move |reply| chat::reply::body(&head, reply)),
         }
     }
 
@@ -132,17 +143,18 @@ impl FrontCall {
 }
 
 /// A reply that is not streamed.
-struct WholeReply {
-    head: ReplyHead,
-    body: fn(&ReplyHead, &ModelReply) -> Value,
+fn whole(body: impl Fn(&ModelReply) -> Value + Send + 'static) -> Box<dyn ReplyWriter> {
+    Box::new(WholeReply(body))
 }
 
-impl ReplyWriter for WholeReply {
+struct WholeReply<B>(B);
+
+impl<B: Fn(&ModelReply) -> Value + Send> ReplyWriter for WholeReply<B> {
     fn text(&mut self, _: &str) -> String {
         String::new()
     }
 
     fn end(&mut self, reply: &ModelReply) -> String {
-        (self.body)(&self.head, reply).to_string()
+        self.0(reply).to_string()
     }
 }

@@ -22,20 +22,29 @@ pub(super) struct FrontRequest {
     pub(super) top_p: Option<f64>,
     pub(super) stop: Vec<String>,
     pub(super) form: AnswerForm,
+    /// How much the model thinks, in a word of `OpenAI`.
+    pub(super) effort: Option<String>,
+    /// Fields that the answer repeats.
+    pub(super) repeated: Map<String, Value>,
     /// Whether a stream ends with the tokens.
     pub(super) counts: bool,
     pub(super) names: ToolNames,
     pub(super) left_out: LeftOut,
     /// The name of each call, by its id: a result has the id alone.
     called: HashMap<String, String>,
-    pub(super) option_names: OptionNames,
+    pub(super) field_names: FieldNames,
 }
 
-/// What the client's dialect calls options that not every other one has.
+/// What the client's dialect calls what it is told about.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct OptionNames {
+pub(super) struct FieldNames {
+    pub(super) conversation: &'static str,
     pub(super) stop: &'static str,
     pub(super) one_call: &'static str,
+    pub(super) temperature: &'static str,
+    /// The form of the answer.
+    pub(super) form: &'static str,
+    pub(super) effort: &'static str,
 }
 
 /// Whether a tool must be called.
@@ -62,8 +71,8 @@ pub(super) enum AnswerForm {
 
 impl FrontRequest {
     /// One of which nothing has been read yet.
-    pub(super) fn with(option_names: OptionNames) -> Self {
-        Self { option_names, ..Self::default() }
+    pub(super) fn with(field_names: FieldNames) -> Self {
+        Self { field_names, ..Self::default() }
     }
 
     /// What precedes the conversation, or stands in it as such.
@@ -84,6 +93,19 @@ impl FrontRequest {
     pub(super) fn assistant(&mut self, text: String, calls: Vec<ToolCall>) {
         self.called.extend(calls.iter().map(|call| (call.id.clone(), call.name.clone())));
         self.messages.push(Message::Assistant { text, calls, extra: Map::new() });
+    }
+
+    /// More of what a model said before: its turn may come in several pieces.
+    pub(super) fn continued(&mut self, more: &str, call: Option<ToolCall>) {
+        let Some(Message::Assistant { text, calls, .. }) = self.messages.last_mut() else {
+            return self.assistant(more.to_owned(), call.into_iter().collect());
+        };
+        if !text.is_empty() && !more.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(more);
+        self.called.extend(call.iter().map(|call| (call.id.clone(), call.name.clone())));
+        calls.extend(call);
     }
 
     /// A call of a model.
@@ -120,14 +142,14 @@ impl FrontRequest {
 
     /// A conversation that can be continued by another model.
     pub(super) fn checked(self) -> Result<Self, Unconvertible> {
+        let refused = |why| Err(Unconvertible::malformed(self.field_names.conversation, why));
         match self.messages.last() {
             // Only some models continue a message that has been begun for them; others answer it.
-            Some(Message::Assistant { .. }) => Err(Unconvertible::malformed(
-                "messages",
-                "ends with what the model says, which other models do not continue",
-            )),
+            Some(Message::Assistant { .. }) => {
+                refused("ends with what the model says, which other models do not continue")
+            }
             Some(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) => Ok(self),
-            None => Err(Unconvertible::malformed("messages", "has no message")),
+            None => refused("has no message"),
         }
     }
 }

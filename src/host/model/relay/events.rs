@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::host::model::config::{ModelConfig, Provider};
-    use crate::host::model::front::GatewayDialect::{self, Chat, Messages};
+    use crate::host::model::front::GatewayDialect::{self, Chat, Messages, Responses};
     use crate::host::model::front::ReplyHead;
 
     const BLOCKS: &str = "event: message_start\r\ndata: {\"type\":\"message_start\",\"message\":{\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":3,\"output_tokens\":0}}}\r\n\r\n\
@@ -199,10 +199,11 @@ mod tests {
 
     /// What a client of that dialect gets of a stream that comes in these pieces, and of a cut one what is out by then.
     fn converted(dialect: GatewayDialect, pieces: &[&[u8]]) -> (String, bool) {
-        let provider = if dialect == Chat { Provider::ANTHROPIC } else { Provider::OPENAI };
-        let body = br#"{"messages":[{"role":"user","content":"hi"}]}"#;
+        let provider = if dialect == Messages { Provider::OPENAI } else { Provider::ANTHROPIC };
+        let said = r#"[{"role":"user","content":"hi"}]"#;
+        let body = format!(r#"{{"{}":{said}}}"#, if dialect == Responses { "input" } else { "messages" });
         let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
-        let front = FrontCall::read(dialect, body, true, head).unwrap().unwrap();
+        let front = FrontCall::read(dialect, body.as_bytes(), true, head).unwrap().unwrap();
         let format = (provider.format)(ModelConfig::new(provider, "m"));
         let mut events = RelayedEvents::new(format.begin(), Some(&front));
         for piece in pieces {
@@ -215,7 +216,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_a_client_gets_does_not_depend_on_how_the_bytes_arrive(cuts in prop::collection::vec(0.0f64..1.0, 0..12)) {
-            for (dialect, stream) in [(Chat, BLOCKS), (Messages, CHUNKS)] {
+            for (dialect, stream) in [(Chat, BLOCKS), (Messages, CHUNKS), (Responses, BLOCKS)] {
                 let bytes = stream.as_bytes();
                 let whole = converted(dialect, &[bytes]);
                 prop_assert!(whole.1 && whole.0.contains("Gr\u{fc}") && whole.0.contains("look"), "{}", whole.0);
@@ -231,8 +232,9 @@ mod tests {
 
         #[test]
         fn a_cut_is_never_an_end(cut in 0usize..600) {
-            for (dialect, stream, end) in [(Chat, BLOCKS, "[DONE]"), (Messages, CHUNKS, "message_stop")] {
-                let last = stream.rfind(if dialect == Chat { "data: {\"type\":\"message_delta" } else { "data: " }).unwrap();
+            let ends = [(Chat, BLOCKS, "[DONE]"), (Messages, CHUNKS, "message_stop"), (Responses, BLOCKS, "response.completed")];
+            for (dialect, stream, end) in ends {
+                let last = stream.rfind(if stream == BLOCKS { "data: {\"type\":\"message_delta" } else { "data: " }).unwrap();
                 let (out, ends) = converted(dialect, &[&stream.as_bytes()[..cut.min(last)]]);
                 prop_assert!(!ends && !out.contains(end), "{out}");
             }

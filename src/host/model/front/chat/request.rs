@@ -3,17 +3,25 @@
 use serde_json::Value;
 
 use crate::host::model::front::fields::{Fields, Unconvertible};
-use crate::host::model::front::request::{AnswerForm, FrontChoice, FrontRequest, OptionNames};
+use crate::host::model::front::openai;
+use crate::host::model::front::request::{AnswerForm, FieldNames, FrontRequest};
 use crate::session::ToolCall;
 
+const NAMES: FieldNames = FieldNames {
+    conversation: "messages",
+    stop: "stop",
+    one_call: "parallel_tool_calls",
+    temperature: "temperature",
+    form: "response_format",
+    effort: "reasoning_effort",
+};
 /// What asks for something that only the servers of this dialect do.
 const REFUSED: [&str; 4] = ["audio", "functions", "function_call", "web_search_options"];
 
 /// Reads a body.
 pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, Unconvertible> {
     let mut fields = Fields::of_body(body)?;
-    let option_names = OptionNames { stop: "stop", one_call: "parallel_tool_calls" };
-    let mut request = FrontRequest::with(option_names);
+    let mut request = FrontRequest::with(NAMES);
     fields.refuse(&REFUSED)?;
     // Where it goes, and how it comes back.
     let _ = (fields.take("model"), fields.take("stream"));
@@ -26,7 +34,7 @@ pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, U
     for tool in fields.objects("tools")? {
         read_tool(&mut request, tool)?;
     }
-    request.choice = choice(&mut request, fields.take("tool_choice").as_ref())?;
+    request.choice = openai::choice(&mut request, fields.take("tool_choice").as_ref(), "/function/name")?;
     request.one_call = fields.take("parallel_tool_calls") == Some(Value::Bool(false));
     read_options(&mut request, &mut fields)?;
     fields.leave_out(&mut request.left_out);
@@ -38,6 +46,7 @@ fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), U
     request.max_tokens = new.or(old);
     request.temperature = fields.number("temperature")?;
     request.top_p = fields.number("top_p")?;
+    request.effort = fields.text("reasoning_effort")?;
     request.stop = match fields.take("stop") {
         None => Vec::new(),
         Some(Value::String(stop)) => vec![stop],
@@ -61,14 +70,7 @@ fn form(request: &mut FrontRequest, format: &mut Fields) -> Result<AnswerForm, U
         "json_object" => Ok(AnswerForm::Json),
         "json_schema" => {
             let missing = Unconvertible::malformed(format.path("json_schema"), "is missing");
-            let mut schema = format.object("json_schema")?.ok_or(missing)?;
-            let form = AnswerForm::Schema {
-                name: schema.required("name")?,
-                strict: schema.take("strict").and_then(|strict| strict.as_bool()),
-                schema: schema.take("schema").unwrap_or_default(),
-            };
-            schema.leave_out(&mut request.left_out);
-            Ok(form)
+            openai::schema(request, format.object("json_schema")?.ok_or(missing)?)
         }
         _ => Err(Unconvertible::new(format.path("type"))),
     }
@@ -117,7 +119,7 @@ fn read_assistant(request: &mut FrontRequest, mut message: Fields) -> Result<(),
 }
 
 fn read_call(request: &mut FrontRequest, mut call: Fields) -> Result<ToolCall, Unconvertible> {
-    is_function(&mut call)?;
+    openai::is_function(&mut call)?;
     let missing = Unconvertible::malformed(call.path("function"), "is missing");
     let mut function = call.object("function")?.ok_or(missing)?;
     let (id, name) = (call.required("id")?, function.required("name")?);
@@ -129,38 +131,9 @@ fn read_call(request: &mut FrontRequest, mut call: Fields) -> Result<ToolCall, U
 }
 
 fn read_tool(request: &mut FrontRequest, mut tool: Fields) -> Result<(), Unconvertible> {
-    is_function(&mut tool)?;
+    openai::is_function(&mut tool)?;
     let missing = Unconvertible::malformed(tool.path("function"), "is missing");
-    let mut function = tool.object("function")?.ok_or(missing)?;
-    let (name, description) = (function.required("name")?, function.text("description")?);
-    request.tool(name, description, function.take("parameters"));
-    // What is not strict anyway loses nothing.
-    if function.take("strict") == Some(Value::Bool(true)) {
-        request.left_out.add(&function.path("strict"));
-    }
-    function.leave_out(&mut request.left_out);
+    openai::tool(request, tool.object("function")?.ok_or(missing)?)?;
     tool.leave_out(&mut request.left_out);
     Ok(())
-}
-
-/// Other kinds of tools run at the provider, or take no JSON.
-fn is_function(fields: &mut Fields) -> Result<(), Unconvertible> {
-    match fields.text("type")?.as_deref() {
-        None | Some("function") => Ok(()),
-        Some(_) => Err(Unconvertible::new(fields.path("type"))),
-    }
-}
-
-fn choice(request: &mut FrontRequest, choice: Option<&Value>) -> Result<FrontChoice, Unconvertible> {
-    match choice.map(|choice| choice.as_str().ok_or(choice)) {
-        None | Some(Ok("auto")) => Ok(FrontChoice::Auto),
-        Some(Ok("none")) => Ok(FrontChoice::Never),
-        Some(Ok("required")) => Ok(FrontChoice::Required),
-        Some(Err(named)) if named.pointer("/type").is_some_and(|kind| kind == "function") => {
-            let name = named.pointer("/function/name").and_then(Value::as_str);
-            let name = name.ok_or_else(|| Unconvertible::malformed("tool_choice", "names no tool"))?;
-            Ok(FrontChoice::Tool(request.names.sent(name.to_owned())))
-        }
-        Some(_) => Err(Unconvertible::new("tool_choice")),
-    }
 }

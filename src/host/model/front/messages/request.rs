@@ -3,19 +3,25 @@
 use serde_json::Value;
 
 use crate::host::model::front::fields::{Fields, Unconvertible};
-use crate::host::model::front::request::{AnswerForm, FrontChoice, FrontRequest, OptionNames};
+use crate::host::model::front::request::{AnswerForm, FieldNames, FrontChoice, FrontRequest};
 
 /// What asks for something that only Anthropic's servers do.
 const REFUSED: [&str; 2] = ["mcp_servers", "container"];
+const NAMES: FieldNames = FieldNames {
+    conversation: "messages",
+    stop: "stop_sequences",
+    one_call: "tool_choice.disable_parallel_tool_use",
+    temperature: "temperature",
+    form: "output_config.format",
+    effort: "output_config.effort",
+};
 /// The name of a schema where the dialect has none and others want one.
 const SCHEMA: &str = "answer";
 
 /// Reads a body.
 pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, Unconvertible> {
     let mut fields = Fields::of_body(body)?;
-    let option_names =
-        OptionNames { stop: "stop_sequences", one_call: "tool_choice.disable_parallel_tool_use" };
-    let mut request = FrontRequest::with(option_names);
+    let mut request = FrontRequest::with(NAMES);
     fields.refuse(&REFUSED)?;
     // Where it goes, and how it comes back.
     let _ = (fields.take("model"), fields.take("stream"));

@@ -1,0 +1,5 @@
+//! Responses, as clients speak them.
+
+pub(super) mod reply;
+pub(super) mod request;
+pub(super) mod stream;
