@@ -32,6 +32,8 @@ mod machine;
 mod measure;
 mod memo;
 mod metric;
+#[cfg(feature = "serve")]
+mod model_standing;
 mod narrate;
 mod observe;
 pub(crate) mod orphans;
@@ -85,6 +87,8 @@ pub use known_windows::{EffectiveWindow, KnownWindow, KnownWindows, WindowSource
 pub(crate) use machine::final_turn;
 pub use measure::TurnMeasure;
 pub use metric::{Metric, MetricName};
+#[cfg(feature = "serve")]
+pub(crate) use model_standing::{ModelStanding, PaceStanding, RateStanding};
 #[cfg(all(test, feature = "host"))]
 pub(crate) use narrate::tests::every_directive;
 pub(crate) use narrate::{Fact, Narration, Narrator, Prominence, Severity};

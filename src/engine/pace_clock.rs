@@ -106,6 +106,19 @@ impl PaceClock {
         self.rate
     }
 
+    /// The units that may be taken at once.
+    #[cfg(feature = "serve")]
+    pub(crate) fn free(&self, now: Instant) -> u64 {
+        let mut clock = self.clone();
+        clock.advance(now);
+        let standing = clock.at > now;
+        if standing {
+            0
+        } else {
+            clock.released.saturating_add(clock.rate.burst.get().into()).saturating_sub(clock.begin())
+        }
+    }
+
     /// Stands still until then. Afterwards calls start one by one at the rate, without a burst.
     pub(in crate::engine) fn hold(&mut self, until: Instant, now: Instant) {
         self.advance(now);

@@ -375,6 +375,12 @@ impl TargetCooldowns {
         self.0.get(&cooldown_key(target, policy)).is_some_and(|until| *until > now)
     }
 
+    /// The end of the cooldown of a model; `None`: it is in none.
+    #[cfg(feature = "serve")]
+    pub(crate) fn until(&self, target: &str, policy: &ModelPolicy, now: Instant) -> Option<Instant> {
+        self.0.get(&cooldown_key(target, policy)).copied().filter(|until| *until > now)
+    }
+
     /// Starts a cooldown; `asked` is the server delay. Returns its end.
     pub(crate) fn add(
         &mut self,

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
@@ -67,6 +70,26 @@ impl AccessRules {
         }
         let own = KEY_HEADERS.each_ref().map(|name| text(headers, name).trim());
         let given = bearer(headers).into_iter().chain(own).filter(|key| !key.is_empty());
+        self.known(given).ok_or_else(|| {
+            let message =
+                "it takes a key of this gateway, as `Authorization: Bearer KEY` or `x-api-key: KEY`";
+            GatewayError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+        })
+    }
+
+    /// Refuses who may not see what the gateway does. A browser asks its user for the key, and sends it as a password.
+    pub(super) fn status(&self, headers: &HeaderMap) -> Result<(), GatewayError> {
+        self.origin(headers)?;
+        let password = password(headers);
+        let by_password = || self.known(password.as_deref().into_iter().filter(|key| !key.is_empty()));
+        if self.is_loopback() || by_password().is_some_and(|client| client.admin) {
+            return Ok(());
+        }
+        self.admin(headers, "beyond this machine the state of the gateway takes a key with `admin: true`")
+    }
+
+    /// The first client of these keys.
+    fn known<'k>(&self, given: impl Iterator<Item = &'k str>) -> Option<GatewayClient> {
         let mut found = None;
         for key in given {
             let hash = digest(&SHA256, key.as_bytes());
@@ -77,11 +100,7 @@ impl AccessRules {
                 }
             }
         }
-        found.cloned().ok_or_else(|| {
-            let message =
-                "it takes a key of this gateway, as `Authorization: Bearer KEY` or `x-api-key: KEY`";
-            GatewayError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
-        })
+        found.cloned()
     }
 
     /// Refuses who may not read the metrics.
@@ -89,12 +108,23 @@ impl AccessRules {
         if self.is_loopback() {
             return self.origin(headers);
         }
+        self.admin(headers, "beyond this machine metrics take a key with `admin: true`")
+    }
+
+    fn admin(&self, headers: &HeaderMap, message: &str) -> Result<(), GatewayError> {
         if self.client(headers)?.admin {
             return Ok(());
         }
-        let message = "beyond this machine metrics take a key with `admin: true`";
         Err(GatewayError::new(StatusCode::FORBIDDEN, "not_admin", message))
     }
+}
+
+/// The password that a browser sends (RFC 7617); the name before it may be any.
+fn password(headers: &HeaderMap) -> Option<String> {
+    let (scheme, pair) = text(headers, &AUTHORIZATION).split_once(' ')?;
+    let pair = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(pair.trim()).ok())??;
+    let (_, password) = core::str::from_utf8(&pair).ok()?.split_once(':')?;
+    Some(password.to_owned())
 }
 
 impl ClientKey {

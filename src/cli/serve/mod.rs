@@ -2,6 +2,7 @@
 
 mod access;
 mod connections;
+mod page;
 mod server;
 
 use std::net::SocketAddr;

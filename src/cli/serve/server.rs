@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::access::AccessRules;
+use super::page;
 use crate::cli::http::{close_refused, read_body};
 use crate::host::gateway::{
     Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
@@ -33,6 +34,9 @@ const MOST_IN_FLIGHT: usize = 1000;
 /// How long clients wait that are turned away, in seconds.
 const COME_BACK: u16 = 1;
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a browser asks its user for.
+const PASSWORD: &str = "Basic realm=\"unfazed serve: the password is a key with admin: true\"";
 
 /// The gateway as a server.
 pub(super) struct GatewayServer {
@@ -75,6 +79,8 @@ impl GatewayServer {
             .route("/v1/models", get(models))
             .route("/healthz", get(health))
             .route("/metrics", get(metrics))
+            .route("/", get(page))
+            .route("/status.json", get(status))
             .fallback(any(elsewhere))
             .layer(axum::middleware::map_response(close_refused))
             .with_state(self)
@@ -99,7 +105,8 @@ impl GatewayServer {
         let body = RequestBody::read(body, call)?;
         // As it can be shown: it is what a stranger wrote.
         let model: String = body.model().chars().take(64).flat_map(char::escape_debug).collect();
-        let request = GatewayRequest { endpoint, body, headers, may: &|route: &str| client.may(route) };
+        let may = |route: &str| client.may(route);
+        let request = GatewayRequest { endpoint, client: &client.name, body, headers, may: &may };
         let answer = self.gateway.answer(request).await;
         tracing::info!(
             client = client.name,
@@ -208,6 +215,29 @@ async fn metrics(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -
         Ok(()) => ([(CONTENT_TYPE, PROMETHEUS)], server.gateway.metrics().to_prometheus()).into_response(),
         Err(error) => refusal(GatewayDialect::Chat, &error),
     }
+}
+
+async fn page(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
+    match server.access().status(&headers) {
+        Ok(()) => page::page(),
+        Err(error) => page_refused(&error),
+    }
+}
+
+async fn status(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
+    match server.access().status(&headers) {
+        Ok(()) => page::private(axum::Json(server.gateway.status()).into_response()),
+        Err(error) => page_refused(&error),
+    }
+}
+
+/// A refusal after which a browser asks its user for a key.
+fn page_refused(error: &GatewayError) -> Response {
+    let mut refused = refusal(GatewayDialect::Chat, error);
+    if error.status == StatusCode::UNAUTHORIZED {
+        refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(PASSWORD));
+    }
+    page::private(refused)
 }
 
 async fn elsewhere(State(server): State<Arc<GatewayServer>>, headers: HeaderMap, uri: Uri) -> Response {

@@ -139,6 +139,17 @@ impl ModelHealth {
         self.resting.holds(target, policy, now)
     }
 
+    /// The end of the cooldown of a model; `None`: it is in none.
+    #[cfg(feature = "serve")]
+    pub(in crate::engine) fn rests_until(
+        &self,
+        target: &str,
+        policy: &ModelPolicy,
+        now: Instant,
+    ) -> Option<Instant> {
+        self.resting.until(target, policy, now)
+    }
+
     /// Starts a cooldown of a model after the fallback to another; `asked` is the server delay.
     pub(in crate::engine) fn cool_down(
         &mut self,

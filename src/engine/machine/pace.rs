@@ -55,6 +55,12 @@ pub(in crate::engine) enum PaceRules<'p> {
     Model(&'p str, &'p ModelPolicy),
 }
 
+/// The name of the pool that paces the calls of a model.
+#[cfg(feature = "serve")]
+pub(in crate::engine) fn pool_of_model(target: &str, policy: &ModelPolicy) -> Option<String> {
+    PaceRules::Model(target, policy).held_pool()
+}
+
 impl RunParts<'_> {
     /// Starts a call if its pace allows it now; otherwise it waits for its turn.
     pub(in crate::engine) fn pace(&mut self, start: PacedStart<'_>) -> PaceStep {

@@ -3,10 +3,15 @@
 //! A waiting call has a wait of its own in the work table; its entry here lasts as long as that wait is open. When the
 //! wait is over the call asks again, since a server may have asked for a pause meanwhile.
 
+#[cfg(feature = "serve")]
+mod standing;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "serve")]
+pub(crate) use self::standing::{PaceStanding, RateStanding};
 use super::learned_paces::LearnedPaces;
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::pace_clock::PaceClock;

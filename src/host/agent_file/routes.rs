@@ -24,7 +24,7 @@ record! {
         /// The routes that the key may use, as they are written under `routes`. Left out: all.
         /// Example: `["gpt-5"]`
         pub routes: Option<OneOrMany<Spanned<String>>>,
-        /// Whether the key may read the metrics of a gateway beyond this machine.
+        /// Whether the key may read the metrics and the state of a gateway beyond this machine.
         /// Example: `true`
         pub admin: bool = false,
     }

@@ -5,6 +5,7 @@
 //! they are; until the first content of an answer is out, the policy may have the request sent again.
 
 mod answer;
+mod board;
 mod classify;
 mod endpoint;
 mod error;
@@ -14,6 +15,7 @@ mod progress;
 mod relay;
 mod request;
 mod routes;
+mod status;
 mod turn;
 mod wording;
 

@@ -9,11 +9,13 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
 use super::answer::GatewayAnswer;
+use super::board::{GatewayBoard, RequestFacts};
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::models::{GatewayModel, GuardedModels};
 use super::request::RequestBody;
 use super::routes::{Route, RouteTable};
+use super::status::{GatewayStatus, TargetStatus};
 use super::turn::{self, RelayedCall};
 use crate::host::LivePolicy;
 use crate::host::guard::{Guard, GuardConfig};
@@ -28,15 +30,29 @@ use crate::policy::Selector;
 pub(crate) struct Gateway {
     behind: Arc<GuardedModels>,
     routes: RouteTable,
+    policy: LivePolicy,
+    board: Arc<GatewayBoard>,
 }
 
 /// A request of a client that may make it.
 pub(crate) struct GatewayRequest<'a> {
     pub(crate) endpoint: GatewayEndpoint,
+    /// The name of the client's key; empty: keys are not taken.
+    pub(crate) client: &'a str,
     pub(crate) body: RequestBody,
     pub(crate) headers: &'a HeaderMap,
     /// Whether the client may use the route of that name.
     pub(crate) may: &'a (dyn Fn(&str) -> bool + Send + Sync),
+}
+
+/// Where a request goes.
+struct RequestRoute {
+    /// The name of its route.
+    name: String,
+    /// The models, in order of preference.
+    targets: Vec<String>,
+    /// The request for models that speak another dialect, if some of them do.
+    front: Option<FrontCall>,
 }
 
 impl fmt::Debug for Gateway {
@@ -57,10 +73,13 @@ impl Gateway {
         seed: u64,
     ) -> Self {
         let facts = models.iter().filter_map(|(name, model)| Some((name, model.facts.clone()?)));
-        let config = GuardConfig::new(policy).targets(models.keys()).seed(seed);
+        let board = Arc::new(GatewayBoard::new(models.keys()));
+        let told = Arc::clone(&board);
+        let config = GuardConfig::new(policy.clone()).targets(models.keys()).seed(seed);
+        let config = config.on_attempt(move |attempt| told.attempt(attempt));
         let config = facts.fold(config, |config, (name, facts)| config.facts(name, facts));
         let behind = GuardedModels { guard: Guard::new(config), models };
-        Self { behind: Arc::new(behind), routes }
+        Self { behind: Arc::new(behind), routes, policy, board }
     }
 
     /// The routes.
@@ -73,24 +92,43 @@ impl Gateway {
         self.behind.guard.metrics()
     }
 
+    /// What happens in it now.
+    pub(crate) fn status(&self) -> GatewayStatus {
+        let (policy, view) = (self.policy.current(), self.board.view());
+        let target = |(name, model): (&String, &GatewayModel)| {
+            let rules = policy.model(name);
+            let standing = self.behind.guard.state(|state| state.model_standing(name, &rules, view.now));
+            TargetStatus::of((name, model), (&policy, &rules), standing, &view)
+        };
+        let targets = self.behind.models.iter().map(target).collect();
+        GatewayStatus::of(view, &policy, targets)
+    }
+
     /// Answers a request. An answer that is dropped is cancelled, up to the model's server.
     pub(crate) async fn answer(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
-        match self.targets(&request) {
-            Ok((targets, front)) => {
-                let GatewayRequest { endpoint, body, headers, .. } = request;
-                let call = RelayedCall::new(endpoint, body, passed_on(headers), targets, front);
-                turn::relay(&self.behind, call).await
+        match self.route(&request) {
+            Ok(RequestRoute { targets, front, name }) => {
+                let GatewayRequest { endpoint, client, body, headers, .. } = request;
+                let facts = RequestFacts {
+                    client: client.to_owned(),
+                    model: shown(body.model()),
+                    route: name,
+                    dialect: endpoint.dialect.name(),
+                    stream: body.stream(),
+                };
+                let ticket = GatewayBoard::open(&self.board, facts);
+                let call = RelayedCall { endpoint, body, headers: passed_on(headers), targets, front };
+                turn::relay(&self.behind, call, ticket).await
             }
-            Err(error) => GatewayAnswer::refused(request.endpoint.dialect, &error),
+            Err(error) => {
+                self.board.refused();
+                GatewayAnswer::refused(request.endpoint.dialect, &error)
+            }
         }
     }
 
-    /// The models that the request goes to, in order of preference, and the request as those get it that speak another
-    /// dialect.
-    fn targets(
-        &self,
-        request: &GatewayRequest<'_>,
-    ) -> Result<(Vec<String>, Option<FrontCall>), GatewayError> {
+    /// Where the request goes.
+    fn route(&self, request: &GatewayRequest<'_>) -> Result<RequestRoute, GatewayError> {
         let name = request.body.model();
         let route = self.routes.find(name, request.may).ok_or_else(|| self.no_route(request))?;
         let speaks = |model: &&String| {
@@ -100,13 +138,15 @@ impl Gateway {
                 .is_some_and(|model| model.speaks.contains_key(&request.endpoint.dialect))
         };
         let own: Vec<String> = route.models.iter().filter(speaks).cloned().collect();
+        let to =
+            |targets, front| Ok(RequestRoute { targets, front, name: route.pattern.as_str().to_owned() });
         if own.len() == route.models.len() {
-            return Ok((own, None));
+            return to(own, None);
         }
         match front(request) {
-            Some(Ok(front)) => Ok((route.models.clone(), Some(front))),
+            Some(Ok(front)) => to(route.models.clone(), Some(front)),
             // Who speaks the dialect can say it.
-            _ if !own.is_empty() => Ok((own, None)),
+            _ if !own.is_empty() => to(own, None),
             Some(Err(error)) => Err(GatewayError::bad_request(error.to_string())),
             None => Err(self.other_dialect(request, route)),
         }
@@ -115,8 +155,7 @@ impl Gateway {
     fn no_route(&self, request: &GatewayRequest<'_>) -> GatewayError {
         let known: Vec<&str> = self.routes.names(request.may).map(Selector::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let shown: String = request.body.model().chars().take(64).collect();
-        let message = format!("no route is named `{shown}`; there are: {known}");
+        let message = format!("no route is named `{}`; there are: {known}", shown(request.body.model()));
         GatewayError::new(StatusCode::NOT_FOUND, "model_not_found", message)
     }
 
@@ -134,6 +173,11 @@ impl Gateway {
         );
         GatewayError::new(StatusCode::BAD_REQUEST, "dialect_not_served", message)
     }
+}
+
+/// A name that a client has made up, as far as it is shown.
+fn shown(name: &str) -> String {
+    name.chars().take(64).collect()
 }
 
 /// The request for models that speak another dialect; `None`: such requests are not converted.

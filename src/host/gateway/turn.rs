@@ -11,6 +11,7 @@ use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
+use super::board::BoardTicket;
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::models::GuardedModels;
@@ -24,13 +25,13 @@ use crate::policy::ErrorClass;
 
 /// A request that is relayed.
 pub(super) struct RelayedCall {
-    endpoint: GatewayEndpoint,
-    body: RequestBody,
+    pub(super) endpoint: GatewayEndpoint,
+    pub(super) body: RequestBody,
     /// What a provider may read.
-    headers: HeaderMap,
-    targets: Vec<String>,
+    pub(super) headers: HeaderMap,
+    pub(super) targets: Vec<String>,
     /// The request for models that speak another dialect, if some of the targets do.
-    front: Option<FrontCall>,
+    pub(super) front: Option<FrontCall>,
 }
 
 /// A request that is relayed, and what came of it so far.
@@ -38,6 +39,7 @@ struct OpenCall {
     call: RelayedCall,
     sink: AnswerSink,
     progress: CallProgress,
+    ticket: BoardTicket,
 }
 
 type TurnResult = Result<RelayedAnswer, CallError<RelayFailure>>;
@@ -54,22 +56,14 @@ struct OutgoingStream {
     ended: Option<TurnResult>,
 }
 
-impl RelayedCall {
-    pub(super) const fn new(
-        endpoint: GatewayEndpoint,
-        body: RequestBody,
-        headers: HeaderMap,
-        targets: Vec<String>,
-        front: Option<FrontCall>,
-    ) -> Self {
-        Self { endpoint, body, headers, targets, front }
-    }
-}
-
 /// Answers a request: with a stream as soon as the content of one has begun, and with anything else when the turn has ended.
-pub(super) async fn relay(models: &Arc<GuardedModels>, call: RelayedCall) -> GatewayAnswer {
+pub(super) async fn relay(
+    models: &Arc<GuardedModels>,
+    call: RelayedCall,
+    ticket: BoardTicket,
+) -> GatewayAnswer {
     let (sink, mut begun, pieces) = AnswerSink::new();
-    let open = Arc::new(OpenCall { call, sink, progress: CallProgress::default() });
+    let open = Arc::new(OpenCall { call, sink, progress: CallProgress::default(), ticket });
     let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
     let ended = tokio::select! {
         biased;
@@ -81,6 +75,7 @@ pub(super) async fn relay(models: &Arc<GuardedModels>, call: RelayedCall) -> Gat
         return OutgoingStream::new(open, pieces).after(ended).answer(head);
     }
     let (dialect, progress) = (open.call.endpoint.dialect, &open.progress);
+    open.ticket.ended(ended.is_ok());
     match ended {
         Ok(RelayedAnswer { whole: Some(answer), .. }) => GatewayAnswer::whole(answer, progress),
         Ok(RelayedAnswer { whole: None, .. }) => {
@@ -93,7 +88,9 @@ pub(super) async fn relay(models: &Arc<GuardedModels>, call: RelayedCall) -> Gat
 
 async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
     let targets = open.call.targets.clone();
+    let told = Arc::clone(&open);
     let turn = models.guard.turn(open).targets(targets);
+    let turn = turn.heard_by(Arc::new(move |directive| told.ticket.directive(directive)));
     let attempt = |asked, open| attempt(Arc::clone(&models), asked, open);
     let ended = turn.call_knowing(RelayedAnswer::known, attempt).await;
     // Nothing is added to what a client says, and none of it is kept.
@@ -107,7 +104,7 @@ async fn attempt(
     asked: ModelCall,
     open: Arc<OpenCall>,
 ) -> Result<RelayedAnswer, RelayFailure> {
-    let OpenCall { call, sink, progress } = &*open;
+    let OpenCall { call, sink, progress, .. } = &*open;
     if sink.has_begun() {
         // The client has a part of another answer, which this one cannot continue.
         return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
@@ -157,6 +154,7 @@ impl OutgoingStream {
 
     fn answer(self, head: AnswerHead) -> GatewayAnswer {
         let open = Arc::clone(&self.open);
+        open.ticket.streams();
         let body = unfold(self, |mut stream| async { Some((stream.next().await?, stream)) }).boxed();
         GatewayAnswer::begun(head, GatewayBody::Stream(body), &open.progress)
     }
@@ -175,8 +173,10 @@ impl OutgoingStream {
         if let Ok(piece) = self.pieces.try_recv() {
             return Some(self.sent(piece));
         }
+        let ended = self.ended.take()?;
+        self.open.ticket.ended(ended.is_ok());
         // Said last, so that what came before it is whole.
-        let Err(error) = self.ended.take()? else { return None };
+        let Err(error) = ended else { return None };
         Some(self.open.call.endpoint.dialect.error_event(&gateway_error(&error), self.events))
     }
 

@@ -61,7 +61,7 @@ impl<R: Clone> TurnGuard<R> {
         let can = self.find.iter().map(|_| HostSkill::Repair).collect();
         let measure = self.measure(&request);
         let turn = TurnProposal { targets: self.targets.clone(), measure, can, ..TurnProposal::default() };
-        let mut proposed = run.propose(Event::TurnProposed(turn)).await?;
+        let mut proposed = run.propose(Event::TurnProposed(turn)).await?.heard_by(self.listener.clone());
         let (mut value, mut last, mut message) = (None, None, None);
         while let Some(directive) = proposed.next().await {
             let work = match directive.order {

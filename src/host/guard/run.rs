@@ -37,6 +37,9 @@ pub(super) struct Permit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
+/// Learns what is decided about a turn, before it is carried out.
+pub(in crate::host) type TurnListener = Arc<dyn Fn(&Directive) + Send + Sync>;
+
 /// A proposal in flight, and its messages.
 pub(super) struct Proposed {
     open: OpenTicket,
@@ -45,6 +48,7 @@ pub(super) struct Proposed {
     /// What came while something else was awaited.
     waiting: Vec<Directive>,
     pub(super) said: Said,
+    listener: Option<TurnListener>,
     /// Given back when nothing is open any more.
     _permit: Permit,
 }
@@ -237,7 +241,19 @@ impl GuardRun {
 
 impl Proposed {
     fn of(open: OpenTicket, permit: Permit) -> Self {
-        Self { open, settled: None, waiting: Vec::new(), said: Said::default(), _permit: permit }
+        Self {
+            open,
+            settled: None,
+            waiting: Vec::new(),
+            said: Said::default(),
+            listener: None,
+            _permit: permit,
+        }
+    }
+
+    /// The same, with a listener.
+    pub(super) fn heard_by(self, listener: Option<TurnListener>) -> Self {
+        Self { listener, ..self }
     }
 
     /// The next directive about it; `None`: it is settled.
@@ -299,6 +315,9 @@ impl Proposed {
 
     /// Takes note of a directive, and returns it if there is more to do about it.
     fn note(&mut self, directive: Directive) -> Option<Directive> {
+        if let Some(listener) = &self.listener {
+            listener(&directive);
+        }
         if let Some(end) = self.open.end(&directive) {
             self.settled = Some(end);
             return None;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::history::FindHistory;
 use super::model_call::ModelCall;
+use super::run::TurnListener;
 use super::{CallError, ClassifyError, GuardParts};
 use crate::engine::ModelReply;
 use crate::session::{Message, Usage};
@@ -40,6 +41,7 @@ pub struct TurnGuard<R> {
     pub(super) targets: Vec<String>,
     pub(super) tokens: Option<u64>,
     pub(super) find: Option<FindHistory<R>>,
+    pub(super) listener: Option<TurnListener>,
 }
 
 /// Without the request, which may hold what the user said.
@@ -54,7 +56,7 @@ impl<R> core::fmt::Debug for TurnGuard<R> {
 
 impl<R: Clone> TurnGuard<R> {
     pub(super) const fn new(inner: Arc<GuardParts>, request: R) -> Self {
-        Self { inner, request, targets: Vec::new(), tokens: None, find: None }
+        Self { inner, request, targets: Vec::new(), tokens: None, find: None, listener: None }
     }
 
     /// Offers the request to these models alone, in order of preference; without this, or without any, to those of the guard. A
@@ -83,6 +85,13 @@ impl<R: Clone> TurnGuard<R> {
     #[must_use]
     pub fn history(mut self, find: impl Fn(&mut R) -> &mut Vec<Message> + Send + Sync + 'static) -> Self {
         self.find = Some(Box::new(find));
+        self
+    }
+
+    /// Tells the listener of every directive about the turn.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) fn heard_by(mut self, listener: TurnListener) -> Self {
+        self.listener = Some(listener);
         self
     }
 

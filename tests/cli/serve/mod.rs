@@ -1,6 +1,7 @@
 //! `unfazed serve`, as clients and providers see it.
 
 mod converted;
+mod page;
 mod refused;
 mod relayed;
 mod reload;
@@ -55,7 +56,8 @@ impl Gateway {
             format!("version: 1\npolicy: policy.yaml\n{file}"),
         )
         .unwrap();
-        let all = [&["serve", "gateway.yaml", "--addr", "127.0.0.1:0"], args].concat();
+        let here: &[&str] = if args.contains(&"--addr") { &[] } else { &["--addr", "127.0.0.1:0"] };
+        let all = [&["serve", "gateway.yaml"], here, args].concat();
         let mut command = command::unfazed(folder.path(), &all);
         let mut child = command.env("UPSTREAM_KEY", "sk-upstream").stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);

@@ -1,0 +1,79 @@
+//! A decision about a request, and the values that made it.
+
+use serde::Serialize;
+
+use crate::engine::DecisionReason;
+
+/// The most characters of a value and of each fact: a value may be a long list.
+const MOST: usize = 160;
+
+/// A decision about a request.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Decision {
+    /// When, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    /// The number of the request.
+    pub(crate) request: u64,
+    /// The name of the client's key; empty: keys are not taken.
+    pub(crate) client: String,
+    /// The model that the client asked for.
+    pub(crate) model: String,
+    /// What was decided.
+    pub(crate) what: DecisionKind,
+    /// The model that it is about.
+    pub(crate) target: String,
+    /// The model that is called next; `None`: none is, or the same one.
+    pub(crate) next: Option<String>,
+    /// What went wrong.
+    pub(crate) error_type: Option<&'static str>,
+    /// How long the request waits.
+    pub(crate) delay_ms: u64,
+    /// The values that decided.
+    pub(crate) because: Vec<ShownReason>,
+}
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DecisionKind {
+    /// Another attempt is made.
+    Retry,
+    /// The call waits for its turn.
+    Pace,
+    /// Another model is called.
+    Fallback,
+    /// A model is passed over: the request is too large for it.
+    Skip,
+    /// No further attempt is made.
+    GiveUp,
+}
+
+/// A value that decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct ShownReason {
+    /// Its path in the policy.
+    pub(crate) rule: String,
+    pub(crate) value: String,
+    /// The file, the line and the column.
+    pub(crate) place: String,
+    /// What it was compared with.
+    pub(crate) facts: Vec<String>,
+}
+
+impl From<&DecisionReason> for ShownReason {
+    fn from(reason: &DecisionReason) -> Self {
+        Self {
+            rule: reason.rule.clone(),
+            value: brief(&reason.value),
+            place: reason.place.to_string(),
+            facts: reason.facts.iter().map(|fact| brief(fact)).collect(),
+        }
+    }
+}
+
+fn brief(text: &str) -> String {
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

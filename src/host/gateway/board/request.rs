@@ -1,0 +1,147 @@
+//! A request in flight: where it is, and what it waits for.
+
+use serde::Serialize;
+
+use super::decision::{Decision, DecisionKind, ShownReason};
+use crate::engine::{DecisionReason, Directive, DirectiveKind, Note, RetryAction, TurnRetry, WaitWork, Work};
+use crate::time::Instant;
+
+/// What is known of a request when it begins.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RequestFacts {
+    /// The name of the client's key; empty: keys are not taken.
+    pub(crate) client: String,
+    /// The model that it asks for.
+    pub(crate) model: String,
+    /// The route that leads there.
+    pub(crate) route: String,
+    /// How the client speaks.
+    pub(crate) dialect: &'static str,
+    /// Whether it wants a stream.
+    pub(crate) stream: bool,
+}
+
+/// A request in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenRequest {
+    pub(crate) facts: RequestFacts,
+    pub(crate) since: Instant,
+    /// The calls of models that have begun.
+    pub(crate) attempts: u32,
+    /// The model of the last one.
+    pub(crate) target: Option<String>,
+    /// When its phase began.
+    pub(crate) phase_since: Instant,
+    pub(crate) phase: RequestPhase,
+    /// What is done about the failure that was reported last; its reasons follow.
+    failed: Option<TurnRetry>,
+}
+
+/// What a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RequestPhase {
+    /// Its first decision.
+    Start,
+    /// The answer of its model.
+    Answer,
+    /// The rest of an answer that goes out already.
+    Stream,
+    /// The time of another attempt.
+    Delay { until: Instant, error_type: &'static str, because: Vec<ShownReason> },
+    /// Its turn among the calls of a pool.
+    Pace { until: Instant, pool: String, because: Vec<ShownReason> },
+}
+
+impl OpenRequest {
+    pub(super) const fn new(facts: RequestFacts, now: Instant) -> Self {
+        let (attempts, target, phase) = (0, None, RequestPhase::Start);
+        Self { facts, since: now, attempts, target, phase_since: now, phase, failed: None }
+    }
+
+    /// Its answer goes out from now on.
+    pub(super) fn streams(&mut self, now: Instant) {
+        self.enter(RequestPhase::Stream, now);
+    }
+
+    /// Takes a directive about it; returns the decision that it is, if it is one.
+    pub(super) fn take(&mut self, directive: &Directive, id: u64, now: Instant) -> Option<Decision> {
+        let because = || shown(&directive.because);
+        match &directive.order {
+            DirectiveKind::Work(Work::CallModel(call)) => {
+                self.attempts = self.attempts.saturating_add(1);
+                self.target = Some(call.target.clone());
+                self.enter(RequestPhase::Answer, now);
+                None
+            }
+            DirectiveKind::Work(Work::Wait(wait)) => self.waits(wait, because(), id, now),
+            DirectiveKind::Note(Note::TurnRetry(retry)) => {
+                // With a reason of its own it passes a model over; otherwise its reasons come with what is done.
+                let is_whole = !directive.because.is_empty();
+                let is_at_once = retry.action == RetryAction::Retry && retry.backoff.is_zero();
+                self.failed = Some(retry.clone());
+                let kind = if is_whole { DecisionKind::Skip } else { DecisionKind::Retry };
+                (is_whole || is_at_once).then(|| self.decided(kind, because(), id, now))
+            }
+            DirectiveKind::Note(Note::Exhausted { .. }) => {
+                let next = self.failed.as_ref().and_then(|retry| retry.next_target.as_ref());
+                let kind = if next.is_some() { DecisionKind::Fallback } else { DecisionKind::GiveUp };
+                Some(self.decided(kind, because(), id, now))
+            }
+            _ => None,
+        }
+    }
+
+    fn waits(
+        &mut self,
+        wait: &WaitWork,
+        because: Vec<ShownReason>,
+        id: u64,
+        now: Instant,
+    ) -> Option<Decision> {
+        let (until, error_type) = (wait.until, wait.error_type.name());
+        let Some(pool) = wait.pool.clone() else {
+            // The wait of a fallback was reported with its reasons.
+            let decision =
+                (!because.is_empty()).then(|| self.decided(DecisionKind::Retry, because.clone(), id, now));
+            self.enter(RequestPhase::Delay { until, error_type, because }, now);
+            return decision;
+        };
+        let target = wait.subject.strip_prefix("model ").unwrap_or(&wait.subject).to_owned();
+        self.failed = None;
+        let decision = Decision {
+            target,
+            delay_ms: wait.delay.millis(),
+            ..self.decided(DecisionKind::Pace, because.clone(), id, now)
+        };
+        self.enter(RequestPhase::Pace { until, pool, because }, now);
+        Some(decision)
+    }
+
+    fn enter(&mut self, phase: RequestPhase, now: Instant) {
+        self.phase = phase;
+        self.phase_since = now;
+    }
+
+    fn decided(&self, what: DecisionKind, because: Vec<ShownReason>, request: u64, now: Instant) -> Decision {
+        let failed = self.failed.as_ref();
+        let target = failed.map(|retry| retry.target.clone()).or_else(|| self.target.clone());
+        Decision {
+            at_ms: now.since(Instant::default()).millis(),
+            request,
+            client: self.facts.client.clone(),
+            model: self.facts.model.clone(),
+            what,
+            next: failed
+                .and_then(|retry| retry.next_target.clone())
+                .filter(|next| target.as_ref() != Some(next)),
+            target: target.unwrap_or_default(),
+            error_type: failed.map(|retry| retry.error_type.name()),
+            delay_ms: failed.map_or(0, |retry| retry.backoff.millis()),
+            because,
+        }
+    }
+}
+
+fn shown(because: &[DecisionReason]) -> Vec<ShownReason> {
+    because.iter().map(ShownReason::from).collect()
+}
