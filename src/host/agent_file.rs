@@ -57,6 +57,8 @@ pub(crate) use self::process::ArgumentEntry;
 pub(crate) use self::routes::GatewayKeys;
 pub(crate) use self::routes::{GatewayKeyEntry, RouteEntry};
 pub use self::secrets::SecretError;
+#[cfg(feature = "serve")]
+pub(crate) use self::servers::AgentServers;
 pub(crate) use crate::host::key_source::KeySource;
 
 /// The longest name of a tool that providers take.

@@ -2,6 +2,7 @@
 
 mod access;
 mod connections;
+mod demo;
 mod page;
 mod server;
 
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::access::AccessRules;
@@ -23,7 +26,9 @@ use super::run::metrics;
 use super::run::signals::StopSignals;
 use super::settings::CliSettings;
 use super::{files, http, named, out, policies, runtime};
-use crate::host::agent_file::{AgentFileError, FileGateway, GatewayFileError, GatewayWatch, NamedAgent};
+use crate::host::agent_file::{
+    AgentFileError, AgentServers, FileGateway, GatewayFileError, GatewayWatch, NamedAgent,
+};
 use crate::policy::Loader;
 
 /// What the keys begin with that are made here, so that scanners of secrets can find them.
@@ -37,7 +42,8 @@ const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them
 /// Serves models under a policy to any SDK: set its base URL to the address of this gateway
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  unfazed serve gateway.yaml                          # at http://127.0.0.1:8787
+  unfazed serve --demo                                # scripted models that fail, to look at: http://127.0.0.1:8787/
+  unfazed serve gateway.yaml                          # at http://127.0.0.1:8787; its page shows what it does
   unfazed serve gateway.yaml --addr 0.0.0.0:8787      # other machines: the file needs `keys`
   unfazed serve gateway.yaml --reload                 # takes edits of the policy and of keys
   unfazed serve --hash-key                            # makes a key for a client
@@ -55,7 +61,7 @@ Exit codes:
   130  stopped by a second signal")]
 pub(crate) struct ServeArgs {
     /// The file of models, routes and keys.
-    #[arg(value_name = "FILE", required_unless_present = "hash_key")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["hash_key", "demo"])]
     file: Option<PathBuf>,
     /// The address that clients are served at; port 0 is any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787", value_parser = metrics::address)]
@@ -66,17 +72,43 @@ pub(crate) struct ServeArgs {
     /// Looks every second whether the file or its policies have changed; requests in flight keep what they began with.
     #[arg(long)]
     reload: bool,
+    /// Serves scripted models that fail now and then, and asks them all the time: needs no file, no key and no network.
+    #[arg(long, conflicts_with_all = ["file", "profile", "reload"])]
+    demo: bool,
     /// Makes a key for a client, prints it with its hash, and ends.
-    #[arg(long, conflicts_with_all = ["file", "addr", "profile", "reload"])]
+    #[arg(long, conflicts_with_all = ["file", "addr", "profile", "reload", "demo"])]
     hash_key: bool,
 }
 
 pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
-    let Some(path) = args.file.as_ref().filter(|_| !args.hash_key) else { return make_key() };
+    if args.hash_key {
+        return make_key();
+    }
     super::logs::start(settings)?;
+    let Some(path) = &args.file else { return runtime::block_on(serve_demo(args.addr)) };
     let loader = named::chosen(args.profile.as_deref(), settings);
     let named = read(path, &loader)?;
-    runtime::block_on(serve(named, args.addr, args.reload))
+    runtime::block_on(async {
+        let mut signals = StopSignals::listen();
+        let made = named.gateway().await.map_err(failed)?;
+        let service = Service::open(made, args.addr, args.reload).await?;
+        service.run(&mut signals).await
+    })
+}
+
+/// Serves the demo, and asks it.
+async fn serve_demo(address: SocketAddr) -> Result<ExitStatus, CommandFailure> {
+    let mut signals = StopSignals::listen();
+    if !address.ip().is_loopback() {
+        return Err(CommandFailure::Usage("--addr: the demo serves this machine alone".to_owned()));
+    }
+    let service = Service::open(demo::gateway().await?, address, false).await?;
+    let url = format!("http://{}", service.bound);
+    out::say(&format!("look    {url}/ shows what it does; Ctrl-C ends it\n"));
+    let asking = tokio::spawn(demo::ask(url));
+    let ended = service.run(&mut signals).await;
+    asking.abort();
+    ended
 }
 
 /// Reads the file.
@@ -97,33 +129,55 @@ fn read(path: &Path, loader: &Loader) -> Result<NamedAgent, CommandFailure> {
     Ok(named)
 }
 
-async fn serve(named: NamedAgent, address: SocketAddr, reload: bool) -> Result<ExitStatus, CommandFailure> {
-    let mut signals = StopSignals::listen();
-    let FileGateway { gateway, keys, drain, servers, watch } = named.gateway().await.map_err(failed)?;
-    let access = AccessRules::new(address, &keys).ok_or_else(|| CommandFailure::Usage(NO_KEYS.to_owned()))?;
-    let listener = http::bind("--addr", address).await?;
-    let bound = listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
-    if !access.is_loopback() {
-        out::say(
-            "note: keys and conversations pass this address unencrypted; let a proxy with TLS stand before it\n",
-        );
+/// A gateway that clients can reach.
+struct Service {
+    bound: SocketAddr,
+    listener: TcpListener,
+    server: Arc<GatewayServer>,
+    servers: AgentServers,
+    stop: CancellationToken,
+    drain: Duration,
+    /// Takes edits, if that is wanted.
+    watching: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    async fn open(made: FileGateway, address: SocketAddr, reload: bool) -> Result<Self, CommandFailure> {
+        let FileGateway { gateway, keys, drain, servers, watch } = made;
+        let access =
+            AccessRules::new(address, &keys).ok_or_else(|| CommandFailure::Usage(NO_KEYS.to_owned()))?;
+        let listener = http::bind("--addr", address).await?;
+        let bound =
+            listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
+        if !access.is_loopback() {
+            out::say(
+                "note: keys and conversations pass this address unencrypted; let a proxy with TLS stand before it\n",
+            );
+        }
+        out::say(&format!("serves  http://{bound}\n"));
+        let stop = CancellationToken::new();
+        let server = Arc::new(GatewayServer::new(gateway, access, stop.clone()));
+        let watch = watch.filter(|_| reload);
+        let watching = watch.map(|watch| tokio::spawn(take_edits(watch, Arc::clone(&server), address)));
+        Ok(Self { bound, listener, server, servers, stop, drain, watching })
     }
-    out::say(&format!("serves  http://{bound}\n"));
-    let stop = CancellationToken::new();
-    let server = Arc::new(GatewayServer::new(gateway, access, stop.clone()));
-    let router = Arc::clone(&server).router();
-    let watching = reload.then(|| tokio::spawn(take_edits(watch, server, address)));
-    let mut serving = pin!(async {
-        connections::serve(listener, router, stop.clone(), drain).await;
-        Ok(())
-    });
-    if signals.unless_heard(serving.as_mut()).await.is_err() {
-        stop.cancel();
-        signals.unless_heard(serving).await?;
+
+    /// Serves until a signal ends it.
+    async fn run(self, signals: &mut StopSignals) -> Result<ExitStatus, CommandFailure> {
+        let Self { listener, server, servers, stop, drain, watching, .. } = self;
+        let router = server.router();
+        let mut serving = pin!(async {
+            connections::serve(listener, router, stop.clone(), drain).await;
+            Ok(())
+        });
+        if signals.unless_heard(serving.as_mut()).await.is_err() {
+            stop.cancel();
+            signals.unless_heard(serving).await?;
+        }
+        watching.inspect(JoinHandle::abort);
+        servers.shutdown().await;
+        Ok(ExitStatus::Clean)
     }
-    watching.inspect(tokio::task::JoinHandle::abort);
-    servers.shutdown().await;
-    Ok(ExitStatus::Clean)
 }
 
 /// Takes edits of the file and of its policies, as long as it is polled.

@@ -11,11 +11,14 @@ use super::secrets::{NamedSecrets, ServerAccess};
 use super::servers::AgentServers;
 use super::{AgentFile, ModelEntry};
 use crate::ErrorCause;
-use crate::host::gateway::{Gateway, GatewayModel, GatewayPolicyError, gateway_policy};
+use crate::host::gateway::{Gateway, GatewayModel, GatewayPolicyError, RouteTable, gateway_policy};
 use crate::host::policy_files::FileStamps;
-use crate::host::scripted::ScriptedServer;
+use crate::host::scripted::{Script, ScriptedServer};
 use crate::host::{LivePolicy, ModelConfig, ModelFacts, PolicyFiles, Provider};
-use crate::policy::Policy;
+use crate::policy::{Loader, Policy};
+
+/// How long requests in flight may take to end where no file says it.
+const DEMO_DRAIN: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// A gateway that is made of a file.
 pub(crate) struct FileGateway {
@@ -25,8 +28,37 @@ pub(crate) struct FileGateway {
     pub(crate) drain: core::time::Duration,
     /// The scripts that stand for models.
     pub(crate) servers: AgentServers,
-    /// Looks whether the file has changed.
-    pub(crate) watch: GatewayWatch,
+    /// Looks whether the file has changed; `None`: there is none.
+    pub(crate) watch: Option<GatewayWatch>,
+}
+
+impl FileGateway {
+    /// The gateway to these scripts, under a policy that is named and read. They are started.
+    ///
+    /// # Errors
+    /// The policy has mistakes, or a script cannot be served.
+    pub(crate) async fn scripted(
+        policy: (String, Vec<u8>),
+        loader: &Loader,
+        scripts: Vec<(String, Script)>,
+        routes: RouteTable,
+    ) -> Result<Self, GatewayFileError> {
+        let names = scripts.iter().map(|(name, _)| name.as_str());
+        let policy = gateway_policy(&mut PolicyFiles::new(), loader, vec![policy], names)?;
+        let (mut models, mut servers) = (BTreeMap::new(), AgentServers::default());
+        for (name, script) in scripts {
+            let model = GatewayModel::default().facts(ModelFacts {
+                provider: "scripted".to_owned(),
+                model: script.model.clone(),
+                price: None,
+            });
+            let model = scripted(model, &name, (script, 0), &mut servers).await;
+            let model = model.map_err(|error| AgentFileError::model(&name, error))?;
+            models.insert(name, model);
+        }
+        let gateway = Gateway::new(LivePolicy::new(policy), models, routes, 0);
+        Ok(Self { gateway, keys: GatewayKeys::new(), drain: DEMO_DRAIN, servers, watch: None })
+    }
 }
 
 impl NamedAgent {
@@ -47,14 +79,21 @@ impl NamedAgent {
             models.insert(name.clone(), model.map_err(|error| AgentFileError::model(name, error))?);
         }
         let gateway = Gateway::new(live, models, file.route_table(), file.seed);
-        Ok(FileGateway { gateway, keys: file.keys.clone(), drain: file.stop.drain.into(), servers, watch })
+        Ok(FileGateway {
+            gateway,
+            keys: file.keys.clone(),
+            drain: file.stop.drain.into(),
+            servers,
+            watch: Some(watch),
+        })
     }
 
     /// The policy, and what its files were when they were read.
     pub(super) fn gateway_policy(&self) -> Result<(Policy, FileStamps), GatewayPolicyError> {
         let mut files = PolicyFiles::new();
         let models = self.file.value.models.keys().map(String::as_str);
-        let policy = gateway_policy(&mut files, &self.loader, &self.policy_paths(), models)?;
+        let named = files.read_all(&self.policy_paths()).map_err(GatewayPolicyError::from)?;
+        let policy = gateway_policy(&mut files, &self.loader, named, models)?;
         Ok((policy, files.into_stamps()))
     }
 
@@ -72,19 +111,26 @@ impl NamedAgent {
             ModelEntry::Scripted(entry) => {
                 let script = self.scripts.get(name).cloned();
                 let script = script.ok_or_else(|| ErrorCause::new("its script was not read"))?;
-                let server = ScriptedServer::start(script, entry.port).await?;
-                let base_url = server.base_url();
-                servers.scripted.push(server);
-                let speaking = |model: GatewayModel, provider| {
-                    model.speaking(ModelConfig {
-                        base_url: base_url.clone(),
-                        ..ModelConfig::new(provider, name)
-                    })
-                };
-                Provider::SPOKEN_BY_CLIENTS.into_iter().try_fold(model, speaking)
+                scripted(model, name, (script, entry.port), servers).await
             }
         }
     }
+}
+
+/// The model, as a script that is served at that port.
+async fn scripted(
+    model: GatewayModel,
+    name: &str,
+    (script, port): (Script, u16),
+    servers: &mut AgentServers,
+) -> Result<GatewayModel, ErrorCause> {
+    let server = ScriptedServer::start(script, port).await?;
+    let base_url = server.base_url();
+    servers.scripted.push(server);
+    let speaking = |model: GatewayModel, provider| {
+        model.speaking(ModelConfig { base_url: base_url.clone(), ..ModelConfig::new(provider, name) })
+    };
+    Provider::SPOKEN_BY_CLIENTS.into_iter().try_fold(model, speaking)
 }
 
 impl AgentFile {

@@ -1,7 +1,6 @@
 //! The layer that a gateway puts above the files of its policy: what holds of any run that has no end.
 
 use core::fmt::Write as _;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -29,7 +28,7 @@ pub(crate) enum GatewayPolicyError {
     },
 }
 
-/// The policy of those files for a gateway to these models: no turn is the last, waits of one request are none of another,
+/// The policy of these files, as they are named and read, for a gateway to these models: no turn is the last, waits of one request are none of another,
 /// what went out is not taken back, and a request that is given up ends no other one.
 ///
 /// # Errors
@@ -37,10 +36,9 @@ pub(crate) enum GatewayPolicyError {
 pub(crate) fn gateway_policy<'m>(
     files: &mut PolicyFiles,
     loader: &Loader,
-    paths: &[PathBuf],
+    mut named: Vec<(String, Vec<u8>)>,
     models: impl IntoIterator<Item = &'m str>,
 ) -> Result<Policy, GatewayPolicyError> {
-    let mut named = files.read_all(paths)?;
     named.push((NAME.to_owned(), layer(models).into_bytes()));
     let policy = files.load_named(loader, named).map_err(PolicyFilesError::Report)?;
     let turns = &policy.turn().max_turns;

@@ -1,6 +1,7 @@
 //! `unfazed serve`, as clients and providers see it.
 
 mod converted;
+mod demo;
 mod page;
 mod refused;
 mod relayed;
@@ -58,7 +59,12 @@ impl Gateway {
         .unwrap();
         let here: &[&str] = if args.contains(&"--addr") { &[] } else { &["--addr", "127.0.0.1:0"] };
         let all = [&["serve", "gateway.yaml"], here, args].concat();
-        let mut command = command::unfazed(folder.path(), &all);
+        Self::spawned(folder, &all)
+    }
+
+    /// The gateway of that command.
+    fn spawned(folder: TempDir, args: &[&str]) -> Self {
+        let mut command = command::unfazed(folder.path(), args);
         let mut child = command.env("UPSTREAM_KEY", "sk-upstream").stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut before = Vec::new();

@@ -14,7 +14,7 @@ impl Gateway {
     }
 
     /// Its state once that holds.
-    async fn status_when(&self, holds: impl Fn(&Value) -> bool) -> Value {
+    pub(super) async fn status_when(&self, holds: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
             let status = self.status().await;
