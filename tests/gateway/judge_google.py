@@ -7,7 +7,7 @@ import sys
 
 from google import genai
 from google.genai import errors, types
-from scene import serving
+from scene import converting, serving
 
 
 def judge(client: genai.Client) -> None:
@@ -31,11 +31,46 @@ def judge(client: genai.Client) -> None:
     assert [model.name for model in client.models.list()] == []
 
 
+def judge_converted(client: genai.Client, model: str) -> None:
+    declared = types.FunctionDeclaration(
+        name="look", parameters=types.Schema(type=types.Type.OBJECT, properties={"item": types.Schema(type=types.Type.STRING)})
+    )
+    config = types.GenerateContentConfig(system_instruction="Be brief.", top_k=4, tools=[types.Tool(function_declarations=[declared])])
+    said = [types.Content(role="user", parts=[types.Part(text="hi")])]
+    answer = client.models.generate_content(model=model, contents=said, config=config)
+    assert answer.sdk_http_response.headers["x-unfazed-left-out"] == "generationConfig.topK", answer.sdk_http_response
+    text, call = answer.candidates[0].content.parts
+    assert (text.text, call.function_call.name, call.function_call.args) == ("I look.", "look", {"item": "lamp"}), answer
+    assert (answer.usage_metadata.total_token_count, answer.candidates[0].finish_reason) == (5, types.FinishReason.STOP), answer
+    # The result names the function alone, as the SDK's own loop does.
+    result = types.Part.from_function_response(name="look", response={"result": "42"})
+    said += [answer.candidates[0].content, types.Content(role="user", parts=[result])]
+    assert client.models.generate_content(model=model, contents=said, config=config).text == "found 42"
+    pieces = list(client.models.generate_content_stream(model=model, contents=said[:1], config=config))
+    parts = [part for piece in pieces for part in piece.candidates[0].content.parts]
+    assert "".join(part.text or "" for part in parts) == "I look.", pieces
+    assert parts[-1].function_call.args == {"item": "lamp"}, pieces
+    assert [piece.candidates[0].finish_reason for piece in pieces][-1] == types.FinishReason.STOP, pieces
+
+    def look(item: str) -> str:
+        """Looks at an item."""
+        return f"a {item}"
+
+    chat = client.chats.create(model=model, config=types.GenerateContentConfig(tools=[look]))
+    assert chat.send_message("hi").text == "found 42"
+
+
 def main(command: str) -> None:
-    with serving(command) as url:
+    def client(url: str) -> genai.Client:
         once = types.HttpOptions(base_url=url, retry_options=types.HttpRetryOptions(attempts=1))
-        judge(genai.Client(api_key="none", http_options=once))
-    print("gateway: google-genai is answered")
+        return genai.Client(api_key="none", http_options=once)
+
+    with serving(command) as url:
+        judge(client(url))
+    with converting(command) as url:
+        for model in ["gpt", "claude"]:
+            judge_converted(client(url), model)
+    print("gateway: google-genai is answered, by models of OpenAI and Anthropic too")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them
   ANTHROPIC_BASE_URL=http://127.0.0.1:8787 ANTHROPIC_API_KEY=ufz-... python app.py
 
 The file is an agent file with `models`, `policy`, `routes` and `keys`. Clients speak Chat Completions or Responses of
-OpenAI, Messages of Anthropic, or Gemini's dialect. All but Gemini's are converted for models that speak another one.
+OpenAI, Messages of Anthropic, or Gemini's dialect, and are converted for models that speak another one.
 
 Exit codes:
   0    stopped by a signal, after the requests in flight

@@ -189,5 +189,5 @@ fn front(request: &GatewayRequest<'_>) -> Option<Result<FrontCall, Unconvertible
     let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let model = request.body.model().to_owned();
     let head = ReplyHead { model, id: new_uuid().simple().to_string(), created };
-    FrontCall::read(dialect, request.body.bytes(), request.body.stream(), head)
+    Some(FrontCall::read(dialect, request.body.bytes(), request.body.stream(), head))
 }

@@ -190,6 +190,52 @@ async fn responses_reach_a_model_of_anthropic() {
 }
 
 #[tokio::test]
+async fn geminis_clients_reach_a_model_of_openai() {
+    let upstream = Upstream::start([
+        Reply::json(200, "", &said("hello")),
+        Reply::events(&format!("{CHUNK}{LAST_CHUNKS}")),
+        Reply::cut(CHUNK),
+    ]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let body = json!({
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}], "generationConfig": {"topK": 4, "maxOutputTokens": 9},
+    });
+    let headers = [("x-goog-api-client", "google-genai-sdk/3")];
+    let got = gateway.post("/v1beta/models/main:generateContent", &headers, body.to_string()).await;
+    let left_out = "generationConfig.topK";
+    assert_eq!(
+        (got.status, got.told(), got.header("x-unfazed-left-out")),
+        (200, ("1", "main", ""), left_out)
+    );
+    let candidate = got.json()["candidates"][0].clone();
+    assert_eq!(
+        (&candidate["finishReason"], &candidate["content"]["parts"]),
+        (&json!("STOP"), &json!([{"text": "hello"}]))
+    );
+    assert_eq!(
+        (&got.json()["usageMetadata"]["totalTokenCount"], &got.json()["modelVersion"]),
+        (&json!(5), &json!("main"))
+    );
+    let sent: Value = serde_json::from_str(&upstream.bodies()[0]).unwrap();
+    assert_eq!((&sent["model"], &sent["max_tokens"]), (&json!("real-main"), &json!(9)));
+    assert!(!upstream.seen()[0].contains("google-genai-sdk"), "{:?}", upstream.seen());
+
+    let stream = "/v1beta/models/main:streamGenerateContent?alt=sse";
+    let got = gateway.post(stream, &headers, body.to_string()).await;
+    let texts = events(&got)
+        .iter()
+        .map(|event| event.pointer("/candidates/0/content/parts/0/text").cloned())
+        .collect::<Vec<_>>();
+    assert_eq!(
+        (got.header("content-type"), texts),
+        ("text/event-stream", vec![Some(json!("hel")), Some(json!("lo")), None])
+    );
+    let got = gateway.post(stream, &headers, body.to_string()).await;
+    assert_eq!(events(&got).last().unwrap()["error"]["status"], "UNAVAILABLE");
+    assert!(!got.body.contains("finishReason"), "{got:?}");
+}
+
+#[tokio::test]
 async fn what_the_server_of_responses_keeps_is_refused_by_its_place() {
     let (upstream, other) = (Upstream::start([]), Upstream::start([Reply::json(503, "", "{}")]));
     let body =

@@ -153,6 +153,23 @@ impl Fields {
         self.objects(name)
     }
 
+    /// The same with their names as `camelCase`: readers of protobuf's JSON take `snake_case` too.
+    pub(super) fn in_camel_case(self) -> Self {
+        let Self { path, fields } = self;
+        Self { path, fields: fields.into_iter().map(|(name, value)| (camel_case(&name), value)).collect() }
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.values().all(Value::is_null)
+    }
+
+    /// What is left cannot be converted.
+    pub(super) fn unconvertible(&self) -> Unconvertible {
+        let left = self.fields.iter().find(|(_, value)| !value.is_null());
+        Unconvertible::new(left.map_or_else(|| self.path.clone(), |(name, _)| self.path(name)))
+    }
+
     /// Refuses what no other dialect can say, if it is there.
     ///
     /// # Errors
@@ -177,6 +194,18 @@ impl Fields {
             left_out.add(&self.path(name));
         }
     }
+}
+
+/// A name as `camelCase`.
+pub(super) fn camel_case(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut camel = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
 }
 
 fn says_nothing(value: &Value) -> bool {

@@ -6,6 +6,7 @@ mod chat;
 mod dialect;
 mod fields;
 mod fit;
+mod gemini;
 mod messages;
 mod names;
 mod openai;
@@ -68,7 +69,7 @@ pub(super) trait ReplyWriter: Send {
 }
 
 impl FrontCall {
-    /// Reads a request; `None`: no request of that dialect is converted.
+    /// Reads a request.
     ///
     /// # Errors
     /// Something in it would change its meaning if it were left out, or it is no request.
@@ -77,14 +78,14 @@ impl FrontCall {
         body: &[u8],
         stream: bool,
         head: ReplyHead,
-    ) -> Option<Result<Self, Unconvertible>> {
+    ) -> Result<Self, Unconvertible> {
         let request = match dialect {
             GatewayDialect::Chat => chat::request::read(body),
             GatewayDialect::Messages => messages::request::read(body),
             GatewayDialect::Responses => responses::request::read(body),
-            GatewayDialect::Gemini => return None,
+            GatewayDialect::Gemini => gemini::request::read(body),
         };
-        Some(request.map(|request| Self { dialect, request, stream, head }))
+        Ok(Self { dialect, request: request?, stream, head })
     }
 
     /// The conversation.
@@ -123,8 +124,12 @@ impl FrontCall {
                 }
                 whole(move |reply| responses::reply::body(&head, reply))
             }
-            _ if self.stream => Box::new(chat::stream::ChatStream::new(head, self.request.counts)),
-            _ => whole(move |reply| chat::reply::body(&head, reply)),
+            GatewayDialect::Chat if self.stream => {
+                Box::new(chat::stream::ChatStream::new(head, self.request.counts))
+            }
+            GatewayDialect::Chat => whole(move |reply| chat::reply::body(&head, reply)),
+            GatewayDialect::Gemini if self.stream => Box::new(gemini::stream::GeminiStream(head)),
+            GatewayDialect::Gemini => whole(move |reply| gemini::reply::body(&head, reply)),
         }
     }
 

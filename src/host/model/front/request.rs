@@ -35,7 +35,7 @@ pub(super) struct FrontRequest {
     pub(super) field_names: FieldNames,
 }
 
-/// What the client's dialect calls what it is told about.
+/// What the client's dialect calls the fields that an answer can name as left out or refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FieldNames {
     pub(super) conversation: &'static str,
@@ -69,6 +69,13 @@ pub(super) enum AnswerForm {
     Schema { name: String, schema: Value, strict: Option<bool> },
 }
 
+impl AnswerForm {
+    /// A schema that has no name in its dialect; others want one.
+    pub(super) fn of_schema(schema: Value) -> Self {
+        Self::Schema { name: "answer".to_owned(), schema, strict: None }
+    }
+}
+
 impl FrontRequest {
     /// One of which nothing has been read yet.
     pub(super) fn with(field_names: FieldNames) -> Self {
@@ -97,6 +104,9 @@ impl FrontRequest {
 
     /// More of what a model said before: its turn may come in several pieces.
     pub(super) fn continued(&mut self, more: &str, call: Option<ToolCall>) {
+        if more.is_empty() && call.is_none() {
+            return;
+        }
         let Some(Message::Assistant { text, calls, .. }) = self.messages.last_mut() else {
             return self.assistant(more.to_owned(), call.into_iter().collect());
         };

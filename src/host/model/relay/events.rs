@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::host::model::config::{ModelConfig, Provider};
-    use crate::host::model::front::GatewayDialect::{self, Chat, Messages, Responses};
+    use crate::host::model::front::GatewayDialect::{self, Chat, Gemini, Messages, Responses};
     use crate::host::model::front::ReplyHead;
 
     const BLOCKS: &str = "event: message_start\r\ndata: {\"type\":\"message_start\",\"message\":{\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":3,\"output_tokens\":0}}}\r\n\r\n\
@@ -197,13 +197,24 @@ mod tests {
         data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\u{df}e\"}}]}\r\r\
         data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"t\",\"function\":{\"name\":\"look\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n";
 
+    /// Streams for clients of each dialect, and what says there that the answer has ended.
+    const CASES: [(GatewayDialect, &str, &str); 4] = [
+        (Chat, BLOCKS, "[DONE]"),
+        (Messages, CHUNKS, "message_stop"),
+        (Responses, BLOCKS, "response.completed"),
+        (Gemini, CHUNKS, "finishReason"),
+    ];
+
     /// What a client of that dialect gets of a stream that comes in these pieces, and of a cut one what is out by then.
     fn converted(dialect: GatewayDialect, pieces: &[&[u8]]) -> (String, bool) {
-        let provider = if dialect == Messages { Provider::OPENAI } else { Provider::ANTHROPIC };
-        let said = r#"[{"role":"user","content":"hi"}]"#;
-        let body = format!(r#"{{"{}":{said}}}"#, if dialect == Responses { "input" } else { "messages" });
+        let (provider, body) = match dialect {
+            Chat => (Provider::ANTHROPIC, r#"{"messages":[{"role":"user","content":"hi"}]}"#),
+            Messages => (Provider::OPENAI, r#"{"messages":[{"role":"user","content":"hi"}]}"#),
+            Responses => (Provider::ANTHROPIC, r#"{"input":"hi"}"#),
+            Gemini => (Provider::OPENAI, r#"{"contents":[{"parts":[{"text":"hi"}]}]}"#),
+        };
         let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
-        let front = FrontCall::read(dialect, body.as_bytes(), true, head).unwrap().unwrap();
+        let front = FrontCall::read(dialect, body.as_bytes(), true, head).unwrap();
         let format = (provider.format)(ModelConfig::new(provider, "m"));
         let mut events = RelayedEvents::new(format.begin(), Some(&front));
         for piece in pieces {
@@ -216,7 +227,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_a_client_gets_does_not_depend_on_how_the_bytes_arrive(cuts in prop::collection::vec(0.0f64..1.0, 0..12)) {
-            for (dialect, stream) in [(Chat, BLOCKS), (Messages, CHUNKS), (Responses, BLOCKS)] {
+            for (dialect, stream, _) in CASES {
                 let bytes = stream.as_bytes();
                 let whole = converted(dialect, &[bytes]);
                 prop_assert!(whole.1 && whole.0.contains("Gr\u{fc}") && whole.0.contains("look"), "{}", whole.0);
@@ -232,8 +243,7 @@ mod tests {
 
         #[test]
         fn a_cut_is_never_an_end(cut in 0usize..600) {
-            let ends = [(Chat, BLOCKS, "[DONE]"), (Messages, CHUNKS, "message_stop"), (Responses, BLOCKS, "response.completed")];
-            for (dialect, stream, end) in ends {
+            for (dialect, stream, end) in CASES {
                 let last = stream.rfind(if stream == BLOCKS { "data: {\"type\":\"message_delta" } else { "data: " }).unwrap();
                 let (out, ends) = converted(dialect, &[&stream.as_bytes()[..cut.min(last)]]);
                 prop_assert!(!ends && !out.contains(end), "{out}");

@@ -31,7 +31,7 @@ pub(super) fn tool_use(proposed: &ProposedCall, input: &Value) -> Value {
 }
 
 /// The arguments as the object they have to be.
-pub(super) fn input(proposed: &ProposedCall) -> Value {
+pub(in crate::host::model::front) fn input(proposed: &ProposedCall) -> Value {
     serde_json::from_str(&object_arguments(&proposed.call.arguments)).unwrap_or_else(|_| json!({}))
 }
 

@@ -15,8 +15,6 @@ const NAMES: FieldNames = FieldNames {
     form: "output_config.format",
     effort: "output_config.effort",
 };
-/// The name of a schema where the dialect has none and others want one.
-const SCHEMA: &str = "answer";
 
 /// Reads a body.
 pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, Unconvertible> {
@@ -59,7 +57,7 @@ fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), U
             return Err(Unconvertible::new(format.path("type")));
         }
         let schema = format.take("schema").unwrap_or_default();
-        request.form = AnswerForm::Schema { name: SCHEMA.to_owned(), schema, strict: None };
+        request.form = AnswerForm::of_schema(schema);
         format.leave_out(&mut request.left_out);
     }
     Ok(())

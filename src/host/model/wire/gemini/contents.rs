@@ -16,7 +16,7 @@ use crate::session::{Message, ToolCall, object_arguments};
 
 /// What stands in the place of a signature that nobody has: `skip_thought_signature_validator` in base64 ("Thought
 /// signatures", ai.google.dev; `models/google.py` of pydantic-ai).
-pub(super) const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
+pub(in crate::host::model) const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 /// What the user says first where the conversation begins otherwise: "function call turn comes immediately after a user
 /// turn or after a function response turn".
 const OPENING: &str = "Continue.";

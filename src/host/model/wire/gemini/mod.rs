@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
+#[cfg(feature = "serve")]
+pub(in crate::host::model) use contents::STAND_IN;
 use stream::ReplyParts;
 
 use super::{StreamDecoder, WireFormat};
