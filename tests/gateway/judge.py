@@ -1,10 +1,13 @@
 """The clients of OpenAI and Anthropic through `unfazed serve`: judge.py UNFAZED
 
-Their own retries are off: what is tried again, the gateway tries again. Needs the packages `openai` and `anthropic`.
+Their own retries are off: what is tried again, the gateway tries again. Needs the packages `openai`,
+`openai-agents` and `anthropic`.
 """
 
+import asyncio
 import sys
 
+import agents
 import anthropic
 import openai
 from scene import converting, serving
@@ -19,6 +22,7 @@ def main(command: str) -> None:
         judge_chat_of_claude(client)
         for model in ["claude", "gpt"]:
             judge_responses_of(client, model)
+            asyncio.run(judge_agents(f"{url}/v1", model))
         judge_messages_of_gpt(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
     print("gateway: openai and anthropic are answered, by models of each other too")
 
@@ -112,6 +116,22 @@ def judge_responses_of(client: openai.OpenAI, model: str) -> None:
         assert "previous_response_id" in error.message, error
     else:
         raise AssertionError("a response that nobody has kept is continued")
+
+
+async def judge_agents(url: str, model: str) -> None:
+    @agents.function_tool
+    def look(item: str) -> str:
+        """Looks at an item."""
+        return f"a {item}"
+
+    agents.set_tracing_disabled(True)
+    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        agent = agents.Agent(name="looker", instructions="Be brief.", tools=[look], model=agents.OpenAIResponsesModel(model, client))
+        assert (await agents.Runner.run(agent, "hi")).final_output == "found 42"
+        streamed = agents.Runner.run_streamed(agent, "hi")
+        async for _ in streamed.stream_events():
+            pass
+        assert streamed.final_output == "found 42", streamed
 
 
 def judge_messages_of_gpt(client: anthropic.Anthropic) -> None:

@@ -70,6 +70,11 @@ impl Fields {
         self.fields.shift_remove(name).filter(|value| !value.is_null())
     }
 
+    /// Whether a field is that text.
+    pub(super) fn is(&self, name: &str, text: &str) -> bool {
+        self.fields.get(name).is_some_and(|value| value == text)
+    }
+
     /// A text.
     ///
     /// # Errors

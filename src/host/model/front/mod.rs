@@ -118,7 +118,8 @@ impl FrontCall {
             GatewayDialect::Messages if self.stream => Box::new(messages::stream::MessagesStream::new(head)),
             GatewayDialect::Messages => whole(move |reply| messages::reply::body(&head, reply)),
             GatewayDialect::Responses => {
-                let head = ResponseHead { head, repeated: self.request.repeated.clone() };
+                let FrontRequest { repeated, namespaced, .. } = &self.request;
+                let head = ResponseHead { head, repeated: repeated.clone(), namespaced: namespaced.clone() };
                 if self.stream {
                     return Box::new(responses::stream::ResponsesStream::new(head));
                 }

@@ -13,9 +13,14 @@ pub(super) fn is_function(fields: &mut Fields) -> Result<(), Unconvertible> {
     }
 }
 
-/// A function that can be called.
-pub(super) fn tool(request: &mut FrontRequest, mut function: Fields) -> Result<(), Unconvertible> {
+/// A function that can be called, in its namespace if it has one.
+pub(super) fn tool(
+    request: &mut FrontRequest,
+    mut function: Fields,
+    namespace: Option<&str>,
+) -> Result<(), Unconvertible> {
     let (name, description) = (function.required("name")?, function.text("description")?);
+    let name = request.qualified(namespace, name);
     request.tool(name, description, function.take("parameters"));
     // What is not strict anyway loses nothing.
     if function.take("strict") == Some(Value::Bool(true)) {

@@ -1,6 +1,6 @@
 //! The neutral form of a request.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
@@ -29,6 +29,8 @@ pub(super) struct FrontRequest {
     /// Whether a stream ends with the tokens.
     pub(super) counts: bool,
     pub(super) names: ToolNames,
+    /// The namespace and the name of tools, by the name that stands for both.
+    pub(super) namespaced: BTreeMap<String, (String, String)>,
     pub(super) left_out: LeftOut,
     /// The name of each call, by its id: a result has the id alone.
     called: HashMap<String, String>,
@@ -137,6 +139,14 @@ impl FrontRequest {
         self.tools.push(ToolSpec { name, description, parameters, effect: None });
     }
 
+    /// The name that stands for a name within a namespace.
+    pub(super) fn qualified(&mut self, namespace: Option<&str>, name: String) -> String {
+        let Some(namespace) = namespace else { return name };
+        let both = format!("{namespace}__{name}");
+        self.namespaced.insert(both.clone(), (namespace.to_owned(), name));
+        both
+    }
+
     /// The texts of parts that are nothing else; other fields of them are left out.
     pub(super) fn texts(&mut self, parts: Vec<Fields>) -> Result<Vec<String>, Unconvertible> {
         let mut texts = Vec::with_capacity(parts.len());
@@ -151,7 +161,8 @@ impl FrontRequest {
     }
 
     /// A conversation that can be continued by another model.
-    pub(super) fn checked(self) -> Result<Self, Unconvertible> {
+    pub(super) fn checked(mut self) -> Result<Self, Unconvertible> {
+        self.messages = results_first(self.messages);
         let refused = |why| Err(Unconvertible::malformed(self.field_names.conversation, why));
         match self.messages.last() {
             // Only some models continue a message that has been begun for them; others answer it.
@@ -162,4 +173,21 @@ impl FrontRequest {
             None => refused("has no message"),
         }
     }
+}
+
+/// The conversation with the results of calls right behind these, as other dialects want them, whatever was said meanwhile.
+fn results_first(messages: Vec<Message>) -> Vec<Message> {
+    let (mut ordered, mut meanwhile) = (Vec::with_capacity(messages.len()), Vec::new());
+    for message in messages {
+        match message {
+            Message::System { .. } | Message::User { .. } => meanwhile.push(message),
+            Message::Tool { .. } => ordered.push(message),
+            Message::Assistant { .. } => {
+                ordered.append(&mut meanwhile);
+                ordered.push(message);
+            }
+        }
+    }
+    ordered.append(&mut meanwhile);
+    ordered
 }

@@ -133,7 +133,7 @@ fn read_call(request: &mut FrontRequest, mut call: Fields) -> Result<ToolCall, U
 fn read_tool(request: &mut FrontRequest, mut tool: Fields) -> Result<(), Unconvertible> {
     openai::is_function(&mut tool)?;
     let missing = Unconvertible::malformed(tool.path("function"), "is missing");
-    openai::tool(request, tool.object("function")?.ok_or(missing)?)?;
+    openai::tool(request, tool.object("function")?.ok_or(missing)?, None)?;
     tool.leave_out(&mut request.left_out);
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! From a reply to a response.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::engine::{FinishReason, ModelReply, ProposedCall};
@@ -11,11 +13,13 @@ pub(in crate::host::model::front) struct ResponseHead {
     pub(in crate::host::model::front) head: ReplyHead,
     /// Fields of the request.
     pub(in crate::host::model::front) repeated: Map<String, Value>,
+    /// The namespace and the name of tools, by the name that stands for both.
+    pub(in crate::host::model::front) namespaced: BTreeMap<String, (String, String)>,
 }
 
 /// The body.
 pub(in crate::host::model::front) fn body(head: &ResponseHead, reply: &ModelReply) -> Value {
-    head.ended(reply, output(&head.head, &reply.text, reply))
+    head.ended(reply, output(head, &reply.text, reply))
 }
 
 impl ResponseHead {
@@ -50,8 +54,8 @@ impl ResponseHead {
 }
 
 /// The items of a response that says that text.
-pub(super) fn output(head: &ReplyHead, text: &str, reply: &ModelReply) -> Vec<Value> {
-    let said = (!text.is_empty()).then(|| message(head, "completed", &[part(text)]));
+pub(super) fn output(head: &ResponseHead, text: &str, reply: &ModelReply) -> Vec<Value> {
+    let said = (!text.is_empty()).then(|| message(&head.head, "completed", &[part(text)]));
     let calls = reply.calls.iter().enumerate().map(|(at, proposed)| call(head, at, proposed));
     let mut items: Vec<Value> = said.into_iter().chain(calls).collect();
     if let Some(last) = items.last_mut() {
@@ -73,14 +77,18 @@ pub(super) fn part(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-fn call(head: &ReplyHead, at: usize, proposed: &ProposedCall) -> Value {
+fn call(head: &ResponseHead, at: usize, proposed: &ProposedCall) -> Value {
     let call = &proposed.call;
     // A model may leave out the arguments of a tool that has none; clients read JSON.
     let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    json!({
-        "id": format!("fc_{}_{at}", head.id), "type": "function_call", "status": "completed", "call_id": call.id,
-        "name": call.name, "arguments": arguments,
-    })
+    let mut item = json!({
+        "id": format!("fc_{}_{at}", head.head.id), "type": "function_call", "status": "completed",
+        "call_id": call.id, "name": call.name, "arguments": arguments,
+    });
+    if let Some((namespace, name)) = head.namespaced.get(&call.name) {
+        (item["name"], item["namespace"]) = (name.as_str().into(), namespace.as_str().into());
+    }
+    item
 }
 
 /// How a response ended.

@@ -41,15 +41,29 @@ pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, U
     let _ = (fields.take("model"), fields.take("stream"), fields.take("stream_options"));
     request.system(fields.text("instructions")?.as_slice());
     read_input(&mut request, &mut fields)?;
-    for mut tool in fields.objects("tools")? {
-        openai::is_function(&mut tool)?;
-        openai::tool(&mut request, tool)?;
+    for tool in fields.objects("tools")? {
+        read_tool(&mut request, tool)?;
     }
     request.choice = openai::choice(&mut request, fields.take("tool_choice").as_ref(), "/name")?;
     request.one_call = fields.take("parallel_tool_calls") == Some(Value::Bool(false));
     read_options(&mut request, &mut fields)?;
     fields.leave_out(&mut request.left_out);
     request.checked()
+}
+
+fn read_tool(request: &mut FrontRequest, mut tool: Fields) -> Result<(), Unconvertible> {
+    if tool.is("type", "namespace") {
+        let namespace = tool.required("name")?;
+        for mut function in tool.objects("tools")? {
+            openai::is_function(&mut function)?;
+            openai::tool(request, function, Some(&namespace))?;
+        }
+        let _ = tool.take("type");
+        tool.leave_out(&mut request.left_out);
+        return Ok(());
+    }
+    openai::is_function(&mut tool)?;
+    openai::tool(request, tool, None)
 }
 
 fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), Unconvertible> {
@@ -106,6 +120,7 @@ fn read_item(request: &mut FrontRequest, mut item: Fields) -> Result<(), Unconve
         None | Some("message") => read_message(request, &mut item)?,
         Some("function_call") => {
             let (id, name) = (item.required("call_id")?, item.required("name")?);
+            let name = request.qualified(item.text("namespace")?.as_deref(), name);
             let arguments = item.text("arguments")?.unwrap_or_default();
             let call = request.call(id, name, arguments);
             request.continued("", Some(call));

@@ -86,7 +86,7 @@ impl ReplyWriter for ResponsesStream {
 
     fn end(&mut self, reply: &ModelReply) -> String {
         let mut events = self.begin();
-        let items = output(&self.head.head, &self.said, reply);
+        let items = output(&self.head, &self.said, reply);
         for (index, item) in items.iter().enumerate() {
             events += &if item["type"] == "message" {
                 self.end_message(index, item)

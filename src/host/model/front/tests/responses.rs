@@ -87,6 +87,45 @@ fn how_much_a_model_thinks_has_the_same_words_in_both_dialects_of_openai() {
 }
 
 #[test]
+fn results_stand_behind_their_calls_whatever_the_user_says_meanwhile() {
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "look", "arguments": "{}"});
+    let result = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": id});
+    let user = json!({"role": "user", "content": "go"});
+    let input = json!({"input": [user, call("a"), call("b"), result("a"), user, result("b")]});
+    let (body, _) = fitted(Responses, &input, Provider::OPENAI);
+    let roles = body["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap());
+    assert_eq!(roles.collect::<Vec<&str>>(), ["user", "assistant", "tool", "tool", "user"]);
+}
+
+#[test]
+fn a_function_of_a_namespace_has_one_name_for_the_model_and_both_for_the_client() {
+    let look = json!({"type": "function", "name": "look", "parameters": {"type": "object"}});
+    let request = json!({
+        "tools": [{"type": "namespace", "name": "eyes", "description": "Eyes.", "tools": [look]}, look],
+        "input": [
+            {"role": "user", "content": "go"},
+            {"type": "function_call", "call_id": "a", "namespace": "eyes", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": "x"},
+        ],
+    });
+    let (body, left_out) = fitted(Responses, &request, Provider::OPENAI);
+    let names = ["/tools/0", "/tools/1", "/messages/1/tool_calls/0"];
+    let names = names.map(|at| body.pointer(at).unwrap()["function"]["name"].as_str().unwrap());
+    assert_eq!(
+        (names, left_out),
+        (["eyes__look", "look", "eyes__look"], vec!["tools.description".to_owned()])
+    );
+    let mut reply = reply(FinishReason::ToolCalls);
+    reply.calls[0].call.name = "eyes__look".into();
+    let streamed = written(Responses, &request, true, &[], reply);
+    let output = events(&streamed).pop().unwrap()["response"]["output"].clone();
+    assert_eq!((&output[0]["namespace"], &output[0]["name"]), (&json!("eyes"), &json!("look")));
+    assert_eq!((output[1].get("namespace"), &output[1]["name"]), (None, &json!("look")));
+    let inner = json!({"input": "hi", "tools": [{"type": "namespace", "name": "eyes", "tools": [{"type": "custom"}]}]});
+    assert!(read(Responses, &inner, false).unwrap_err().starts_with("`tools[0].tools[0].type` "));
+}
+
+#[test]
 fn an_input_may_be_a_text() {
     let (body, left_out) =
         fitted(Responses, &json!({"input": "hi", "store": false, "background": false}), Provider::OPENAI);
