@@ -94,6 +94,8 @@ pub(crate) use narrate::tests::every_directive;
 pub(crate) use narrate::{Fact, Narration, Narrator, Prominence, Severity};
 pub use observe::{AwaitedStep, OpenAttempts, OpenCall};
 pub use overhead::RequestOverhead;
+#[cfg(feature = "serve")]
+pub(crate) use pace_clock::PaceClock;
 pub use plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext, PlainRules};
 pub(crate) use problems::told;
 pub use provider_limit::{LimitUnit, ProviderLimit};

@@ -12,7 +12,7 @@ use crate::time::{Instant, Nanos};
 
 /// A rate, with its use so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine) struct PaceClock {
+pub(crate) struct PaceClock {
     rate: PaceRate,
     /// The units released until `at`.
     released: u64,
@@ -27,14 +27,14 @@ pub(in crate::engine) struct PaceClock {
 
 impl PaceClock {
     /// A clock of which nothing was taken.
-    pub(in crate::engine) fn new(rate: PaceRate, now: Instant) -> Self {
+    pub(crate) fn new(rate: PaceRate, now: Instant) -> Self {
         let burst = u64::from(rate.burst.get());
         // Positions are counted from a full burst, so that none is negative.
         Self { rate, released: burst, part: 0, at: now, taken: burst }
     }
 
     /// Follows another rate from now on; what was taken stays taken.
-    pub(in crate::engine) fn follow(&mut self, rate: PaceRate, now: Instant) {
+    pub(crate) fn follow(&mut self, rate: PaceRate, now: Instant) {
         if self.rate == rate {
             return;
         }
@@ -47,7 +47,7 @@ impl PaceClock {
     }
 
     /// The time from which a call of so many units may start behind others that wait for `ahead` units.
-    pub(in crate::engine) fn due(&mut self, ahead: u64, units: u64, now: Instant) -> Instant {
+    pub(crate) fn due(&mut self, ahead: u64, units: u64, now: Instant) -> Instant {
         self.advance(now);
         let burst = u64::from(self.rate.burst.get());
         // A call above the burst waits for a full one, and leaves a debt: it could never start otherwise.
@@ -63,13 +63,13 @@ impl PaceClock {
     }
 
     /// Takes units for a call that starts now.
-    pub(in crate::engine) fn take(&mut self, units: u64, now: Instant) {
+    pub(crate) fn take(&mut self, units: u64, now: Instant) {
         self.advance(now);
         self.taken = self.begin().saturating_add(units);
     }
 
     /// Returns units that a call did not use.
-    pub(in crate::engine) const fn give_back(&mut self, units: u64) {
+    pub(crate) const fn give_back(&mut self, units: u64) {
         self.taken = self.taken.saturating_sub(units);
     }
 

@@ -53,9 +53,9 @@ pub(crate) use self::mcp::McpEntry;
 pub(crate) use self::model::{ModelEntry, ScriptedEntry};
 pub use self::named::NamedAgent;
 pub(crate) use self::process::ArgumentEntry;
-#[cfg(feature = "serve")]
-pub(crate) use self::routes::GatewayKeys;
 pub(crate) use self::routes::{GatewayKeyEntry, RouteEntry};
+#[cfg(feature = "serve")]
+pub(crate) use self::routes::{GatewayKeys, LimitedKeys};
 pub use self::secrets::SecretError;
 #[cfg(feature = "serve")]
 pub(crate) use self::servers::AgentServers;

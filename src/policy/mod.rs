@@ -83,7 +83,6 @@ pub use classify::{
     ClassifiedFailure, ErrorRow, ErrorTable, ErrorTableError, FailureEvidence, StatusPattern,
 };
 pub use context::{ContextShare, ReduceStep};
-pub(crate) use document::PriceEntry;
 pub use document::{
     AfterPartial, Approval, ApprovalPolicy, BreakerPolicy, ByClass, BytesPerToken, CallsMessages,
     CallsPolicy, ClassRetry, ContextMessages, ContextPolicy, CountBy, Effect, GuidancePolicy, HistoryCheck,
@@ -93,6 +92,7 @@ pub use document::{
     TargetsPolicy, TextOnly, TokensPolicy, ToolMessages, ToolPace, ToolPolicy, TurnMessages, TurnPolicy,
     UnansweredMode,
 };
+pub(crate) use document::{CostLimit, PriceEntry};
 #[cfg(feature = "host")]
 pub(crate) use document::{NonZeroTime, OpenFraction, PerClass, PolicyFile};
 pub use effective::{

@@ -19,6 +19,8 @@ mod recorder;
 mod resume;
 mod scan;
 mod search;
+#[cfg(feature = "serve")]
+mod spent_file;
 mod stream;
 mod writer;
 
@@ -41,6 +43,8 @@ pub use recorder::Recorder;
 pub use resume::{ResumeError, ResumedSession, resume};
 pub use scan::{LineKind, VerifiedLine};
 pub(crate) use search::TextQuery;
+#[cfg(feature = "serve")]
+pub(crate) use spent_file::{SpentFile, SpentFileError};
 pub use stream::{RecordStream, record_stream};
 
 use crate::engine::{LogHeader, RecordError, RecordLine};

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -25,6 +26,8 @@ models:
   paced:
     pace: {requests: {limit: 2, per: 30s}, max_wait: unlimited}
 `;
+
+const hash = (key) => createHash("sha256").update(key).digest("hex");
 
 // A provider: one model is down, one never answers, the others do after a while.
 function provider() {
@@ -50,7 +53,10 @@ function gateway(base) {
   const model = (name) => `  ${name}: {api: openai, base_url: '${base}', model: ${name}}\n`;
   writeFileSync(join(scratch, "policy.yaml"), POLICY);
   writeFileSync(join(scratch, "gateway.yaml"), `version: 1\npolicy: policy.yaml\nmodels:\n${["down", "spare", "slow", "paced"].map(model).join("")}
-routes: {'x-*': [down, spare], slow: slow, paced: paced}\n`);
+routes: {'x-*': [down, spare], slow: slow, paced: paced}
+keys:
+  desk: {sha256: ${hash("desk-key")}}
+  shop: {sha256: ${hash("shop-key")}, budget: {per: 30d, requests: 2}}\n`);
   const child = spawn(unfazed, ["serve", "gateway.yaml", "--addr", "127.0.0.1:0"], { cwd: scratch, stdio: ["ignore", "ignore", "pipe"] });
   children.push(child);
   return new Promise((resolve, reject) => {
@@ -110,7 +116,7 @@ async function main() {
       assert.ok(Date.now() - begun < PATIENCE, `the page does not show \`${what}\`:\n${shown}\n${wrong.join("\n")}`);
     }
   };
-  const ask = (model) => fetch(`${url}/v1/chat/completions`, { method: "POST", body: JSON.stringify({ model, messages: [{ role: "user", content: "a word of the prompt" }] }) }).catch(() => {});
+  const ask = (model, key = "desk-key") => fetch(`${url}/v1/chat/completions`, { method: "POST", headers: { "x-api-key": key }, body: JSON.stringify({ model, messages: [{ role: "user", content: "a word of the prompt" }] }) }).catch(() => {});
 
   await until("none yet: all requests were answered at once");
   for (const word of ["down", "spare", "slow", "ready", "none"]) await until(word);
@@ -122,10 +128,12 @@ async function main() {
   for (const word of ["next model", "down → spare", "policy.yaml:5:27", "overloaded", HOSTILE]) await until(word);
   for (let n = 0; n < 4; n += 1) ask("paced");
   await until("its turn at model paced");
+  for (let n = 0; n < 4; n += 1) await ask("x-mini", "shop-key");
+  for (const word of ["budget used up", "keys.shop.budget.requests", "2 times", "2 of 2 in 30 days"]) await until(word);
   const ended = Date.now() + (pictures ? 16_000 : 0);
   while (Date.now() < ended) await ask("x-mini");
   const shown = await text();
-  for (const secret of ["a word of the prompt", "a secret of the provider"]) assert.ok(!shown.includes(secret), secret);
+  for (const secret of ["a word of the prompt", "a secret of the provider", "shop-key", hash("shop-key")]) assert.ok(!shown.includes(secret), secret);
   assert.equal(await evaluate("document.querySelectorAll('img').length"), 0);
   assert.equal(await evaluate("document.title"), "unfazed serve");
   assert.ok(await evaluate("document.querySelectorAll('svg .up').length") > 0, "no bar of a plot");

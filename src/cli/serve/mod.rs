@@ -1,6 +1,7 @@
 //! `unfazed serve`: a gateway for clients of models.
 
 mod access;
+mod budgets;
 mod connections;
 mod demo;
 mod page;
@@ -19,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::access::AccessRules;
+use self::budgets::BudgetKeeper;
 use self::server::GatewayServer;
 use super::exit::{CommandFailure, ExitStatus};
 use super::policies::reported;
@@ -88,10 +90,12 @@ pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus
     let Some(path) = &args.file else { return runtime::block_on(serve_demo(args.addr)) };
     let loader = named::chosen(args.profile.as_deref(), settings);
     let named = read(path, &loader)?;
+    let sessions = settings.sessions.as_deref().unwrap_or(Path::new(&named.file.value.session.dir));
+    let spent = budgets::path(sessions, path);
     runtime::block_on(async {
         let mut signals = StopSignals::listen();
         let made = named.gateway().await.map_err(failed)?;
-        let service = Service::open(made, args.addr, args.reload).await?;
+        let service = Service::open(made, spent, args.addr, args.reload).await?;
         service.run(&mut signals).await
     })
 }
@@ -102,7 +106,7 @@ async fn serve_demo(address: SocketAddr) -> Result<ExitStatus, CommandFailure> {
     if !address.ip().is_loopback() {
         return Err(CommandFailure::Usage("--addr: the demo serves this machine alone".to_owned()));
     }
-    let service = Service::open(demo::gateway().await?, address, false).await?;
+    let service = Service::open(demo::gateway().await?, PathBuf::new(), address, false).await?;
     let url = format!("http://{}", service.bound);
     out::say(&format!("look    {url}/ shows what it does; Ctrl-C ends it\n"));
     let asking = tokio::spawn(demo::ask(url));
@@ -137,15 +141,25 @@ struct Service {
     servers: AgentServers,
     stop: CancellationToken,
     drain: Duration,
-    /// Takes edits, if that is wanted.
-    watching: Option<JoinHandle<()>>,
+    keeper: Arc<BudgetKeeper>,
+    /// Writes what keys spend, and takes edits, if that is wanted.
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Service {
-    async fn open(made: FileGateway, address: SocketAddr, reload: bool) -> Result<Self, CommandFailure> {
+    /// `spent`: where what keys spend is kept.
+    async fn open(
+        made: FileGateway,
+        spent: PathBuf,
+        address: SocketAddr,
+        reload: bool,
+    ) -> Result<Self, CommandFailure> {
         let FileGateway { gateway, keys, drain, servers, watch } = made;
         let access =
-            AccessRules::new(address, &keys).ok_or_else(|| CommandFailure::Usage(NO_KEYS.to_owned()))?;
+            AccessRules::new(address, &keys.keys).ok_or_else(|| CommandFailure::Usage(NO_KEYS.to_owned()))?;
+        let gateway = Arc::new(gateway);
+        let keeper = Arc::new(BudgetKeeper::new(Arc::clone(&gateway), spent));
+        keeper.take(&keys).map_err(|error| CommandFailure::Report(error.to_string()))?;
         let listener = http::bind("--addr", address).await?;
         let bound =
             listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
@@ -158,30 +172,40 @@ impl Service {
         let stop = CancellationToken::new();
         let server = Arc::new(GatewayServer::new(gateway, access, stop.clone()));
         let watch = watch.filter(|_| reload);
-        let watching = watch.map(|watch| tokio::spawn(take_edits(watch, Arc::clone(&server), address)));
-        Ok(Self { bound, listener, server, servers, stop, drain, watching })
+        let edits = |watch| take_edits(watch, Arc::clone(&server), Arc::clone(&keeper), address);
+        let edits = watch.map(|watch| tokio::spawn(edits(watch)));
+        let tasks = edits.into_iter().chain([tokio::spawn(Arc::clone(&keeper).keep())]).collect();
+        Ok(Self { bound, listener, server, servers, stop, drain, keeper, tasks })
     }
 
     /// Serves until a signal ends it.
     async fn run(self, signals: &mut StopSignals) -> Result<ExitStatus, CommandFailure> {
-        let Self { listener, server, servers, stop, drain, watching, .. } = self;
+        let Self { listener, server, servers, stop, drain, keeper, tasks, .. } = self;
         let router = server.router();
         let mut serving = pin!(async {
             connections::serve(listener, router, stop.clone(), drain).await;
             Ok(())
         });
-        if signals.unless_heard(serving.as_mut()).await.is_err() {
+        let mut ended = signals.unless_heard(serving.as_mut()).await;
+        if ended.is_err() {
             stop.cancel();
-            signals.unless_heard(serving).await?;
+            ended = signals.unless_heard(serving).await;
         }
-        watching.inspect(JoinHandle::abort);
+        tasks.iter().for_each(JoinHandle::abort);
+        keeper.write();
+        ended?;
         servers.shutdown().await;
         Ok(ExitStatus::Clean)
     }
 }
 
 /// Takes edits of the file and of its policies, as long as it is polled.
-async fn take_edits(mut watch: GatewayWatch, server: Arc<GatewayServer>, address: SocketAddr) {
+async fn take_edits(
+    mut watch: GatewayWatch,
+    server: Arc<GatewayServer>,
+    keeper: Arc<BudgetKeeper>,
+    address: SocketAddr,
+) {
     let mut tick = tokio::time::interval(LOOKS);
     loop {
         tick.tick().await;
@@ -194,15 +218,21 @@ async fn take_edits(mut watch: GatewayWatch, server: Arc<GatewayServer>, address
         watch = back;
         match found {
             None => {}
-            Some(Ok(keys)) => match AccessRules::new(address, &keys) {
-                Some(access) => {
-                    server.set_access(access);
-                    out::say(
-                        "note: the policy and the keys are read again; models and routes are at the next start\n",
-                    );
+            Some(Ok(keys)) => {
+                let access = AccessRules::new(address, &keys.keys).ok_or_else(|| NO_KEYS.to_owned());
+                let taken = access.and_then(|access| {
+                    keeper.take(&keys).map(|()| access).map_err(|error| error.to_string())
+                });
+                match taken {
+                    Ok(access) => {
+                        server.set_access(access);
+                        out::say(
+                            "note: the policy and the keys are read again; models and routes are at the next start\n",
+                        );
+                    }
+                    Err(why) => out::say(&format!("warning: the keys before stay: {why}\n")),
                 }
-                None => out::say(&format!("warning: the keys before stay: {NO_KEYS}\n")),
-            },
+            }
             Some(Err(error)) => {
                 let error = failed(error).to_string();
                 let why = if error.is_empty() { String::new() } else { format!(": {error}") };

@@ -48,9 +48,9 @@ pub(super) struct GatewayServer {
 
 impl GatewayServer {
     /// A server that turns new requests away once `stop` has fired.
-    pub(super) fn new(gateway: Gateway, access: AccessRules, stop: CancellationToken) -> Self {
+    pub(super) fn new(gateway: Arc<Gateway>, access: AccessRules, stop: CancellationToken) -> Self {
         let in_flight = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
-        Self { gateway: Arc::new(gateway), access: RwLock::new(access), in_flight, stop }
+        Self { gateway, access: RwLock::new(access), in_flight, stop }
     }
 
     /// Takes other keys for the requests that come from now on.

@@ -6,7 +6,7 @@ use super::error::AgentFileError;
 use super::gateway_error::GatewayFileError;
 use super::gateway_watch::GatewayWatch;
 use super::named::NamedAgent;
-use super::routes::GatewayKeys;
+use super::routes::LimitedKeys;
 use super::secrets::{NamedSecrets, ServerAccess};
 use super::servers::AgentServers;
 use super::{AgentFile, ModelEntry};
@@ -23,7 +23,7 @@ const DEMO_DRAIN: core::time::Duration = core::time::Duration::from_secs(1);
 /// A gateway that is made of a file.
 pub(crate) struct FileGateway {
     pub(crate) gateway: Gateway,
-    pub(crate) keys: GatewayKeys,
+    pub(crate) keys: LimitedKeys,
     /// How long requests in flight may take to end.
     pub(crate) drain: core::time::Duration,
     /// The scripts that stand for models.
@@ -57,7 +57,7 @@ impl FileGateway {
             models.insert(name, model);
         }
         let gateway = Gateway::new(LivePolicy::new(policy), models, routes, 0);
-        Ok(Self { gateway, keys: GatewayKeys::new(), drain: DEMO_DRAIN, servers, watch: None })
+        Ok(Self { gateway, keys: LimitedKeys::default(), drain: DEMO_DRAIN, servers, watch: None })
     }
 }
 
@@ -81,7 +81,7 @@ impl NamedAgent {
         let gateway = Gateway::new(live, models, file.route_table(), file.seed);
         Ok(FileGateway {
             gateway,
-            keys: file.keys.clone(),
+            keys: LimitedKeys::of(&self.file),
             drain: file.stop.drain.into(),
             servers,
             watch: Some(watch),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::error::AgentFileError;
 use super::gateway_error::GatewayFileError;
 use super::named::NamedAgent;
-use super::routes::GatewayKeys;
+use super::routes::LimitedKeys;
 use crate::host::LivePolicy;
 use crate::host::policy_files::{FileStamp, FileStamps};
 use crate::host::read_file::{MOST, read_file};
@@ -32,7 +32,7 @@ impl GatewayWatch {
     ///
     /// # Errors
     /// The files cannot be used; the policy stays. It is said once for each change of them.
-    pub(crate) fn poll(&mut self) -> Option<Result<GatewayKeys, GatewayFileError>> {
+    pub(crate) fn poll(&mut self) -> Option<Result<LimitedKeys, GatewayFileError>> {
         if self.seen.iter().all(|(path, seen)| FileStamp::of(path) == *seen) {
             return None;
         }
@@ -43,7 +43,7 @@ impl GatewayWatch {
         Some(self.read())
     }
 
-    fn read(&mut self) -> Result<GatewayKeys, GatewayFileError> {
+    fn read(&mut self) -> Result<LimitedKeys, GatewayFileError> {
         let bytes = read_file(&self.path, MOST).map_err(|error| GatewayFileError::Unread {
             path: self.path.display().to_string(),
             source: error,
@@ -56,6 +56,6 @@ impl GatewayWatch {
         let (policy, seen) = named.gateway_policy()?;
         self.seen.extend(seen);
         self.live.replace(policy);
-        Ok(named.file.value.keys)
+        Ok(LimitedKeys::of(&named.file))
     }
 }

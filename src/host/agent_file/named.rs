@@ -60,6 +60,7 @@ impl NamedAgent {
         if let Some(policy) = &policy {
             missing.extend(taken_name(&file, policy));
             unpriced(&file, policy, models.as_ref(), &mut missing);
+            missing.extend(unpriced_keys(&file, policy, models.as_ref()));
         }
         missing.extend(routes::problems(&file));
         if !missing.is_empty() {
@@ -143,6 +144,31 @@ fn unpriced(
             error.place
         )));
     }
+}
+
+/// The models whose price nobody says, if a key that may use them has a budget of money.
+fn unpriced_keys(
+    file: &DecodedDocument<AgentFile>,
+    policy: &Policy,
+    models: Option<&ModelCatalogue>,
+) -> Vec<Diagnostic> {
+    let is_unknown = |name: &str, entry: &ModelEntry| {
+        price(entry, name, models).is_none() && policy.model(name).price.value.known().is_none()
+    };
+    let unpriced = file.value.models.iter().filter(|(name, entry)| is_unknown(name, entry));
+    let problem = |(name, _): (&String, &ModelEntry)| {
+        let key = routes::keys_with_costs(&file.value).find(|key| key.models.contains(&name.as_str()))?;
+        let message = format!(
+            "the price of the model `{name}` is unknown, and the budget of the key `{}` is in US dollars",
+            key.name
+        );
+        let place = file.sources().place_of(key.cost);
+        let problem = Diagnostic::error(Code::NO_PRICE, AgentFile::key(file, &["models", name]), message);
+        Some(problem.help(format!(
+            "write `price: {{input: 2.50, output: 10}}` here, in US dollars per million tokens; the budget is at {place}"
+        )))
+    };
+    unpriced.filter_map(problem).collect()
 }
 
 fn policy(

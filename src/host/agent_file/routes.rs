@@ -1,15 +1,17 @@
 //! What an agent file says to `unfazed serve`: the names that clients ask for, and the keys of clients.
 
+use core::num::NonZeroU64;
 use std::collections::{BTreeSet, HashMap};
 
 use indexmap::IndexMap;
 
 use super::AgentFile;
 #[cfg(feature = "serve")]
-use crate::host::gateway::{Route, RouteTable};
-use crate::policy::Selector;
+use crate::host::gateway::{KeyBudget, KeyRule, KeyRules, Placed, Route, RouteTable};
 use crate::policy::decode::{DecodedDocument, OneOrMany, Spanned, record};
-use crate::text::{Code, Diagnostic, did_you_mean};
+use crate::policy::{CostLimit, NonZeroTime, PaceLimit, Selector};
+use crate::text::{Code, Diagnostic, Span, did_you_mean};
+use crate::time::Nanos;
 
 /// The length of a SHA-256 as hexadecimal digits.
 const DIGITS: usize = 64;
@@ -27,6 +29,44 @@ record! {
         /// Whether the key may read the metrics and the state of a gateway beyond this machine.
         /// Example: `true`
         pub admin: bool = false,
+        /// How often the key may ask. Beyond that its requests are refused with status 429.
+        pub pace: KeyPaceEntry = KeyPaceEntry { requests: None, tokens: None },
+        /// What the key may spend in each period. What it has spent survives a restart.
+        pub budget: Option<Spanned<KeyBudgetEntry>>,
+    }
+}
+
+record! {
+    /// How often a key may ask.
+    /// Example: `{"requests": {"limit": 60, "per": "1m"}}`
+    pub(crate) struct KeyPaceEntry {
+        /// How many requests may begin in a period, or `unlimited`.
+        /// Example: `{"limit": 60, "per": "1m"}`
+        pub requests: Option<Spanned<PaceLimit>>,
+        /// How many tokens requests and answers may use in a period, or `unlimited`. They are estimated when a request begins, and
+        /// corrected by its usage.
+        /// Example: `{"limit": 100000, "per": "1m"}`
+        pub tokens: Option<Spanned<PaceLimit>>,
+    }
+}
+
+record! {
+    /// What a key may spend in each period.
+    /// Example: `{"per": "1d", "tokens": 2000000, "cost": 5}`
+    pub(crate) struct KeyBudgetEntry {
+        /// The period. Periods are counted from 1970 in UTC: one of `1d` begins at midnight.
+        /// Example: `1d`
+        pub per: NonZeroTime<Nanos>,
+        /// The most requests.
+        /// Example: `10000`
+        pub requests: Option<Spanned<NonZeroU64>>,
+        /// The most tokens of requests and answers together.
+        /// Example: `2000000`
+        pub tokens: Option<Spanned<NonZeroU64>>,
+        /// The most US dollars. Every model that the key may use needs a price.
+        /// Checks: P0206.
+        /// Example: `5`
+        pub cost: Option<Spanned<CostLimit>>,
     }
 }
 
@@ -43,6 +83,54 @@ impl AgentFile {
         };
         RouteTable::new(self.routes.iter().filter_map(route).collect())
     }
+}
+
+/// The limits of the keys of a file without mistakes.
+#[cfg(feature = "serve")]
+pub(super) fn key_rules(document: &DecodedDocument<AgentFile>) -> KeyRules {
+    let rules = document.value.keys.iter().map(|(name, key)| (name.clone(), key_rule(document, key)));
+    rules.filter(|(_, rule)| rule.is_limited()).collect()
+}
+
+#[cfg(feature = "serve")]
+fn key_rule(document: &DecodedDocument<AgentFile>, key: &GatewayKeyEntry) -> KeyRule {
+    let place = |span| document.sources().place_of(span).to_string();
+    let rate = |limit: &Option<Spanned<PaceLimit>>| {
+        let limit = limit.as_ref()?;
+        Some(Placed { value: limit.value.rate()?, place: place(limit.span) })
+    };
+    let count = |limit: &Option<Spanned<NonZeroU64>>| {
+        let limit = limit.as_ref()?;
+        Some(Placed { value: limit.value.get(), place: place(limit.span) })
+    };
+    let budget = key.budget.as_ref().map(|budget| {
+        let KeyBudgetEntry { per, requests, tokens, cost } = &budget.value;
+        let cost = cost.as_ref().map(|cost| Placed { value: cost.value.0, place: place(cost.span) });
+        KeyBudget { per: per.0, requests: count(requests), tokens: count(tokens), cost }
+    });
+    KeyRule { requests: rate(&key.pace.requests), tokens: rate(&key.pace.tokens), budget }
+}
+
+/// A key with a budget of money.
+pub(super) struct KeyWithCosts<'f> {
+    pub(super) name: &'f str,
+    /// Where the budget is written.
+    pub(super) cost: Span,
+    /// The models that it may use.
+    pub(super) models: BTreeSet<&'f str>,
+}
+
+/// The keys with a budget of money.
+pub(super) fn keys_with_costs(file: &AgentFile) -> impl Iterator<Item = KeyWithCosts<'_>> {
+    file.keys.iter().filter_map(|(name, key)| {
+        let cost = key.budget.as_ref()?.value.cost.as_ref()?.span;
+        let may = |route: &str| {
+            key.routes.as_ref().is_none_or(|routes| routes.0.iter().any(|known| known.value == route))
+        };
+        let routes = file.routes.iter().filter(|(route, _)| may(route));
+        let models = routes.flat_map(|(_, models)| &models.0).map(|model| &*model.value).collect();
+        Some(KeyWithCosts { name, cost, models })
+    })
 }
 
 /// The mistakes, and the likely ones, in the routes and keys.
@@ -97,6 +185,12 @@ fn of_key(file: &AgentFile, key: &GatewayKeyEntry) -> Vec<Diagnostic> {
             "a hash has 64 hexadecimal digits; `unfazed serve --hash-key` makes a key, and prints its hash",
         ));
     }
+    if let Some(Spanned { value: KeyBudgetEntry { requests: None, tokens: None, cost: None, .. }, span }) =
+        &key.budget
+    {
+        let problem = Diagnostic::error(Code::MISSING_FIELD, *span, "the budget bounds nothing");
+        problems.push(problem.help("give it `requests`, `tokens` or `cost`"));
+    }
     for route in key.routes.iter().flat_map(|routes| &routes.0) {
         if !file.routes.contains_key(&route.value) {
             problems.push(unknown("route", route, file.routes.keys().map(String::as_str)));
@@ -123,3 +217,24 @@ fn unknown<'n>(
 /// The keys by the names of their clients.
 #[cfg(feature = "serve")]
 pub(crate) type GatewayKeys = IndexMap<String, GatewayKeyEntry>;
+
+/// The keys of a file, and what they may use.
+#[cfg(feature = "serve")]
+#[derive(Default)]
+pub(crate) struct LimitedKeys {
+    pub(crate) keys: GatewayKeys,
+    pub(crate) rules: KeyRules,
+}
+
+#[cfg(feature = "serve")]
+impl LimitedKeys {
+    /// The keys of a file without mistakes.
+    pub(super) fn of(document: &DecodedDocument<AgentFile>) -> Self {
+        Self { keys: document.value.keys.clone(), rules: key_rules(document) }
+    }
+
+    /// Whether any of them has a budget.
+    pub(crate) fn have_budgets(&self) -> bool {
+        self.rules.values().any(|rule| rule.budget.is_some())
+    }
+}

@@ -7,12 +7,13 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AF
 
 use super::error::GatewayError;
 use super::progress::CallProgress;
+use super::quota::KeyRefusal;
 use crate::engine::DecisionReason;
 use crate::host::guard::{CallError, GivenUp};
 use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::{AnswerHead, RelayFailure, WholeAnswer};
 use crate::policy::ErrorClass;
-use crate::time::Nanos;
+use crate::time::{Instant, Nanos};
 
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-unfazed-attempts");
 const TARGET: HeaderName = HeaderName::from_static("x-unfazed-target");
@@ -46,6 +47,24 @@ impl GatewayAnswer {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
         Self { status: error.status, headers, body: GatewayBody::Whole(dialect.error(error)) }
+    }
+
+    /// A request of a client that has used what its key may.
+    pub(super) fn over_limit(dialect: GatewayDialect, refusal: &KeyRefusal, now: Instant) -> Self {
+        let KeyRefusal { rule, value, place, until, is_budget } = refusal;
+        let wait = until.since(now);
+        let code = if *is_budget { "insufficient_quota" } else { "rate_limit_exceeded" };
+        let message =
+            format!("the key has used its {rule}, {value} ({place}); it may ask again in {}", wait.rounded());
+        let error = GatewayError::new(StatusCode::TOO_MANY_REQUESTS, code, message);
+        let mut answer = Self::refused(dialect, &error);
+        if !is_budget {
+            // The SDK waits as long as it is told to, and is served then.
+            answer.headers.remove(SHOULD_RETRY);
+        }
+        answer.headers.extend(text(place).map(|place| (WHY, place)));
+        wait_for(&mut answer.headers, wait);
+        answer
     }
 
     /// An answer that has come as a whole.
@@ -136,10 +155,15 @@ fn explain(
         headers.insert(WHY, why);
     }
     if let Some(wait) = wait {
-        let millis = wait.millis();
-        headers.insert(RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
-        headers.insert(RETRY_AFTER_MS, HeaderValue::from(millis));
+        wait_for(headers, wait);
     }
+}
+
+/// Says how long to wait.
+fn wait_for(headers: &mut HeaderMap, wait: Nanos) {
+    let millis = wait.millis();
+    headers.insert(RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
+    headers.insert(RETRY_AFTER_MS, HeaderValue::from(millis));
 }
 
 impl CallProgress {

@@ -6,7 +6,8 @@ use crate::ErrorCause;
 use crate::host::guard::Guard;
 use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::RelayedModel;
-use crate::host::{ModelConfig, ModelFacts};
+use crate::host::{LivePolicy, ModelConfig, ModelFacts};
+use crate::policy::Price;
 
 /// A model behind the gateway: one connection for each dialect that its server speaks.
 #[derive(Default)]
@@ -19,6 +20,15 @@ pub(crate) struct GatewayModel {
 pub(super) struct GuardedModels {
     pub(super) guard: Guard,
     pub(super) models: BTreeMap<String, GatewayModel>,
+    pub(super) policy: LivePolicy,
+}
+
+impl GuardedModels {
+    /// What the tokens of a model cost, if anybody says it: the policy, or the file.
+    pub(super) fn price(&self, target: &str) -> Option<Price> {
+        let said = self.policy.current().model(target).price.value.known();
+        said.or_else(|| self.models.get(target)?.facts.as_ref()?.price)
+    }
 }
 
 impl GatewayModel {

@@ -2,22 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
 use super::answer::GatewayAnswer;
-use super::board::{GatewayBoard, RequestFacts};
+use super::board::{Decision, GatewayBoard, RequestFacts};
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::models::{GatewayModel, GuardedModels};
+use super::quota::{KeyCharge, KeyLedger, KeyRefusal, KeyRules, SpentRecord};
 use super::request::RequestBody;
 use super::routes::{Route, RouteTable};
-use super::status::{GatewayStatus, TargetStatus};
+use super::status::{GatewayStatus, KeyStatus, TargetStatus};
 use super::turn::{self, RelayedCall};
 use crate::host::LivePolicy;
+use crate::host::clock::Clock;
 use crate::host::guard::{Guard, GuardConfig};
 use crate::host::metrics::MetricsSnapshot;
 use crate::host::model::front::GatewayDialect;
@@ -26,11 +28,16 @@ use crate::host::model::relay::{RelayKind, passed_on};
 use crate::host::new_uuid;
 use crate::policy::Selector;
 
+/// How many bytes of a request are taken for a token, before its provider has counted them.
+const BYTES_OF_A_TOKEN: u64 = 4;
+
 /// Requests of any SDK, relayed to models under a policy.
 pub(crate) struct Gateway {
     behind: Arc<GuardedModels>,
     routes: RouteTable,
-    policy: LivePolicy,
+    /// What keys have used.
+    ledger: Arc<Mutex<KeyLedger>>,
+    clock: Clock,
     board: Arc<GatewayBoard>,
 }
 
@@ -78,8 +85,8 @@ impl Gateway {
         let config = GuardConfig::new(policy.clone()).targets(models.keys()).seed(seed);
         let config = config.on_attempt(move |attempt| told.attempt(attempt));
         let config = facts.fold(config, |config, (name, facts)| config.facts(name, facts));
-        let behind = GuardedModels { guard: Guard::new(config), models };
-        Self { behind: Arc::new(behind), routes, policy, board }
+        let behind = Arc::new(GuardedModels { guard: Guard::new(config), models, policy });
+        Self { behind, routes, ledger: Arc::default(), clock: Clock::system(), board }
     }
 
     /// The routes.
@@ -94,37 +101,74 @@ impl Gateway {
 
     /// What happens in it now.
     pub(crate) fn status(&self) -> GatewayStatus {
-        let (policy, view) = (self.policy.current(), self.board.view());
+        let (policy, view) = (self.behind.policy.current(), self.board.view());
         let target = |(name, model): (&String, &GatewayModel)| {
             let rules = policy.model(name);
             let standing = self.behind.guard.state(|state| state.model_standing(name, &rules, view.now));
             TargetStatus::of((name, model), (&policy, &rules), standing, &view)
         };
         let targets = self.behind.models.iter().map(target).collect();
-        GatewayStatus::of(view, &policy, targets)
+        let keys = self.ledger().standings(view.now).iter().map(KeyStatus::of).collect();
+        GatewayStatus::of(view, &policy, targets, keys)
+    }
+
+    /// Takes other limits of keys for the requests that come from now on.
+    pub(crate) fn set_key_rules(&self, rules: KeyRules) {
+        self.ledger().set_rules(rules);
+    }
+
+    /// Takes what keys have spent before.
+    pub(crate) fn restore_spent(&self, record: SpentRecord) {
+        self.ledger().restore(record);
+    }
+
+    /// What keys have spent, if that has changed since the last time.
+    pub(crate) fn spent(&self) -> Option<SpentRecord> {
+        self.ledger().changed()
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, KeyLedger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Charges a key with a request, if it has limits.
+    fn charge(&self, request: &GatewayRequest<'_>) -> Result<Option<KeyCharge>, KeyRefusal> {
+        // As it is estimated elsewhere; what the provider says corrects it.
+        let bytes = u64::try_from(request.body.bytes().len()).unwrap_or(u64::MAX);
+        let (key, estimate) = (request.client, bytes.div_ceil(BYTES_OF_A_TOKEN));
+        let has_limits = self.ledger().begin(key, estimate, self.clock.now())?;
+        Ok(has_limits.then(|| KeyCharge::new(&self.ledger, self.clock, key, estimate)))
     }
 
     /// Answers a request. An answer that is dropped is cancelled, up to the model's server.
     pub(crate) async fn answer(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
-        match self.route(&request) {
-            Ok(RequestRoute { targets, front, name }) => {
-                let GatewayRequest { endpoint, client, body, headers, .. } = request;
-                let facts = RequestFacts {
-                    client: client.to_owned(),
-                    model: shown(body.model()),
-                    route: name,
-                    dialect: endpoint.dialect.name(),
-                    stream: body.stream(),
-                };
-                let ticket = GatewayBoard::open(&self.board, facts);
-                let call = RelayedCall { endpoint, body, headers: passed_on(headers), targets, front };
-                turn::relay(&self.behind, call, ticket).await
-            }
+        let RequestRoute { targets, front, name } = match self.route(&request) {
+            Ok(route) => route,
             Err(error) => {
-                self.board.refused();
-                GatewayAnswer::refused(request.endpoint.dialect, &error)
+                self.board.refused(None);
+                return GatewayAnswer::refused(request.endpoint.dialect, &error);
             }
-        }
+        };
+        let charge = match self.charge(&request) {
+            Ok(charge) => charge,
+            Err(refusal) => {
+                let now = self.clock.now();
+                let model = shown(request.body.model());
+                self.board.refused(Some(Decision::refused(request.client, model, &refusal, now)));
+                return GatewayAnswer::over_limit(request.endpoint.dialect, &refusal, now);
+            }
+        };
+        let GatewayRequest { endpoint, client, body, headers, .. } = request;
+        let facts = RequestFacts {
+            client: client.to_owned(),
+            model: shown(body.model()),
+            route: name,
+            dialect: endpoint.dialect.name(),
+            stream: body.stream(),
+        };
+        let ticket = GatewayBoard::open(&self.board, facts);
+        let call = RelayedCall { endpoint, body, headers: passed_on(headers), targets, front };
+        turn::relay(&self.behind, call, ticket, charge).await
     }
 
     /// Where the request goes.

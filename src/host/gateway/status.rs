@@ -7,8 +7,9 @@ use super::board::{
     ShownReason,
 };
 use super::models::GatewayModel;
+use super::quota::{KeyStanding, Placed};
 use crate::engine::{ModelStanding, PaceStanding, RateStanding};
-use crate::policy::{ModelPolicy, Policy};
+use crate::policy::{Cost, ModelPolicy, Policy};
 use crate::time::Instant;
 
 /// The most requests that are shown one by one; the oldest come first.
@@ -25,6 +26,8 @@ pub(crate) struct GatewayStatus {
     policy: String,
     requests: RequestsStatus,
     targets: Vec<TargetStatus>,
+    /// Those with limits.
+    keys: Vec<KeyStatus>,
     /// The latest first.
     decisions: Vec<Decision>,
 }
@@ -96,6 +99,37 @@ struct RateStatus {
     by: &'static str,
 }
 
+/// How much a key may use.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyStatus {
+    key: String,
+    pace: Vec<RateStatus>,
+    budget: Option<BudgetStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct BudgetStatus {
+    per_ms: u64,
+    ends_ms: Option<u64>,
+    limits: Vec<LimitStatus>,
+}
+
+/// One limit of a budget; money is in US dollars.
+#[derive(Debug, Serialize)]
+struct LimitStatus {
+    unit: &'static str,
+    limit: AmountStatus,
+    used: AmountStatus,
+    place: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum AmountStatus {
+    Count(u64),
+    Money(Cost),
+}
+
 #[derive(Debug, Serialize)]
 struct CallsStatus {
     every_ms: u64,
@@ -104,7 +138,12 @@ struct CallsStatus {
 
 impl GatewayStatus {
     /// Of what the board says, and how the models stand.
-    pub(super) fn of(view: BoardView, policy: &Policy, targets: Vec<TargetStatus>) -> Self {
+    pub(super) fn of(
+        view: BoardView,
+        policy: &Policy,
+        targets: Vec<TargetStatus>,
+        keys: Vec<KeyStatus>,
+    ) -> Self {
         let BoardView { now, began, totals, open, decisions, .. } = view;
         let in_flight = open.len();
         let open =
@@ -116,6 +155,7 @@ impl GatewayStatus {
             policy: policy.digest().to_owned(),
             requests: RequestsStatus { in_flight, totals, open },
             targets,
+            keys,
             decisions: decisions.into_iter().rev().collect(),
         }
     }
@@ -186,6 +226,42 @@ impl TargetStatus {
                 points: view.calls.get(target).cloned().unwrap_or_default(),
             },
         }
+    }
+}
+
+impl KeyStatus {
+    pub(super) fn of(standing: &KeyStanding<'_>) -> Self {
+        let KeyStanding { key, rule, free, spent, ends } = *standing;
+        let rates = [("requests", &rule.requests), ("tokens", &rule.tokens)].into_iter().zip(free);
+        let rates = rates.filter_map(|((unit, rate), free)| {
+            let rate = rate.as_ref()?.value;
+            Some(RateStatus {
+                unit,
+                limit: rate.limit.get(),
+                per_ms: rate.per.millis(),
+                free: free?,
+                by: "key",
+            })
+        });
+        let budget = rule.budget.as_ref().map(|budget| {
+            let count = |unit, limit: &Option<Placed<u64>>, used| {
+                let Placed { value, place } = limit.as_ref()?;
+                let [limit, used] = [*value, used].map(AmountStatus::Count);
+                Some(LimitStatus { unit, limit, used, place: place.clone() })
+            };
+            let cost = budget.cost.as_ref().map(|Placed { value, place }| {
+                let [limit, used] = [*value, spent.cost()].map(AmountStatus::Money);
+                LimitStatus { unit: "cost", limit, used, place: place.clone() }
+            });
+            let requests = count("requests", &budget.requests, spent.requests);
+            let limits = [requests, count("tokens", &budget.tokens, spent.tokens), cost];
+            BudgetStatus {
+                per_ms: budget.per.millis(),
+                ends_ms: ends.and_then(end),
+                limits: limits.into_iter().flatten().collect(),
+            }
+        });
+        Self { key: key.to_owned(), pace: rates.collect(), budget }
     }
 }
 

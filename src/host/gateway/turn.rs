@@ -16,6 +16,7 @@ use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::models::GuardedModels;
 use super::progress::CallProgress;
+use super::quota::KeyCharge;
 use super::request::RequestBody;
 use crate::engine::Failure;
 use crate::host::guard::{CallError, ModelCall};
@@ -40,6 +41,8 @@ struct OpenCall {
     sink: AnswerSink,
     progress: CallProgress,
     ticket: BoardTicket,
+    /// What the key of the client is charged with, if it has limits.
+    charge: Option<KeyCharge>,
 }
 
 type TurnResult = Result<RelayedAnswer, CallError<RelayFailure>>;
@@ -61,9 +64,10 @@ pub(super) async fn relay(
     models: &Arc<GuardedModels>,
     call: RelayedCall,
     ticket: BoardTicket,
+    charge: Option<KeyCharge>,
 ) -> GatewayAnswer {
     let (sink, mut begun, pieces) = AnswerSink::new();
-    let open = Arc::new(OpenCall { call, sink, progress: CallProgress::default(), ticket });
+    let open = Arc::new(OpenCall { call, sink, progress: CallProgress::default(), ticket, charge });
     let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
     let ended = tokio::select! {
         biased;
@@ -88,13 +92,14 @@ pub(super) async fn relay(
 
 async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
     let targets = open.call.targets.clone();
-    let told = Arc::clone(&open);
+    let (told, charged) = (Arc::clone(&open), Arc::clone(&open));
     let turn = models.guard.turn(open).targets(targets);
     let turn = turn.heard_by(Arc::new(move |directive| told.ticket.directive(directive)));
     let attempt = |asked, open| attempt(Arc::clone(&models), asked, open);
     let ended = turn.call_knowing(RelayedAnswer::known, attempt).await;
     // Nothing is added to what a client says, and none of it is kept.
     drop(models.guard.take_guidance());
+    charged.charge(&ended, &models);
     ended
 }
 
@@ -110,6 +115,7 @@ async fn attempt(
         return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
     }
     progress.begin(&asked.target);
+    open.charge.as_ref().inspect(|charge| charge.called());
     let speaks = models.models.get(&asked.target).map(|model| &model.speaks);
     let own = speaks.and_then(|speaks| speaks.get(&call.endpoint.dialect));
     let other = || Some((speaks?.values().next()?, call.front.as_ref()?));
@@ -135,6 +141,19 @@ async fn attempt(
         converted: converted.as_ref(),
     };
     model.attempt(&request, sink).await
+}
+
+impl OpenCall {
+    /// Charges the key with what the turn has used.
+    fn charge(&self, ended: &TurnResult, models: &GuardedModels) {
+        let Some(charge) = &self.charge else { return };
+        match ended {
+            Ok(answer) => charge.answered(answer.usage, models.price(&self.progress.target())),
+            Err(_) if !self.sink.has_begun() => charge.unanswered(),
+            // Nobody knows what a part of an answer took.
+            Err(_) => {}
+        }
+    }
 }
 
 impl OutgoingStream {

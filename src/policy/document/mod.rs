@@ -47,7 +47,7 @@ pub use loop_guard::{LoopGuardPolicy, LoopMessages, LoopStages, RepeatScope};
 pub(crate) use output::OutputLayer;
 pub use output::{OutputMessages, OutputPolicy};
 pub use pace::{ModelPace, PaceLearning, ToolPace};
-pub(crate) use price::PriceEntry;
+pub(crate) use price::{CostLimit, PriceEntry};
 pub use result::{KeptPart, OverMax, ResultForm, ResultPolicy};
 pub use retry::RetryPolicy;
 pub(crate) use retry::{ClassList, LimitsRule, TopLimits};

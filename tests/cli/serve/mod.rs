@@ -2,6 +2,7 @@
 
 mod converted;
 mod demo;
+mod limits;
 mod page;
 mod refused;
 mod relayed;

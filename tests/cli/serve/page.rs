@@ -9,7 +9,7 @@ use super::{CHAT, Gateway, Reply, Upstream, model, one, said};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Gateway {
-    async fn status(&self) -> Value {
+    pub(super) async fn status(&self) -> Value {
         self.get("/status.json", &[]).await.json()
     }
 

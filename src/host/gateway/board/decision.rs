@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use crate::engine::DecisionReason;
+use crate::host::gateway::quota::KeyRefusal;
+use crate::time::Instant;
 
 /// The most characters of a value and of each fact: a value may be a long list.
 const MOST: usize = 160;
@@ -12,8 +14,10 @@ const MOST: usize = 160;
 pub(crate) struct Decision {
     /// When, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// The number of the request.
-    pub(crate) request: u64,
+    /// How often it was made in a row.
+    pub(crate) times: u64,
+    /// The number of the request; `None`: it was refused.
+    pub(crate) request: Option<u64>,
     /// The name of the client's key; empty: keys are not taken.
     pub(crate) client: String,
     /// The model that the client asked for.
@@ -46,6 +50,44 @@ pub(crate) enum DecisionKind {
     Skip,
     /// No further attempt is made.
     GiveUp,
+    /// The request is refused: its key has used what it may.
+    Refuse,
+}
+
+impl Decision {
+    /// A limit of a key refuses a request.
+    pub(in crate::host::gateway) fn refused(
+        client: &str,
+        model: String,
+        refusal: &KeyRefusal,
+        now: Instant,
+    ) -> Self {
+        let KeyRefusal { rule, value, place, until, .. } = refusal;
+        Self {
+            at_ms: now.since(Instant::default()).millis(),
+            times: 1,
+            request: None,
+            client: client.to_owned(),
+            model,
+            what: DecisionKind::Refuse,
+            target: String::new(),
+            next: None,
+            error_type: None,
+            delay_ms: until.since(now).millis(),
+            because: vec![ShownReason {
+                rule: format!("keys.{client}.{rule}"),
+                value: value.clone(),
+                place: place.clone(),
+                facts: Vec::new(),
+            }],
+        }
+    }
+
+    /// Whether another refusal is the same again.
+    pub(super) fn is_again(&self, other: &Self) -> bool {
+        (self.what, other.what) == (DecisionKind::Refuse, DecisionKind::Refuse)
+            && (&self.client, &self.because) == (&other.client, &other.because)
+    }
 }
 
 /// A value that decided.

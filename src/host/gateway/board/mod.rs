@@ -92,9 +92,12 @@ impl GatewayBoard {
         BoardTicket { board: Arc::clone(board), id }
     }
 
-    /// The gateway refuses a request.
-    pub(super) fn refused(&self) {
+    /// The gateway refuses a request. `decision`: a limit of its key decided.
+    pub(super) fn refused(&self, decision: Option<Decision>) {
         let mut parts = self.lock();
+        if let Some(decision) = decision {
+            parts.keep(decision);
+        }
         parts.totals.refused = parts.totals.refused.saturating_add(1);
     }
 
@@ -128,6 +131,12 @@ impl GatewayBoard {
 
 impl BoardParts {
     fn keep(&mut self, decision: Decision) {
+        // A client that asks again and again pushes nothing out.
+        if let Some(last) = self.decisions.back_mut().filter(|last| last.is_again(&decision)) {
+            last.at_ms = decision.at_ms;
+            last.times = last.times.saturating_add(1);
+            return;
+        }
         if self.decisions.len() >= MOST_DECISIONS {
             self.decisions.pop_front();
         }

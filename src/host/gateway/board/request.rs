@@ -127,7 +127,8 @@ impl OpenRequest {
         let target = failed.map(|retry| retry.target.clone()).or_else(|| self.target.clone());
         Decision {
             at_ms: now.since(Instant::default()).millis(),
-            request,
+            times: 1,
+            request: Some(request),
             client: self.facts.client.clone(),
             model: self.facts.model.clone(),
             what,
