@@ -1,6 +1,7 @@
 // A host with a loop of its own, in TypeScript: it runs the tools, and `unfazed step` decides.
 //
-//     npx tsc --module nodenext --target es2022 client.mts && node client.mjs [UNFAZED]
+//     npm i typescript @types/node
+//     npx tsc --module nodenext --target es2022 --types node client.mts && node client.mjs [UNFAZED]
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -173,22 +173,14 @@ fn a_host_in_typescript_is_decided_for() {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/step").join(file);
         fs::copy(from, folder.path().join(file)).unwrap();
     }
-    let types = npm.join("@types");
-    let args = [
-        npm.join("typescript/bin/tsc"),
-        "--strict".into(),
-        "--noUncheckedIndexedAccess".into(),
-        "--module".into(),
-        "nodenext".into(),
-        "--target".into(),
-        "es2022".into(),
-        "--typeRoots".into(),
-        types,
-        "--types".into(),
-        "node".into(),
-        "client.mts".into(),
-    ];
-    let args: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap()).collect();
+    // The command is the one at the top of the file, with what makes the compiler look closer.
+    let text = fs::read_to_string(folder.path().join("client.mts")).unwrap();
+    let said = text.lines().find_map(|line| line.strip_prefix("//     npx tsc ")).unwrap();
+    let said = said.split(" && ").next().unwrap().split(' ');
+    let (tsc, types) = (npm.join("typescript/bin/tsc"), npm.join("@types"));
+    let strictly = [tsc.to_str().unwrap(), "--strict", "--noUncheckedIndexedAccess"];
+    let args: Vec<&str> =
+        strictly.into_iter().chain(["--typeRoots", types.to_str().unwrap()]).chain(said).collect();
     let compiled = command::program("node", folder.path(), &args).output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stdout));
     assert_eq!(client("node", &folder.path().join("client.mjs")), CLIENT);
