@@ -61,6 +61,7 @@ pub(crate) mod targets;
 mod token_calibration;
 mod token_observation;
 mod tracked;
+mod unknown_field;
 mod untold;
 mod wait_hint;
 

@@ -33,7 +33,10 @@ impl Serialize for PlainValue<'_, '_> {
         } else if let Ok(truth) = value.cast_exact::<PyBool>() {
             out.serialize_bool(truth.is_true())
         } else if value.is_exact_instance_of::<PyInt>() {
-            out.serialize_i64(value.extract().map_err(S::Error::custom)?)
+            match value.extract::<i64>() {
+                Ok(number) => out.serialize_i64(number),
+                Err(_) => out.serialize_u64(value.extract().map_err(S::Error::custom)?),
+            }
         } else if let Ok(number) = value.cast_exact::<PyFloat>() {
             let number = number.value();
             if number.is_finite() { out.serialize_f64(number) } else { Err(S::Error::custom("not finite")) }

@@ -32,6 +32,7 @@ fn is_read(directive: &Directive) -> bool {
         DirectiveKind::Note(note) => match note {
             Note::ToolEnded { error_type, .. } => error_type.is_some(),
             Note::Append { .. }
+            | Note::FinalTurn { .. }
             | Note::Refused { .. }
             | Note::TurnRetry(_)
             | Note::LoopGuard(_)

@@ -6,11 +6,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use unfazed::Interpreter;
 use unfazed::context::{ConversationMeasure, TokenEstimator, ToolForm};
-use unfazed::engine::{Directive, DirectiveKind};
+use unfazed::engine::{Directive, DirectiveKind, Event};
 use unfazed::session::Message;
 use unfazed::time::Instant;
 
-use crate::convert::{given, taken};
+use crate::convert::{given, json, taken};
 use crate::parts::{EngineParts, catalogue, event_of};
 use crate::policy::Policy;
 
@@ -30,6 +30,9 @@ impl Engine {
 
     /// Takes one event, and gives what is to be done about it. `now` is in nanoseconds since 1970 (UTC).
     fn step<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>, now: u64) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(why) = Event::unknown_field(&json(event)?) {
+            return Err(PyValueError::new_err(why));
+        }
         let event = event_of(event, |said| self.lock().started(said))?;
         let directives = self.lock().step(event, Instant(now))?;
         given(py, &directives)

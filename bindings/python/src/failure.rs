@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use unfazed::engine::{Failure, ReplyHeaders};
+use unfazed::policy::ErrorClass;
 use unfazed::time::Instant;
 
 use crate::convert::given;
@@ -23,4 +24,10 @@ pub(crate) fn failure_of_answer<'py>(
 #[pyfunction]
 pub(crate) fn failure_of_body<'py>(py: Python<'py>, body: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     given(py, &Failure::from_body(body))
+}
+
+/// What is wrong with the name of an error class. `None`: there is such a class.
+#[pyfunction]
+pub(crate) fn mistake_of_class(name: &str) -> Option<String> {
+    ErrorClass::parse(name).err().map(|error| error.to_string())
 }

@@ -28,6 +28,13 @@ pub(crate) fn extended(from: &str, path: &str) -> Result<(String, Vec<u8>), Stri
     }
 }
 
+/// A text has no folder, so nothing is beside it.
+pub(crate) fn none_beside_a_text(_: &str, path: &str) -> Result<(String, Vec<u8>), String> {
+    Err(format!(
+        "`{path}` is a file, and a text extends none: write the policy to a file and load it with `Policy.load`"
+    ))
+}
+
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     // A pipe would be waited for.
     if !fs::metadata(path)?.is_file() {

@@ -24,7 +24,7 @@ mod _unfazed {
     #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]
-    use super::failure::{failure_of_answer, failure_of_body};
+    use super::failure::{failure_of_answer, failure_of_body, mistake_of_class};
     #[pymodule_export]
     use super::guard_engine::GuardEngine;
     #[pymodule_export]

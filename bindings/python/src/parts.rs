@@ -1,5 +1,7 @@
 //! An interpreter with the state of its session, and the records of what it has decided.
 
+use std::sync::LazyLock;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -7,13 +9,23 @@ use unfazed::Interpreter;
 use unfazed::engine::{
     Directives, Envelope, Event, LogHeader, RecordLine, RecordRef, State, ToolCatalogue, ToolFacts, ToolSpec,
 };
+use unfazed::text::{Schema, SchemaError, SchemaProblem};
 use unfazed::time::Instant;
 
 use crate::convert::{json as json_of, taken};
 use crate::policy::Policy;
 
 /// What a host may say of a tool.
-const TOOL_FIELDS: [&str; 4] = ["name", "description", "parameters", "effect"];
+static TOOL: LazyLock<Result<Schema, SchemaError>> = LazyLock::new(|| {
+    let text = json!({"type": "string"});
+    let effects = ["read_only", "idempotent", "non_idempotent", "unknown"];
+    Schema::compile(&json!({
+        "type": "object",
+        "properties": {"name": text, "description": text, "parameters": {}, "effect": {"enum": effects}},
+        "required": ["name", "parameters"],
+        "additionalProperties": false,
+    }))
+});
 
 pub(crate) struct EngineParts {
     pub(crate) interpreter: Interpreter,
@@ -118,16 +130,29 @@ pub(crate) fn event_of(
 
 /// The tools, which have to fit the policy.
 pub(crate) fn catalogue(policy: &unfazed::Policy, tools: &Bound<'_, PyAny>) -> PyResult<ToolCatalogue> {
-    let given: Vec<Map<String, Value>> = taken(tools)?;
-    let fields = given.iter().flat_map(Map::keys);
-    if let Some(field) = fields.into_iter().find(|field| !TOOL_FIELDS.contains(&field.as_str())) {
-        let why = format!("a tool has no field `{field}`, but `{}`", TOOL_FIELDS.join("`, `"));
+    let given: Vec<Value> = taken(tools)?;
+    if let Some(why) = given.iter().enumerate().find_map(mistake_of_tool) {
         return Err(PyValueError::new_err(why));
     }
-    let given = given.into_iter().map(Value::Object).collect();
     let specs: Vec<ToolSpec> =
-        serde_json::from_value(given).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        serde_json::from_value(given.into()).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let tools = ToolCatalogue::new(specs).map_err(|error| PyValueError::new_err(error.to_string()))?;
     tools.fits(policy).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(tools)
+}
+
+/// What is wrong with a tool as the host has declared it, by its name, or by its number if it has none.
+fn mistake_of_tool((index, tool): (usize, &Value)) -> Option<String> {
+    let problems = TOOL.as_ref().ok()?.problems(tool);
+    if problems.is_empty() {
+        return None;
+    }
+    let name = tool.get("name").and_then(Value::as_str).map(|name| format!("the tool `{name}`"));
+    let name = name.unwrap_or_else(|| format!("tool {} of the list", index.saturating_add(1)));
+    let said: Vec<String> = problems.iter().map(problem).collect();
+    Some(format!("{name} cannot be used: {}", said.join("; ")))
+}
+
+fn problem(SchemaProblem { pointer, message }: &SchemaProblem) -> String {
+    if pointer.is_empty() { message.clone() } else { format!("{pointer}: {message}") }
 }

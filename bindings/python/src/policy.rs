@@ -53,7 +53,7 @@ impl Policy {
     #[staticmethod]
     #[pyo3(signature = (text, name="policy.yaml".to_owned(), *, profile=None))]
     fn from_yaml(text: &str, name: String, profile: Option<String>) -> PyResult<Self> {
-        let loaded = loader(profile).load(vec![(name, text)]);
+        let loaded = loader(profile).load_with(&mut files::none_beside_a_text, vec![(name, text)]);
         Ok(Self { policy: loaded.map_err(|report| refused(&report))? })
     }
 

@@ -114,3 +114,14 @@ def test_a_session_has_several_runs_and_its_record_is_decided_again(tmp_path: Pa
     replay = subprocess.run([command, "replay", log, "--policy", policy_file], capture_output=True, text=True)
     assert (replay.returncode, replay.stderr) == (0, "")
     assert "3 decisions, byte for byte" in replay.stdout
+
+
+def test_fields_that_no_event_has_are_refused_and_nothing_has_changed() -> None:
+    engine = Engine(Policy.from_yaml("version: 1"), [SEARCH])
+    with pytest.raises(ValueError, match=r"`sead` is not allowed; .*did you mean `seed`"):
+        engine.step({"event": "run_started", "run": "r", "sead": 3}, 1)
+    engine.step({"event": "run_started", "run": "r"}, 1)
+    call = {"id": "call_1", "name": "search", "argumens": "{}"}
+    with pytest.raises(ValueError, match="`/calls/0`: `argumens` is not allowed"):
+        engine.step({"event": "tools_proposed", "calls": [call]}, 2)
+    assert engine.seq == 1

@@ -81,3 +81,8 @@ def test_what_help_says_is_what_the_stubs_say() -> None:
             assert found is not None and found.split() == said.split(), f"{stub.name}.{node.name}"
             compared += 1
     assert compared > 20
+
+
+def test_a_text_extends_no_file() -> None:
+    with pytest.raises(PolicyError, match=r"write the policy to a file and load it with `Policy\.load`"):
+        Policy.from_yaml("version: 1\nextends: team.yaml\n")

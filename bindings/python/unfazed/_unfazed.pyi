@@ -82,8 +82,8 @@ class Engine:
         The first event is `run_started`: `run` and, if they are known, `seed`, `targets`, `deadline` and the others; the
         policy and the tools are those of the engine. The next run of a session begins by another one.
 
-        Raises `ValueError` if it is no event, and `OverflowError` if it is nested deeper than 100 levels. Nothing has
-        changed then.
+        Raises `ValueError` if it is no event, or has a field that no event has, and `OverflowError` if it is
+        nested deeper than 100 levels. Nothing has changed then.
         """
     def set_tools(self, tools: list[dict[str, Any]], now: int) -> list[dict[str, Any]]:
         """These are all the tools from now on. `now` is in nanoseconds since 1970 (UTC).
@@ -174,3 +174,6 @@ def failure_of_answer(status: int, headers: list[tuple[str, str]], body: bytes, 
 
 def failure_of_body(body: bytes) -> dict[str, Any]:
     """What the body of an error says, of which neither status nor headers are known."""
+
+def mistake_of_class(name: str) -> str | None:
+    """What is wrong with the name of an error class; `None`: there is such a class."""

@@ -2,7 +2,6 @@
 
 mod protocol;
 mod session;
-mod unknown_field;
 
 use std::io::{self, BufReader, Write};
 use std::path::PathBuf;

@@ -7,12 +7,11 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::unknown_field::{SchemaPart, is_meant};
 use crate::engine::{Directives, DriveMode, Event, KnownWindow, RequestOverhead, RunStarted, ToolSpec};
 use crate::policy::Price;
 use crate::policy::decode::complete;
 use crate::session::Message;
-use crate::text::{Schema, SchemaProblem, did_you_mean};
+use crate::text::{Schema, SchemaPart, SchemaProblem, did_you_mean, is_meant};
 use crate::time::Instant;
 
 /// The version of the lines.

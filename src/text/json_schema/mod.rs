@@ -7,6 +7,7 @@ mod plan;
 mod problem;
 mod report;
 mod unique;
+mod unknown_field;
 
 use core::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,8 +19,11 @@ use bounds::SchemaShape;
 use fuel::{REPORT_STEPS, STEPS, STEPS_PER_VALUE, to_check, to_report};
 use plan::{SchemaPlan, count, size};
 pub use problem::SchemaProblem;
-pub(crate) use problem::not_allowed;
+use problem::not_allowed;
 use unique::UniqueKeyword;
+pub(crate) use unknown_field::SchemaPart;
+#[cfg(feature = "cli")]
+pub(crate) use unknown_field::is_meant;
 
 /// The most problems that are listed; the rest is counted.
 const MAX_PROBLEMS: usize = 10;

@@ -1,21 +1,21 @@
-//! Fields that a line does not have: the reader of JSON passes over those of an event, and a misspelt one would be lost
-//! without notice.
+//! Fields that a document does not have: serde passes over those of an event, and a misspelt one would be lost without
+//! notice.
 
 use serde_json::{Map, Value};
 
-use crate::text::not_allowed;
+use super::not_allowed;
 
-/// The schema of all lines, and one of its parts.
+/// A schema, and one of its parts.
 #[derive(Clone, Copy)]
-pub(super) struct SchemaPart<'s> {
-    pub(super) root: &'s Value,
-    pub(super) part: &'s Value,
+pub(crate) struct SchemaPart<'s> {
+    pub(crate) root: &'s Value,
+    pub(crate) part: &'s Value,
 }
 
 impl<'s> SchemaPart<'s> {
     /// Where the first field of the value is that the schema does not know, at whatever depth, and what is known there. `at` is
     /// where the value stands.
-    pub(super) fn unknown_field(self, value: &Value, at: &str) -> Option<(String, String)> {
+    pub(crate) fn unknown_field(self, value: &Value, at: &str) -> Option<(String, String)> {
         let mut forms = Vec::new();
         self.forms(value, &mut forms);
         match value {
@@ -76,7 +76,7 @@ fn escaped(name: &str) -> String {
 }
 
 /// Whether the value has the words that only this alternative has.
-pub(super) fn is_meant(alternative: &Value, value: &Value) -> bool {
+pub(crate) fn is_meant(alternative: &Value, value: &Value) -> bool {
     let properties = alternative.get("properties").and_then(Value::as_object);
     let mut words = properties.into_iter().flat_map(Map::iter).filter_map(|(key, schema)| {
         let word = schema.get("const")?;
