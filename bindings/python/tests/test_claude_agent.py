@@ -77,6 +77,25 @@ def test_wrong_arguments_are_denied_with_what_to_change(session: Session) -> Non
     assert not session.server.requests
 
 
+def test_wrong_arguments_may_be_corrected_as_often_as_the_policy_says(server: FaultyServer, tmp_path: Path) -> None:
+    server.answers("/search", Answer(200, "found"))
+    policy = "version: 1\ntools: {search: {retry: {max_attempts: 3}}}\n"
+    wrong = [("search", {"q": f"q{n}"}) for n in range(3)]
+    *denied, ran = Session(server, tmp_path, policy).run(*wrong, ("search", {"query": "rust"}))
+    said = [call["before"]["permissionDecisionReason"] for call in denied]
+    assert ["Change this and call it again" in text for text in said] == [True, True, False]
+    assert "failed 3 times" in said[2]
+    assert ran["ran"]
+
+
+def test_no_failure_has_claude_code_run_a_tool_again(server: FaultyServer, tmp_path: Path) -> None:
+    server.answers("/search", Answer(503, "busy"))
+    policy = "version: 1\ntools: {search: {effect: read_only, retry: {retry_on: [execution_error], max_attempts: 3}}}\n"
+    (became,) = Session(server, tmp_path, policy).run(("search", {"query": "rust"}))
+    assert len(server.requests) == 1
+    assert became["after"]["additionalContext"].startswith("`search` failed (execution_error)")
+
+
 def test_arguments_are_repaired(session: Session) -> None:
     (became,) = session.run(("search", {"query": "rust", "limit": "3"}))
     assert became["before"] == {"hookEventName": "PreToolUse", "updatedInput": {"query": "rust", "limit": 3}}

@@ -245,3 +245,50 @@ def test_the_steps_of_a_request_keep_their_times() -> None:
 )
 def test_tokens_of_a_cache_are_among_the_input(usage: Any, counts: Any) -> None:
     assert counted(usage) == counts
+
+
+#: Enough for one turn, and a last one.
+BUDGET = "version: 1\nlimits: {run: {tokens: 10000}}\n"
+
+
+def large(reply: dict[str, Any]) -> dict[str, Any]:
+    usage = {name: 6000 if "input" in name or "prompt" in name else 10 for name in reply["usage"]}
+    return {**reply, "usage": usage}
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("asks", ["plainly", "raw", "parsed"])
+def test_tokens_count_in_raw_answers_too(server: FaultyServer, provider: str, asks: str) -> None:
+    server.answers(COMPLETIONS, Answer(200, large(REPLY)))
+    server.answers(MESSAGES, Answer(200, large(MESSAGE)))
+    guarded = Guard(Policy.from_yaml(BUDGET))
+    where: dict[str, Any] = {"api_key": "k"}
+    said: dict[str, Any] = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "hi"}]}
+    if provider == "openai":
+        resource: Any = unfazed.openai.wrap(openai.OpenAI(base_url=f"{server.url}/v1", **where), guarded).chat.completions
+    else:
+        resource = unfazed.anthropic.wrap(anthropic.Anthropic(base_url=server.url, **where), guarded).messages
+    create = resource.create if asks == "plainly" else resource.with_raw_response.create
+    reply = create(**said)
+    if asks == "parsed":
+        # What the caller reads is still there.
+        assert reply.parse().usage is not None
+    create(**said)
+    read = [request.body["messages"][-1]["content"] for request in server.requests]
+    # What is left is enough for a last one.
+    assert [text.startswith("This is the final turn") for text in read] == [False, True]
+
+
+def test_an_answer_that_nobody_has_read_is_the_callers_to_read(server: FaultyServer) -> None:
+    server.answers(COMPLETIONS, Answer(200, REPLY))
+    client = unfazed.openai.wrap(openai.OpenAI(base_url=f"{server.url}/v1", api_key="k"), guard())
+    said: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    with client.chat.completions.with_streaming_response.create(**said) as answer:
+        assert answer.parse().choices[0].message.content == "hello"
+    tokens = {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    assert counted(tokens) == {"input": 7, "output": 2, "cache_read": 4}
+    assert counted({"input_tokens": 3, "output_tokens": 1, "cache_read_input_tokens": 4}) == {
+        "input": 7,
+        "output": 1,
+        "cache_read": 4,
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,8 @@ import httpx
 import pytest
 from conftest import CUT, POLICY
 from faulty_server import Answer, FaultyServer
-from pydantic_ai import Agent, ModelRetry
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, Tool
+from pydantic_ai.exceptions import ModelHTTPError, ToolFailed, UnexpectedModelBehavior
 from pydantic_ai.messages import BinaryContent, ModelResponse, TextPart, ToolCallPart, ToolReturn
 from pydantic_ai.models.function import FunctionModel
 
@@ -93,8 +94,75 @@ def test_twelve_equal_calls_run_four_times(server: FaultyServer) -> None:
 
 
 def test_what_a_tool_says_to_its_agent_is_no_failure(server: FaultyServer) -> None:
-    run = agent_of(server, ScriptedModel([("ask_again", {})], "done"), guard()).run_sync("go")
-    assert "say it in other words" in results(run)[0]
+    guarded = guard()
+    run = agent_of(server, ScriptedModel([("ask_again", {})], "done"), guarded).run_sync("go")
+    assert results(run) == ["say it in other words"]
+    assert not guarded._run._tickets
+
+
+@pytest.mark.parametrize("tool", ["ask_again", "hang"])
+def test_the_agent_has_its_own_limit_of_retries(tool: str) -> None:
+    tried: list[int] = []
+    agent = Agent(
+        ScriptedModel([(tool, {"at": 1})], [(tool, {"at": 2})], [(tool, {"at": 3})], "done").model,
+        capabilities=[GuardCapability(guard())],
+        retries=2,
+        tool_timeout=0.05,
+    )
+
+    @agent.tool
+    def ask_again(ctx: RunContext[None], at: int) -> str:
+        tried.append(ctx.retry)
+        raise ModelRetry("say it in other words")
+
+    @agent.tool
+    async def hang(ctx: RunContext[None], at: int) -> None:
+        tried.append(ctx.retry)
+        await asyncio.sleep(60)
+
+    with pytest.raises(UnexpectedModelBehavior, match="exceeded max retries count of 2") as caught:
+        agent.run_sync("go")
+    assert isinstance(caught.value.__cause__, ModelRetry)
+    assert tried == [0, 1, 2]
+
+
+def test_a_tool_that_failed_says_so_in_its_own_words() -> None:
+    def look() -> str:
+        raise ToolFailed("the shop is closed")
+
+    agent = Agent(ScriptedModel([("look", {})], "done").model, tools=[look], capabilities=[GuardCapability(guard())])
+    assert results(agent.run_sync("go")) == ["the shop is closed"]
+
+
+def test_an_agent_that_a_tool_runs_may_fail() -> None:
+    def deny() -> str:
+        raise ModelRetry("no")
+
+    inner = Agent(ScriptedModel([("deny", {})]).model, tools=[deny], retries=1)
+
+    async def delegate() -> str:
+        return (await inner.run("go")).output
+
+    outer = Agent(ScriptedModel([("delegate", {})], "done").model, tools=[delegate], capabilities=[GuardCapability(guard())])
+    assert "`delegate` failed (execution_error)" in results(outer.run_sync("go"))[0]
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_a_call_that_a_person_has_approved_runs(is_approved: bool) -> None:
+    guarded = Guard(Policy.from_yaml("version: 1\ntools: {pay: {approval: always}}\n"))
+    pay = Tool(lambda: "paid", name="pay", requires_approval=is_approved)
+    agent = Agent(
+        ScriptedModel([("pay", {})], "done").model,
+        tools=[pay],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[GuardCapability(guarded)],
+    )
+    run: Any = agent.run_sync("go")
+    if is_approved:
+        (asked,) = run.output.approvals
+        agreed = DeferredToolResults(approvals={asked.tool_call_id: True})
+        run = agent.run_sync(message_history=run.all_messages(), deferred_tool_results=agreed)
+    assert ("paid" in results(run)) == is_approved
 
 
 def test_a_limit_is_waited_for_and_a_quota_is_not(server: FaultyServer) -> None:

@@ -17,8 +17,9 @@ from unfazed._tool import as_json
 
 __all__ = ["GuardHooks"]
 
-# Claude Code runs the tool, once and as long as it takes: a hook can do neither again nor anything about its time.
-_ONCE = {"retry": {"max_attempts": 1, "attempt_timeout": "unlimited"}}
+# Claude Code runs the tool, once and as long as it takes: a hook can do neither again nor anything about its time. What the
+# model has written wrong it may correct, as often as the policy says.
+_ONCE = {"retry": {"retry_on": ["invalid_args", "malformed_tool_call"], "attempt_timeout": "unlimited"}}
 
 
 class GuardHooks:

@@ -41,7 +41,8 @@ class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
         """`models` are the models of the guard's targets; without one, a target is the model of the agent."""
         super().__init__()
         self._guard, self._models = guard, dict(models or {})
-        self._declared: set[str] = set()
+        #: The tools that were declared last, by name, with their schemas: agents may have several of a name.
+        self._schemas: dict[str, tuple[BaseTool, dict[str, Any]]] = {}
         for model in self._models.values():
             _look_for_retries(model)
 
@@ -105,10 +106,10 @@ class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._declare(tool)
 
     def _declare(self, tool: BaseTool) -> None:
-        if tool.name not in self._declared:
-            parameters = convert_to_openai_tool(tool)["function"]["parameters"]
-            self._guard.tool(tool.name, parameters=parameters, description=tool.description)
-            self._declared.add(tool.name)
+        known = self._schemas.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = self._schemas[tool.name] = (tool, convert_to_openai_tool(tool)["function"]["parameters"])
+        self._guard.tool(tool.name, parameters=known[1], description=tool.description)
 
     def _due(self, call: ModelCall[ModelRequest[Any]]) -> ModelRequest[Any]:
         """The request as the policy wants it: another model, tools that may be called, guidance at the end."""

@@ -61,13 +61,7 @@ def guarded_tools(tools: Sequence[Tool], guard: Guard) -> list[Tool]:
 def _guarded(tool: FunctionTool, guard: Guard) -> FunctionTool:
     # A failure that is made a text would be a success.
     failing = replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
-    guarded = guard.tool(
-        tool.name,
-        parameters=tool.params_json_schema,
-        description=tool.description,
-        approved=tool.needs_approval is True,
-        passes=_PASSES,
-    )
+    guard.tool(tool.name, parameters=tool.params_json_schema, description=tool.description)
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
         async def run(**args: Any) -> Any:
@@ -77,6 +71,9 @@ def _guarded(tool: FunctionTool, guard: Guard) -> FunctionTool:
                 # The types of the function say more than its schema.
                 raise ToolError(str(error), error_class="invalid_args", effect="not_started") from error
 
+        # A function may say which calls need approval: those that have it say so.
+        approved = tool.needs_approval is True or context.is_tool_approved(tool.name, context.tool_call_id) is True
+        guarded = guard.tool(tool.name, approved=approved, passes=_PASSES)
         try:
             result, text = await guarded._call_cut(arguments or "{}", run, _read, call_id=context.tool_call_id)
         except CallError as error:

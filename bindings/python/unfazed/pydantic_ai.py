@@ -9,7 +9,16 @@ from typing import Any
 
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability, WrapToolExecuteHandler
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution, ToolFailed
+from pydantic_ai.exceptions import (
+    ApprovalRequired,
+    CallDeferred,
+    ModelRetry,
+    SkipToolExecution,
+    ToolFailed,
+    ToolFailedError,
+    ToolRetryError,
+    UnexpectedModelBehavior,
+)
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -33,8 +42,20 @@ from unfazed._usage import counted
 
 __all__ = ["GuardCapability"]
 
-# What a tool says to its agent is no failure.
-_PASSES = (ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution, ToolFailed)
+
+class _RetriesUsedUp(Exception):
+    """A tool has said `ModelRetry` more often than its agent allows."""
+
+    def __init__(self, error: UnexpectedModelBehavior) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+# What a tool says to its agent is no failure. Of `ModelRetry` and `ToolFailed` the agent makes errors of its own.
+_PASSES = (
+    *(ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution, ToolFailed),
+    *(ToolFailedError, ToolRetryError, _RetriesUsedUp),
+)
 
 
 class GuardCapability(AbstractCapability[Any]):
@@ -62,16 +83,25 @@ class GuardCapability(AbstractCapability[Any]):
             call.tool_name,
             parameters=tool_def.parameters_json_schema,
             description=tool_def.description or "",
+            approved=ctx.tool_call_approved,
             passes=_PASSES,
         )
 
         async def run(**_: Any) -> Any:
-            return await handler(args)
+            try:
+                return await handler(args)
+            except UnexpectedModelBehavior as error:
+                # That of an agent that the tool has run is a failure of the tool.
+                if ctx.last_attempt and isinstance(error.__cause__, ModelRetry):
+                    raise _RetriesUsedUp(error) from error
+                raise
 
         try:
             result, text = await guarded._call_cut(call.args_as_json_str(), run, _read, call_id=call.tool_call_id)
         except CallError as error:
             raise ToolFailed(error.message) from error
+        except _RetriesUsedUp as ended:
+            raise ended.error from ended.error.__cause__
         if text is None:
             return result
         return replace(result, return_value=text) if isinstance(result, ToolReturn) else text
