@@ -130,6 +130,28 @@ def test_an_error_of_a_tool_that_says_nothing_of_itself() -> None:
     assert len(tool_failure(ValueError("x" * 100_000)).failure["message"]) == MOST_CHARACTERS
 
 
+class Refused(Exception):
+    """An answer of a server."""
+
+    def __init__(self, said: str, body: object) -> None:
+        super().__init__(said)
+        self.status_code, self.body = 503, body
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Refused("no room in hall 3", {"hall": 3}), "Refused: no room in hall 3"),
+        (Refused("", {"hall": 3}), '{"hall": 3}'),
+        (Refused("", {"hall": "x" * 100_000}), ('{"hall": "' + "x" * 100_000)[:MOST_CHARACTERS]),
+        (Refused("no room", {"message": "come back"}), "come back"),
+    ],
+    ids=["said", "body", "cut", "known"],
+)
+def test_an_answer_without_a_field_that_is_known_has_a_message(error: Exception, message: str) -> None:
+    assert tool_failure(error).failure == {"status": 503, "message": message}
+
+
 def test_a_tool_that_knows_more_says_so() -> None:
     error = ToolError("busy", error_class="rate_limit", effect="not_started", retry_after=1.5)
     facts = tool_failure(error)

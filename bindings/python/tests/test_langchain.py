@@ -152,3 +152,39 @@ def test_a_result_is_cut_as_the_policy_says(server: FaultyServer, is_async: bool
     assert len(long.content) <= 200
     assert "of 1000 chars shown" in long.content
     assert (short.content, short.status) == ("found", "success")
+
+
+def test_the_final_turn_reads_that_it_is_and_the_next_run_does_not(server: FaultyServer) -> None:
+    server.answers("/search", Answer(200, "found"))
+    model = ScriptedModel(script=[[("search", {"query": "rust"})], "done", "hello"])
+    middleware = GuardMiddleware(Guard(Policy.from_yaml(POLICY + "turn: {max_turns: 2}\n")))
+    agent = create_agent(model, tools_of(server), middleware=[middleware])
+    asked: Any = {"messages": [("user", "go")]}
+    for _ in range(2):
+        agent.invoke(asked)
+    read = [str(messages[-1].content) for messages in model.asked]
+    assert [text.startswith("This is the final turn") for text in read] == [False, True, False]
+
+
+def test_agents_may_have_tools_of_one_name() -> None:
+    @tool("look")
+    def by_name(name: str) -> str:
+        """Looks for a name."""
+        return f"name {name}"
+
+    @tool("look")
+    def by_number(number: int) -> str:
+        """Looks for a number."""
+        return f"number {number}"
+
+    middleware = GuardMiddleware(Guard(Policy.from_yaml(POLICY)))
+
+    def answered(one: BaseTool, args: dict[str, Any]) -> Any:
+        agent = create_agent(ScriptedModel(script=[[("look", args)], "done"]), [one], middleware=[middleware])
+        asked: Any = {"messages": [("user", "go")]}
+        (result,) = [message for message in agent.invoke(asked)["messages"] if message.type == "tool"]
+        return result.content
+
+    assert answered(by_name, {"name": "ada"}) == "name ada"
+    assert answered(by_number, {"number": 3}) == "number 3"
+    assert "`name` is missing" in answered(by_name, {"number": 3})

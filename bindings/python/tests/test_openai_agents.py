@@ -156,8 +156,13 @@ def test_guardrails_and_mistakes_of_the_program_are_no_failures(server: FaultySe
         assert not guarded._run._tickets
 
 
-def test_a_tool_that_needs_approval_has_it_when_it_is_called(server: FaultyServer) -> None:
-    @function_tool(needs_approval=True)
+async def always(*_: Any) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("needs_approval", [True, always])
+def test_a_tool_that_needs_approval_has_it_when_it_is_called(server: FaultyServer, needs_approval: Any) -> None:
+    @function_tool(needs_approval=needs_approval)
     def pay() -> str:
         """Pays."""
         return "paid"
@@ -178,6 +183,30 @@ def test_a_tool_that_needs_approval_has_it_when_it_is_called(server: FaultyServe
 
     assert asyncio.run(resume()).final_output == "done"
     assert outputs(server) == ["paid"]
+
+
+def test_a_call_that_needs_no_approval_has_none(server: FaultyServer) -> None:
+    async def never(*_: Any) -> bool:
+        return False
+
+    @function_tool(needs_approval=never)
+    def pay() -> str:
+        """Pays."""
+        return "paid"
+
+    server.answers(COMPLETIONS, said(None, ("pay", "")), said("done"))
+    run(server, guard("version: 1\ntools: {pay: {approval: always}}\n"), [pay])
+    assert "paid" not in outputs(server)
+
+
+def test_the_final_turn_reads_that_it_is_and_the_next_run_does_not(server: FaultyServer) -> None:
+    server.answers("/search", Answer(200, "found"))
+    server.answers(COMPLETIONS, said(None, ("search", '{"query": "rust"}')), said("done"), said("hello"))
+    guarded = guard("version: 1\nturn: {max_turns: 2}\n")
+    for _ in range(2):
+        run(server, guarded)
+    read = [request.body["messages"][-1]["content"] for request in server.asked(COMPLETIONS)]
+    assert [text.startswith("This is the final turn") for text in read] == [False, True, False]
 
 
 def test_a_result_is_cut_as_the_policy_says_and_an_image_is_not(server: FaultyServer) -> None:

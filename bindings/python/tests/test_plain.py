@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from unfazed import CallExhausted, CallRefused, Guard, Policy, RunError, ToolGuard, current_attempt
+from unfazed import CallExhausted, CallRefused, Guard, Policy, RunError, ToolError, ToolGuard, current_attempt
 
 POLICY = """version: 1
 tools:
@@ -184,6 +184,71 @@ def test_who_reads_the_log_closely_reads_of_each_call(caplog: pytest.LogCaptureF
     assert not caplog.records
 
 
+class Silent(Exception):
+    """One whose answer cannot be had."""
+
+    @property
+    def response(self) -> Any:
+        raise RuntimeError("no response set")
+
+
+def of_body(body: Any) -> Exception:
+    error = Exception("busy")
+    error.body = body  # type: ignore[attr-defined]
+    return error
+
+
+ITSELF: dict[str, Any] = {}
+ITSELF["self"] = ITSELF
+
+
+def retyped() -> ToolError:
+    error = ToolError("busy")
+    error.error_class = "typo"
+    return error
+
+
+@pytest.mark.parametrize(
+    "error", [Silent("busy"), of_body(ITSELF), of_body({("a", "b"): 1}), of_body(b"\xff"), retyped()], ids=repr
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_failure_that_cannot_be_read_leaves_its_place_to_the_next_call(error: Exception, is_async: bool) -> None:
+    tool = begun(guard("version: 1\ntools: {'*': {concurrency: 1, retry: {max_attempts: 1}}}\n"))
+
+    def fails(**_: Any) -> None:
+        raise error
+
+    async def fails_later(**_: Any) -> None:
+        raise error
+
+    for _ in range(2):
+        with pytest.raises((CallExhausted, ValueError)):
+            asyncio.run(tool.call(None, fails_later)) if is_async else tool.call_sync(None, fails)
+
+    async def main() -> Any:
+        return await asyncio.wait_for(tool.call(None, lambda: "found"), 10)
+
+    assert asyncio.run(main()) == "found"
+
+
+def test_what_nobody_reads_of_a_call_is_the_hosts_own() -> None:
+    guarded = guard()
+
+    @guarded.tool(effect="read_only")
+    def same(value: Any) -> Any:
+        return value
+
+    for value in (2**89 - 1, "caf\udce9.txt", deep(100)):
+        assert same(value) == value
+
+
+def deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, "required": ["n"]}
 #: Rules under which calls are made that need no step.
 RULES = (
@@ -258,10 +323,14 @@ def test_equal_calls_are_noticed_that_cost_no_step_before() -> None:
     ("args", "text"),
     [
         ({"a": [1, 2.5, None, True, "é\n"], "b": {"c": ()}}, '{"a":[1,2.5,null,true,"é\\n"],"b":{"c":[]}}'),
+        ({"n": 2**64 - 1}, '{"n":18446744073709551615}'),
         # Python's own encoder.
-        ({"n": 2**70}, '{"n": 1180591620717411303424}'),
-        ({1: "one"}, '{"1": "one"}'),
+        ({1: "one"}, '{"1":"one"}'),
         # What the engine does not look at.
+        ({"n": 2**64}, None),
+        ({"path": "caf\udce9.txt"}, None),
+        ({"deep": deep(64)}, None),
+        ({"deep": deep(5000)}, None),
         ({"n": float("nan")}, None),
         ({"lock": object()}, None),
     ],

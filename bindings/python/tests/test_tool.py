@@ -10,6 +10,7 @@ import logging
 import pickle
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -433,9 +434,26 @@ def test_a_caller_whose_loop_was_closed_gives_its_place_to_others() -> None:
     waiting.get_coro().close()
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     "result, text",
-    [({1, 2}, "{1, 2}"), (float("nan"), "nan"), ({"at": 1, "by": object}, "<class 'object'>"), ("\ud800", "?")],
+    [
+        ({1, 2}, "{1, 2}"),
+        (float("nan"), "nan"),
+        ({"at": 1, "by": object}, "<class 'object'>"),
+        ("\ud800", "?"),
+        (2**64 - 1, "18446744073709551615"),
+        (10**30, "1" + "0" * 30),
+        ({"count": 10**30}, '{"count": 1' + "0" * 30),
+        (nested(120), "[" * 120 + "]" * 120),
+        (nested(50_000), "list, which cannot be written as a text"),
+    ],
 )
 def test_a_result_that_is_no_json_is_read_as_text(result: Any, text: str) -> None:
     assert text in guard().tool("other").call_text_sync({}, lambda: result)
@@ -484,9 +502,90 @@ def test_a_tool_keeps_what_is_said_of_it_once() -> None:
 
 
 def test_mistakes_in_tools_and_targets_are_found() -> None:
-    with pytest.raises(ValueError, match="a tool has no field `effects`, but `name`, `description`, `parameters`, `effect`"):
-        guard_of({"name": "x", "effects": "read_only"})
+    with pytest.raises(
+        ValueError, match=r"the tool `x` cannot be used: .*`effects` is not allowed; .* did you mean `effect`\?"
+    ):
+        guard_of({"name": "x", "parameters": {}, "effects": "read_only"})
+    with pytest.raises(ValueError, match="the tool `y` cannot be used: `parameters` is missing"):
+        guard_of({"name": "x", "parameters": {}}, {"name": "y"})
+    with pytest.raises(ValueError, match=r"tool 1 of the list cannot be used: .*did you mean `name`"):
+        guard_of({"nme": "x", "parameters": {}})
+    with pytest.raises(ValueError, match="the tool `x` cannot be used: /effect: "):
+        guard().tool("x", effect="readonly")
     assert Guard(Policy.from_yaml(POLICY), targets="main").turn(None).call_sync(lambda call: call.target) == "main"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"targets": []}, "`targets` has no model"),
+        ({"seed": -1}, "`seed` is a whole number"),
+        ({"seed": 2**64}, "`seed` is a whole number"),
+        ({"deadline": -1.0}, "`deadline` is a time in seconds since 1970"),
+        ({"deadline": float("inf")}, "`deadline` is a time in seconds since 1970"),
+        ({"deadline": float("nan")}, "`deadline` is a time in seconds since 1970"),
+        ({"run": "../x", "log": "."}, "the run '../x' would write outside of the folder"),
+        ({"run": "/x", "log": "."}, "the run '/x' would write outside of the folder"),
+    ],
+)
+def test_a_guard_that_could_not_be_used_is_not_made(
+    settings: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.raises(ValueError, match=said):
+        guard(**settings)
+    assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_a_turn_that_could_not_be_made_is_not_made() -> None:
+    for settings, said in (({"tokens": -1}, "tokens"), ({"deadline": float("inf")}, "deadline")):
+        with pytest.raises(ValueError, match=said):
+            guard().turn("hi", **settings)
+
+
+def test_what_is_no_tool_or_no_exception_is_said_with_what_to_do() -> None:
+    guarded: Any = guard()
+    function: Any = fail_at_once
+    with pytest.raises(TypeError, match="put `@classmethod` above the decorator of the guard"):
+        guarded.tool(effect="read_only")(classmethod(function))
+    with pytest.raises(TypeError, match="put `@staticmethod` above the decorator of the guard"):
+        guarded.tool(staticmethod(fail_at_once))
+    with pytest.raises(TypeError, match="made of a function"):
+        guarded.tool(3)
+    for passes in ([KeyError], (3,)):
+        with pytest.raises(TypeError, match="such as `\\(KeyError,\\)`"):
+            guarded.tool("x", passes=passes)
+        with pytest.raises(TypeError, match="such as `\\(KeyError,\\)`"):
+            guarded.turn("x", passes=passes)
+    with pytest.raises(KeyError):
+        guarded.tool("x", passes=KeyError).call_sync(None, fail_at_once)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ({"error_class": "tiemout"}, "`error_class`: there is no class `tiemout` .did you mean `timeout`"),
+        ({"effect": "maybe"}, "`effect` is one of not_started, started, committed, unknown, not 'maybe'"),
+        ({"status": 99_999}, "`status` is a status of HTTP, from 100 to 999, not 99999"),
+        ({"status": "503"}, "`status` is a status of HTTP"),
+        ({"retry_after": float("inf")}, "`retry_after` is a number of seconds, from 0 to"),
+        ({"retry_after": float("nan")}, "`retry_after` is a number of seconds"),
+        ({"retry_after": -1}, "`retry_after` is a number of seconds"),
+    ],
+)
+def test_an_error_of_a_tool_says_what_can_be(error: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ToolError("busy", **error)
+
+
+def test_names_ids_and_reports_that_cannot_be_written_down_are_taken() -> None:
+    guarded, half = guard(run="r\ud800"), "\ud800"
+    assert guarded.tool(half, description=half).call_text_sync("{}", lambda: "found", call_id=half) == "found"
+    assert guarded.call_all_sync([(half, {}, lambda: "found")]) == ["found"]
+    assert guarded.tool("echo").call_sync(f'{{"word": "{half}"}}', lambda word: word) == "?"
+    assert guarded.output_sync(half) == half
 
 
 def guard_of(*tools: dict[str, Any]) -> Guard:
@@ -504,6 +603,34 @@ def test_the_calls_of_one_reply_in_threads() -> None:
     a, b, failed = guard().call_all_sync(calls)
     assert (a, b) == ("a", "b")
     assert isinstance(failed, CallExhausted)
+
+
+def test_calls_of_one_reply_that_the_run_does_not_take_are_raised() -> None:
+    closed = guard()
+    closed.close()
+    with pytest.raises(RunError, match="closed"):
+        closed.call_all_sync([("other", {}, fail_at_once)])
+    policy = "version: 1\ntools: {'*': {loop_guard: {enabled: false}}}\n"
+    held, most = Guard(Policy.from_yaml(policy)), 1024
+
+    async def main() -> None:
+        goes_on = asyncio.Event()
+        open_calls = [asyncio.create_task(held.tool("wait").call("{}", goes_on.wait)) for _ in range(most)]
+        await asyncio.sleep(0)
+        calls: Any = [("other", {"n": n}, fails(0)) for n in range(2)]
+        with pytest.raises(RunError, match="open"):
+            await held.call_all(calls)
+        # Nor do those that the guard loses while they run.
+        for call in open_calls:
+            call.cancel()
+        await asyncio.gather(*open_calls, return_exceptions=True)
+        lost = asyncio.create_task(held.call_all([("wait", {}, goes_on.wait), ("other", {}, fails(0))]))
+        await asyncio.sleep(0.01)
+        held.close()
+        with pytest.raises(RunError, match="closed"):
+            await lost
+
+    asyncio.run(main())
 
 
 def fail_at_once() -> None:

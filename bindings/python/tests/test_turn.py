@@ -116,3 +116,53 @@ def test_a_report_is_refused_no_more_than_the_policy_says() -> None:
     with pytest.raises(CallExhausted) as caught:
         guarded.output_sync("{}")
     assert caught.value.reason == "attempts"
+
+
+TWO_TURNS = "version: 1\nturn: {max_turns: 2}\n"
+
+
+def test_the_final_turn_reads_that_it_is_and_the_next_run_does_not() -> None:
+    guarded = guard(TWO_TURNS)
+    guarded.tool("search", parameters={})
+    seen = [guarded.turn("hi").call_sync(lambda call: (call.tools, call.guidance)) for _ in range(3)]
+    assert [tools for tools, _ in seen] == [["search"], [], ["search"]]
+    assert [len(guidance) for _, guidance in seen] == [0, 1, 0]
+    assert seen[1][1][0].startswith("This is the final turn (turn 2 of 2).")
+
+
+def test_each_attempt_of_the_final_turn_reads_it() -> None:
+    guarded, seen = guard("version: 1\nturn: {max_turns: 1}\nmodels: {'*': {retry: {max_attempts: 2}}}\n"), []
+
+    def model(call: ModelCall[str]) -> str:
+        seen.append(call.guidance)
+        if call.target == "main":
+            raise ToolError("no key", status=401)
+        return "done"
+
+    assert guarded.turn("hi").call_sync(model) == "done"
+    assert [guidance[0][:22] for guidance in seen] == ["This is the final turn"] * 2
+
+
+def test_what_is_left_to_say_ends_with_its_run() -> None:
+    guarded = guard("version: 1\noutput: {schema: {type: object}}\n")
+    for _ in range(3):
+        guarded.tool("search").call_sync({"query": "rust"}, lambda query: "nothing")
+    guarded.output_sync("{}")
+    assert guarded.turn("hi").call_sync(lambda call: call.guidance) == []
+    # Nor does the next run read it of a turn that ended with the last one.
+    guarded = guard(TWO_TURNS)
+    for _ in range(3):
+        guarded.turn("hi").call_sync(lambda call: None)
+    assert guarded.take_guidance() == []
+
+
+def test_calls_of_one_reply_have_something_to_say_too() -> None:
+    guarded = guard()
+    assert guarded.call_all_sync([("search", {"query": "rust"}, lambda query: "nothing")] * 4) == ["nothing"] * 4
+    assert len(guarded.take_guidance()) == 1
+
+
+def test_a_turn_for_which_nothing_is_left_says_so() -> None:
+    with pytest.raises(CallRefused, match="too large for what the budget of the run has left") as caught:
+        guard("version: 1\nlimits: {run: {tokens: 20}}\n").turn("hi").call_sync(lambda call: None)
+    assert caught.value.because == ["limits.run.tokens = 20 (policy.yaml:2:24)"]

@@ -10,6 +10,7 @@ from unfazed._raised import CallExhausted, CallRefused, RunError
 
 Directive = dict[str, Any]
 
+_ENDS = {"final_turn", "warning", "finish"}
 _WORK = {"run_tool", "call_model", "wait", "ask", "consult"}
 
 
@@ -26,6 +27,8 @@ class CallChannel:
     _dropped: frozenset[int] = frozenset()
     _ended: Directive | None = None
     _refused: Directive | None = None
+    #: What was said of the end of the run: why there is no further turn.
+    _ends: Sequence[Directive] = ()
     _exhausted: Directive | None = None
     _wake: Callable[[], None] | None = None
 
@@ -55,6 +58,8 @@ class CallChannel:
             self._dropped |= {directive["work"]}
         elif name == "refused":
             self._refused = directive
+        elif name in _ENDS:
+            self._ends = [*self._ends, directive]
         elif name == "tool_ended":
             self._ended = directive
         elif name == "exhausted":
@@ -67,6 +72,11 @@ class CallChannel:
     def needs(self, work: int) -> bool:
         """Whether somebody still waits for the answer to that work."""
         return work not in self._dropped and not self.is_over
+
+    def take_guidance(self) -> Sequence[str]:
+        """What the model is to read with its next request; each text is given once."""
+        taken, self.guidance = self.guidance, ()
+        return taken
 
     def watch(self, wake: Callable[[], None] | None) -> None:
         """Calls `wake` whenever something comes; `None`: no more."""
@@ -82,10 +92,17 @@ class CallChannel:
         if self._exhausted is not None:
             return self._given_up(self._exhausted, last)
         refused, settled = self._refused or {}, self.settled or {}
-        message = self.text or "\n".join(self.guidance) or "the run has ended before the call did"
+        message = self.text or self._why_closed() or "\n".join(self.guidance) or "the run has ended before the call did"
         error_class = refused.get("error_type") or (self._ended or {}).get("error_type")
         delay = (settled.get("delay") or 0) / 1e9
-        return CallRefused(message, error_class, places(refused), delay, settled.get("final_turn"))
+        because = places(refused) or list(dict.fromkeys(rule for end in self._ends for rule in places(end)))
+        return CallRefused(message, error_class, because, delay, settled.get("final_turn"))
+
+    def _why_closed(self) -> str:
+        """Why the run ended before the call did, as far as it was said."""
+        if (self.settled or {}).get("result") != "closed":
+            return ""
+        return "\n".join(end["message"] for end in self._ends if end["directive"] == "warning")
 
     def _given_up(self, directive: Directive, last: BaseException | None) -> CallExhausted:
         exhausted = directive["exhausted"]
@@ -101,6 +118,8 @@ class ProposalTicket:
 
     #: Whether the run has taken it.
     is_taken = False
+    #: How many runs of the guard had ended before.
+    runs_before = 0
 
     def __init__(self, proposal: int, calls: int) -> None:
         self.proposal = proposal

@@ -94,20 +94,33 @@ def tool_failure(error: BaseException) -> FailureFacts:
 
 def model_failure(error: BaseException) -> FailureFacts:
     """What is known of a call of a model that raised `error`."""
-    if isinstance(error, ToolError):
-        return _told(error)
-    error = _original(error)
+    try:
+        return _told(error) if isinstance(error, ToolError) else _found(_original(error))
+    except Exception:
+        # Exceptions are of others, and so is what asking them runs: what it says of itself is what there is.
+        return FailureFacts({"message": _text(error)}, "unknown")
+
+
+def _found(error: BaseException) -> FailureFacts:
     answer = _answer(error)
     if answer is not None:
         status, headers, body = answer
-        return FailureFacts(failure_of_answer(status, headers, body, time.time_ns()), "unknown")
+        return FailureFacts(_with_message(failure_of_answer(status, headers, body, time.time_ns()), error, body), "unknown")
     lost = _lost(error)
     if lost is not None:
         return lost
     said = _body(error)
     if said is not None:
-        return FailureFacts(failure_of_body(said), "unknown")
+        return FailureFacts(_with_message(failure_of_body(said), error, said), "unknown")
     return FailureFacts({"message": _text(error)}, "unknown")
+
+
+def _with_message(failure: dict[str, Any], error: BaseException, body: bytes) -> dict[str, Any]:
+    """The failure, with what the exception says if its body has no message in a field that is known, or else the body."""
+    if not failure.get("message"):
+        said = _text(error) if text_of(error) else clean(body.decode(errors="replace"))[:MOST_CHARACTERS]
+        failure["message"] = said or _text(error)
+    return failure
 
 
 def timed_out(seconds: float) -> FailureFacts:
@@ -123,6 +136,15 @@ def _original(error: BaseException) -> BaseException:
     while found is not None and _package(found) == "litellm":
         found = found.__cause__ or found.__context__
     return error if found is None or _package(found) not in KNOWN_PACKAGES else found
+
+
+def _got(value: object, name: str) -> Any:
+    """What an object of others has by that name; `None`: it has nothing, or cannot say so."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        # A property is code: httpx raises here if the body of a streamed answer was not read.
+        return None
 
 
 def _package(error: object) -> str:
@@ -142,7 +164,7 @@ def _told(error: ToolError) -> FailureFacts:
 
 def _answer(error: BaseException) -> tuple[int, list[tuple[str, str]], bytes] | None:
     """The answer of a server that an exception carries: status, headers, body."""
-    response = getattr(error, "response", None)
+    response = _got(error, "response")
     if isinstance(response, Mapping):
         return _of_botocore(response)
     carrier = response if response is not None else error
@@ -154,7 +176,7 @@ def _answer(error: BaseException) -> tuple[int, list[tuple[str, str]], bytes] | 
         body = _body(error)
     return (
         status,
-        _headers(getattr(carrier, "headers", None)),
+        _headers(_got(carrier, "headers")),
         _text(error).encode() if body is None else body,
     )
 
@@ -163,7 +185,7 @@ def _status(carrier: Any) -> int | None:
     """The status that an answer or an exception has: aiohttp calls it `status`, urllib `code`."""
     names = ("status_code", "status") if _package(carrier) == "aiohttp" else ("status_code",)
     names = ("code",) if _package(carrier) == "urllib" else names
-    found = (getattr(carrier, name, None) for name in names)
+    found = (_got(carrier, name) for name in names)
     return next((status for status in found if isinstance(status, int) and 100 <= status <= 65535), None)
 
 
@@ -182,31 +204,35 @@ def _body_of_botocore(response: Mapping[Any, Any]) -> bytes:
 
 def _headers(headers: Any) -> list[tuple[str, str]]:
     items = headers.items() if hasattr(headers, "items") else ()
-    return [(_clean(str(name)), _clean(str(value))) for name, value in items]
+    return [(text_of(name), text_of(value)) for name, value in items]
 
 
 def _content(response: Any) -> bytes | None:
     """The body of a response, if it has been read. Of one that is streamed and was not, only the exception knows."""
-    try:
-        content = getattr(response, "content", None)
-    except Exception:
-        # httpx raises here: the body was not read.
-        return None
+    content = _got(response, "content")
     return content if isinstance(content, bytes) and content else None
 
 
 def _body(error: BaseException) -> bytes | None:
     """The body that SDKs have parsed: openai, anthropic and pydantic-ai call it `body`."""
-    body, response = getattr(error, "body", None), getattr(error, "response", None)
+    body, response = _got(error, "body"), _got(error, "response")
     if isinstance(body, bytes):
         return body or None
     if isinstance(body, str):
-        return _clean(body).encode() or None
+        return clean(body).encode() or None
     if isinstance(body, (Mapping, list)) and body:
-        return json.dumps(body, default=text_of).encode()
+        return _written(body).encode()
     if isinstance(response, Mapping) and response.get("Error"):
         return _body_of_botocore(response)
     return None
+
+
+def _written(body: Any) -> str:
+    try:
+        return json.dumps(body, default=text_of)
+    except (TypeError, ValueError, RecursionError):
+        # Keys that are no text, or a body with itself in it.
+        return text_of(body)
 
 
 def _lost(error: BaseException) -> FailureFacts | None:
@@ -237,7 +263,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             return
         yield found
         # urllib3 and urllib have a `reason`, requests has it among its arguments, SDKs raise from it.
-        links = (getattr(found, "reason", None), *found.args[:1], found.__cause__)
+        links = (_got(found, "reason"), *found.args[:1], found.__cause__)
         is_wrapped = _package(found) in KNOWN_PACKAGES
         found = next((link for link in links if isinstance(link, BaseException)), None) if is_wrapped else None
 
@@ -263,12 +289,12 @@ def _text(error: BaseException) -> str:
 def text_of(value: object) -> str:
     """What `str` makes of something that is of others, as a text that can be written down."""
     try:
-        return _clean(str(value))
+        return clean(str(value))
     except Exception:
         # An error that cannot say what it is has still happened.
         return ""
 
 
-def _clean(text: str) -> str:
-    """Halves of characters, which Python lets into texts, cannot be written down."""
-    return text.encode(errors="replace").decode()
+def clean(text: str) -> str:
+    """A text that can be written down. Halves of characters, which Python lets into texts, cannot be."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from unfazed._carry import carry_out, carry_out_sync
 from unfazed._channel import ProposalTicket
+from unfazed._failure import clean
 from unfazed._raised import CallRefused
 from unfazed._run import GuardRun
 from unfazed._series import CallArguments, ReportSeries, ToolSeries
@@ -27,6 +28,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 #: Exceptions that are no failures.
 ExceptionTypes = tuple[type[BaseException], ...]
+#: In seconds since 1970: nanoseconds of 64 bits end with the year 2554.
+_LATEST = 2**64 // 10**9
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,18 @@ class Guard:
         logs and idempotency keys, `seed` that of jittered delays. No attempt starts after `deadline`, in seconds since
         1970 (UTC). `clock` says the time, in nanoseconds since 1970 (UTC).
 
-        Raises `ValueError` if the tools do not fit the policy, or the log is of another one, and `OSError` if the log
-        cannot be made, or another guard writes it.
+        Raises `ValueError` if one of them is none that a run can have, the tools do not fit the policy, or the log is of
+        another one, and `OSError` if the log cannot be made, or another guard writes it.
         """
+        if not (names := _names(targets)):
+            raise ValueError("`targets` has no model, and turns need one; leave it out if there is only one")
+        if not (isinstance(seed, int) and 0 <= seed < 2**64):
+            raise ValueError(f"`seed` is a whole number of 64 bits, from 0, not {seed!r}")
         if resume and log is None:
             raise ValueError("`resume` continues the session of a log; name its file in `log`")
-        started: dict[str, Any] = {"run": run or str(uuid.uuid4()), "seed": seed, "targets": _names(targets)}
+        started: dict[str, Any] = {"run": clean(run or str(uuid.uuid4())), "seed": seed, "targets": names}
         if deadline is not None:
-            started["deadline"] = round(deadline * 1e9)
+            started["deadline"] = _nanoseconds(deadline)
         self._run = GuardRun(policy, list(tools), started, clock, log, resume=resume)
         #: The tools that were running when the process ended whose session is continued: it is unknown what they did, and
         #: they do not run again by themselves.
@@ -127,8 +134,11 @@ class Guard:
 
         Raises `ValueError` if the tool does not fit the policy.
         """
-        if callable(name):
+        if name is not None and not isinstance(name, str):
             return ToolDecorator(self._run, {}, (), approved=False)(name)
+        passes = exception_types(passes)
+        name = name and clean(name)
+        description = description and clean(description)
         given = {"name": name, "effect": effect, "parameters": parameters, "description": description}
         declared = {field: value for field, value in given.items() if value is not None}
         decorator = ToolDecorator(self._run, declared, passes, approved=approved)
@@ -155,10 +165,12 @@ class Guard:
         """
         proposal: dict[str, Any] = {"targets": _names(targets)}
         if tokens is not None:
+            if tokens < 0:
+                raise ValueError(f"`tokens` is how large the request is, not {tokens}")
             proposal["measure"] = {"messages": 1, "message_tokens": tokens, "tool_tokens": 0}
         if deadline is not None:
-            proposal["deadline"] = round(deadline * 1e9)
-        return TurnGuard(self._run, request, proposal, passes)
+            proposal["deadline"] = _nanoseconds(deadline)
+        return TurnGuard(self._run, request, proposal, exception_types(passes))
 
     async def call_all(
         self, calls: Sequence[tuple[str, CallArguments, Callable[..., Any]]], *, passes: ExceptionTypes = ()
@@ -168,7 +180,7 @@ class Guard:
         Returns what each came to, in their order: what its function returned, or a `CallError`. Their order of ending does
         not matter to the state of the run.
 
-        Raises `RunError` if the run takes no call. Cancelled, it withdraws them.
+        Raises `RunError` if the run takes no call, or is lost before all have ended. Cancelled, it withdraws them.
         """
         if not calls:
             return []
@@ -183,7 +195,7 @@ class Guard:
         finally:
             for task in tasks:
                 task.cancel()
-        return _values(series, ticket)
+        return self._values(series, ticket)
 
     def call_all_sync(
         self, calls: Sequence[tuple[str, CallArguments, Callable[..., Any]]], *, passes: ExceptionTypes = ()
@@ -199,14 +211,14 @@ class Guard:
             ]
         for one_running in running:
             one_running.result()
-        return _values(series, ticket)
+        return self._values(series, ticket)
 
     def _proposed(
         self, calls: Sequence[tuple[str, CallArguments, Callable[..., Any]]], passes: ExceptionTypes
     ) -> tuple[list[ToolSeries], ProposalTicket]:
         guards = [self.tool(name, passes=passes) for name, _, _ in calls]
         series = [guard.series(args, fn) for guard, (_, args, fn) in zip(guards, calls, strict=True)]
-        proposed = [self._run.call(name, as_json(args)) for name, args, _ in calls]
+        proposed = [self._run.call(clean(name), as_json(args)) for name, args, _ in calls]
         return series, self._run.propose({"event": "tools_proposed", "calls": proposed}, len(calls))
 
     async def output(self, report: str) -> Any:
@@ -216,13 +228,13 @@ class Guard:
         Raises `CallRefused` with what the model is to change, `CallExhausted` if that was the last attempt, and `RunError`
         if the run takes no report.
         """
-        ticket = self._run.propose({"event": "output_proposed", "output": report})
+        ticket = self._run.propose({"event": "output_proposed", "output": clean(report)})
         await carry_out(self._run, ticket, ReportSeries())
         return self._accepted(ticket, report)
 
     def output_sync(self, report: str) -> Any:
         """The same in this thread."""
-        ticket = self._run.propose({"event": "output_proposed", "output": report})
+        ticket = self._run.propose({"event": "output_proposed", "output": clean(report)})
         carry_out_sync(self._run, ticket, ReportSeries())
         return self._accepted(ticket, report)
 
@@ -259,6 +271,17 @@ class Guard:
     ) -> None:
         self.close()
 
+    def _values(self, series: list[ToolSeries], ticket: ProposalTicket) -> list[Any]:
+        for channel in ticket.channels:
+            if channel.error is not None:
+                raise channel.error
+        values = [
+            one.value if one.has_value else channel.failure(one.last)
+            for one, channel in zip(series, ticket.channels, strict=True)
+        ]
+        self._run.guide(ticket)
+        return values
+
     def _accepted(self, ticket: ProposalTicket, report: str) -> Any:
         channel = ticket.channels[0]
         if channel.error is None and (channel.settled or {}).get("result") == "accepted":
@@ -269,13 +292,21 @@ class Guard:
         raise failure
 
 
-def _values(series: list[ToolSeries], ticket: ProposalTicket) -> list[Any]:
-    return [
-        one.value if one.has_value else channel.failure(one.last)
-        for one, channel in zip(series, ticket.channels, strict=True)
-    ]
-
-
 def _names(targets: str | Sequence[str]) -> list[str]:
     """The names of models. One alone may be a text: taken for a sequence, it would be one of letters."""
     return [targets] if isinstance(targets, str) else list(targets)
+
+
+def _nanoseconds(deadline: float) -> int:
+    """A deadline as events have it."""
+    if not 0 <= deadline < _LATEST:
+        raise ValueError(f"`deadline` is a time in seconds since 1970 (UTC), such as `time.time() + 60`, not {deadline!r}")
+    return round(deadline * 1e9)
+
+
+def exception_types(passes: Any) -> ExceptionTypes:
+    """Exceptions that are no failures. One class alone is taken as what it means."""
+    given = passes if isinstance(passes, tuple) else (passes,)
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in given):
+        raise TypeError(f"`passes` is a tuple of classes of exceptions, such as `(KeyError,)`, not {passes!r}")
+    return given

@@ -43,11 +43,12 @@ class SessionLog:
     def __init__(self, path: str | os.PathLike[str], run: str, *, resume: bool) -> None:
         """Begins the log at `path`, or as `RUN.jsonl` in it if that is a folder; or opens the one that is there.
 
-        Raises `FileExistsError` if there is one that is not to be resumed: a log is of one session, and is not written
-        twice. Raises `BlockingIOError` if another guard writes it.
+        Raises `ValueError` if the id of the run leads out of the folder. Raises `FileExistsError` if there is one that is
+        not to be resumed: a log is of one session, and is not written twice. Raises `BlockingIOError` if another guard
+        writes it.
         """
         place = Path(path)
-        self.path = place / f"{run}.jsonl" if place.is_dir() else place
+        self.path = _in_folder(place, run) if place.is_dir() else place
         handle = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_APPEND | (0 if resume else os.O_EXCL), 0o600)
         self._file: IO[bytes] = os.fdopen(handle, "r+b", buffering=0)
         try:
@@ -73,6 +74,15 @@ class SessionLog:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _in_folder(folder: Path, run: str) -> Path:
+    """The log of a run in a folder. An id may come from a request, and be a path to elsewhere."""
+    name = f"{run}.jsonl"
+    path = folder / name
+    if (path.parent, path.name) != (folder, name):
+        raise ValueError(f"the run {run!r} would write outside of the folder {folder}: give it an id that is no path")
+    return path
 
 
 def is_read_closely() -> bool:

@@ -27,6 +27,7 @@ async def call_plainly(run: GuardRun, tool: str, entered: PlainEntry, series: To
     is carried out; else its value is in `series`.
     """
     work, scopes = _first(run, tool, entered.idempotency_key), []
+    failure: FailureFacts | Exception
     limit: int | None = work["timeout"]
 
     def watch(scope: AttemptScope) -> bool:
@@ -41,12 +42,12 @@ async def call_plainly(run: GuardRun, tool: str, entered: PlainEntry, series: To
     except AttemptDropped:
         raise run.lost() or AssertionError from None
     except AttemptTimedOut:
-        facts, series.last = timed_out((limit or 0) / 1e9), None
+        failure = timed_out((limit or 0) / 1e9)
     except series.passes:
         run.leave(tool, succeeded=False)
         raise
     except Exception as error:
-        facts, series.last = series.facts(error), error
+        failure, series.last = error, error
     except BaseException:
         run.leave(tool, succeeded=False)
         raise
@@ -58,7 +59,7 @@ async def call_plainly(run: GuardRun, tool: str, entered: PlainEntry, series: To
         current_work.reset(token)
         for scope in scopes:
             run.unwatch_plain(scope)
-    ticket = _adopted(run, tool, entered, facts)
+    ticket = _adopted(run, tool, entered, series, failure)
     await carry_out(run, ticket, series)
     return ticket
 
@@ -66,6 +67,7 @@ async def call_plainly(run: GuardRun, tool: str, entered: PlainEntry, series: To
 def call_plainly_sync(run: GuardRun, tool: str, entered: PlainEntry, series: ToolSeries) -> ProposalTicket | None:
     """The same in this thread."""
     work = _first(run, tool, entered.idempotency_key)
+    failure: Exception
     token = current_work.set(work)
     try:
         value = series.invoke(work)
@@ -73,7 +75,7 @@ def call_plainly_sync(run: GuardRun, tool: str, entered: PlainEntry, series: Too
         run.leave(tool, succeeded=False)
         raise
     except Exception as error:
-        facts, series.last = series.facts(error), error
+        failure, series.last = error, error
     except BaseException:
         run.leave(tool, succeeded=False)
         raise
@@ -83,7 +85,7 @@ def call_plainly_sync(run: GuardRun, tool: str, entered: PlainEntry, series: Too
         return None
     finally:
         current_work.reset(token)
-    ticket = _adopted(run, tool, entered, facts)
+    ticket = _adopted(run, tool, entered, series, failure)
     carry_out_sync(run, ticket, series)
     return ticket
 
@@ -93,5 +95,14 @@ def _first(run: GuardRun, tool: str, key: str) -> AttemptWork:
     return {"attempt": 1, "max_attempts": max_attempts, "timeout": timeout, "idempotency_key": key}
 
 
-def _adopted(run: GuardRun, tool: str, entry: PlainEntry, facts: FailureFacts) -> ProposalTicket:
-    return run.adopt(tool, entry, failed_outcome(facts))
+def _adopted(
+    run: GuardRun, tool: str, entry: PlainEntry, series: ToolSeries, failure: FailureFacts | Exception
+) -> ProposalTicket:
+    """Hands the call over to the run."""
+    try:
+        facts = failure if isinstance(failure, FailureFacts) else series.facts(failure)
+        return run.adopt(tool, entry, failed_outcome(facts))
+    except BaseException:
+        # Its place is for the next call, whatever went wrong.
+        run.leave(tool, succeeded=False)
+        raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from unfazed._unfazed import mistake_of_class
+
 if TYPE_CHECKING:
     from unfazed._unfazed import Diagnostic
 
@@ -113,6 +115,12 @@ class CallExhausted(CallError):
         return self.__dict__
 
 
+#: A year, in seconds: nobody waits that long.
+_LONGEST = 366 * 86_400
+#: How far a call may have got.
+EFFECTS = ("not_started", "started", "committed", "unknown")
+
+
 class ToolError(UnfazedError):
     """What a tool raises that knows more of its failure than an exception says.
 
@@ -129,7 +137,16 @@ class ToolError(UnfazedError):
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
+        """Raises `ValueError` if one of them is none that events can have."""
         super().__init__(message)
+        if error_class is not None and (mistake := mistake_of_class(str(error_class))) is not None:
+            raise ValueError(f"`error_class`: {mistake}")
+        if effect not in EFFECTS:
+            raise ValueError(f"`effect` is one of {', '.join(EFFECTS)}, not {effect!r}")
+        if status is not None and not (isinstance(status, int) and 100 <= status <= 999):
+            raise ValueError(f"`status` is a status of HTTP, from 100 to 999, not {status!r}")
+        if retry_after is not None and not (0 <= retry_after <= _LONGEST):
+            raise ValueError(f"`retry_after` is a number of seconds, from 0 to {_LONGEST}, not {retry_after!r}")
         self.message = message
         self.error_class = error_class
         self.effect = effect

@@ -9,6 +9,7 @@ from typing import Any
 
 from unfazed._attempt import AttemptScope
 from unfazed._channel import CallChannel, Directive, ProposalTicket
+from unfazed._failure import clean
 from unfazed._log import SessionLog, is_read_closely, report
 from unfazed._raised import RunError
 from unfazed._series import Answer
@@ -47,6 +48,7 @@ class GuardRun:
         self._is_running = False
         self._lost: RunError | None = None
         self._guidance: list[str] = []
+        self._runs_ended = 0
         #: The tools that were running when the session ended that is continued.
         self.interrupted: list[dict[str, Any]] = []
         if resume and self._log is not None:
@@ -88,7 +90,7 @@ class GuardRun:
             if name not in self._tools:
                 self._set_tool({"name": name, "parameters": {}})
             self._calls += 1
-            call = {"id": call_id or f"call_{self._calls}", "name": name}
+            call = {"id": clean(call_id or f"call_{self._calls}"), "name": name}
         return {**call, "arguments": "", "opaque": True} if arguments is None else {**call, "arguments": arguments}
 
     def propose(self, event: dict[str, Any], calls: int = 1) -> ProposalTicket:
@@ -149,7 +151,7 @@ class GuardRun:
             if not self._is_running:
                 self._start()
             adopted = self._engine.adopt(tool, entry, outcome, self._clock(), is_read_closely())
-            ticket = self._tickets[adopted[0]] = ProposalTicket(adopted[0], 1)
+            ticket = self._ticket(adopted[0], 1)
             told = self._delivered(adopted[1], ticket)
         self._tell(*told)
         return ticket
@@ -209,9 +211,20 @@ class GuardRun:
         self._tell(*told)
         return True
 
-    def guide(self, texts: Sequence[str]) -> None:
+    def guide(self, ticket: ProposalTicket) -> None:
+        """Keeps what was said about a proposal for the next request of the model, if its run goes on."""
+        if not any(channel.guidance for channel in ticket.channels):
+            return
         with self._lock:
-            self._guidance.extend(texts)
+            # What is said of the proposal is said to each of its calls.
+            said = dict.fromkeys(text for channel in ticket.channels for text in channel.take_guidance())
+            if ticket.runs_before == self._runs_ended:
+                self._guidance.extend(said)
+
+    def said(self, channel: CallChannel) -> Sequence[str]:
+        """What was said about a call so far, for a request that is made now."""
+        with self._lock:
+            return channel.take_guidance()
 
     def take_guidance(self) -> list[str]:
         with self._lock:
@@ -245,8 +258,11 @@ class GuardRun:
         """The ticket of what the next event proposes."""
         if not self._is_running:
             self._start()
-        ticket = ProposalTicket(self._engine.seq + 1, calls)
-        self._tickets[ticket.proposal] = ticket
+        return self._ticket(self._engine.seq + 1, calls)
+
+    def _ticket(self, proposal: int, calls: int) -> ProposalTicket:
+        ticket = self._tickets[proposal] = ProposalTicket(proposal, calls)
+        ticket.runs_before = self._runs_ended
         return ticket
 
     def _take(self, event: dict[str, Any], cause: ProposalTicket | None) -> Told:
@@ -288,6 +304,9 @@ class GuardRun:
         name = directive["directive"]
         if name == "finish":
             self._is_running = False
+            # What the model of this run has not read is not for that of the next one.
+            self._runs_ended += 1
+            self._guidance.clear()
         of = directive.get("of")
         proposal = of["proposal"] if of else directive.get("proposal") if name == "proposal_refused" else None
         ticket = cause if proposal is None else self._tickets.get(proposal)

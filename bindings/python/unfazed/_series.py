@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from unfazed._channel import Directive
-from unfazed._failure import FailureFacts, model_failure, text_of, tool_failure
+from unfazed._failure import FailureFacts, clean, model_failure, text_of, tool_failure
 from unfazed._unfazed import Policy, json_text
 
 Event = dict[str, Any]
@@ -134,10 +134,12 @@ def as_data(value: Any) -> Any:
     if json_text(value) is not None:
         return value
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=text_of)
+        text = clean(json.dumps(value, ensure_ascii=False, allow_nan=False, default=text_of))
+        data = json.loads(text)
     except (TypeError, ValueError, RecursionError):
-        return text_of(value)
-    return json.loads(text.encode(errors="replace"))
+        return text_of(value) or f"{type(value).__name__}, which cannot be written as a text"
+    # Events have numbers of 64 bits and few levels.
+    return text if json_text(data) is None else data
 
 
 def failed_outcome(facts: FailureFacts) -> dict[str, Any]:

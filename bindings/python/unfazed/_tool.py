@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from unfazed._carry import carry_out, carry_out_sync
 from unfazed._channel import ProposalTicket
+from unfazed._failure import clean
 from unfazed._plain import call_plainly, call_plainly_sync
 from unfazed._run import GuardRun
 from unfazed._series import HIDDEN, CallArguments, ToolSeries, as_data
@@ -125,7 +126,7 @@ class ToolGuard:
         self, args: CallArguments, fn: Callable[..., Any], call_id: str | None, *, shows: Callable[[Any], Any] | None
     ) -> tuple[ToolSeries, ProposalTicket]:
         series = self.series(args, fn, shows=shows)
-        return series, self._run.propose_call(self._name, as_json(args), call_id)
+        return series, self._run.propose_call(self._name, as_json(args), call_id and clean(call_id))
 
     def series(
         self, args: CallArguments, fn: Callable[..., Any], *, shows: Callable[[Any], Any] | None = None
@@ -135,11 +136,12 @@ class ToolGuard:
 
     def _value(self, series: ToolSeries, ticket: ProposalTicket) -> Any:
         channel = ticket.channels[0]
-        if channel.guidance:
-            self._run.guide(channel.guidance)
         if series.has_value and channel.error is None:
+            self._run.guide(ticket)
             return series.value
-        raise channel.failure(series.last) from series.last
+        failure = channel.failure(series.last)
+        self._run.guide(ticket)
+        raise failure from series.last
 
 
 class ToolDecorator:
@@ -156,8 +158,15 @@ class ToolDecorator:
         self._run, self._declared, self._passes, self._approved = run, declared, passes, approved
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
-        """The function under the policy. It raises what `ToolGuard.call` raises."""
-        name = self._declared.get("name") or _name_of(fn)
+        """The function under the policy. It raises what `ToolGuard.call` raises.
+
+        Raises `TypeError` if it is no function.
+        """
+        if isinstance(fn, (classmethod, staticmethod)):
+            raise TypeError(f"put `@{type(fn).__name__}` above the decorator of the guard, which makes tools of functions")
+        if not callable(fn):
+            raise TypeError(f"a tool is made of a function, not of {fn!r}")
+        name = clean(self._declared.get("name") or _name_of(fn))
         description = self._declared.get("description") or inspect.getdoc(fn) or ""
         self._run.declare({**self._declared, "name": name, "description": description})
         guard = ToolGuard(self._run, name, self, self._passes, approved=self._approved)
@@ -212,12 +221,15 @@ def _is_whole(text: str, data: Any) -> bool:
 
 def as_json(args: CallArguments) -> str | None:
     """The arguments as JSON; `None`: they are no JSON, and the engine does not look at them."""
-    if args is None or isinstance(args, str):
-        return args
+    if args is None:
+        return None
+    if isinstance(args, str):
+        return clean(args)
     text = json_text(args)
     if text is not None:
         return text
     try:
-        return json.dumps(args, allow_nan=False)
+        # What is read again is plain: numbers that are enums, keys that are numbers.
+        return json_text(json.loads(json.dumps(args, allow_nan=False)))
     except (TypeError, ValueError, RecursionError):
         return None

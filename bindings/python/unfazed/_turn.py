@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, overload
 
@@ -81,17 +81,23 @@ class TurnGuard(Generic[R]):
     def _begin(
         self, fn: Callable[[ModelCall[R]], Any], usage: Callable[[Any], ReplyUsage | None] | None
     ) -> tuple[TurnSeries, ProposalTicket]:
-        guidance = self._run.take_guidance()
-        series = TurnSeries(lambda work: fn(self._due(work, guidance)), usage, self._passes)
         event = {"event": "turn_proposed", **self._proposal}
         ticket = self._run.propose(event)
         error = ticket.channels[0].error
         if error is not None and error.reason == "final_turn_over" and self._run.end_after_final_turn():
             # The run is over with its final turn, and this turn is the first of the next one.
             ticket = self._run.propose(event)
-        return series, ticket
+        channel = ticket.channels[0]
+        guidance = self._run.take_guidance() if channel.error is None else []
 
-    def _due(self, work: Directive, guidance: list[str]) -> ModelCall[R]:
+        def ask(work: Directive) -> Any:
+            # What was decided before the call is asked for belongs into its request: that the turn is the last.
+            guidance.extend(self._run.said(channel))
+            return fn(self._due(work, guidance))
+
+        return TurnSeries(ask, usage, self._passes), ticket
+
+    def _due(self, work: Directive, guidance: Sequence[str]) -> ModelCall[R]:
         timeout = work.get("timeout")
         return ModelCall(
             work["target"],
@@ -106,11 +112,11 @@ class TurnGuard(Generic[R]):
 
     def _value(self, series: TurnSeries, ticket: ProposalTicket) -> Any:
         channel = ticket.channels[0]
-        if channel.guidance:
-            self._run.guide(channel.guidance)
         result = (channel.settled or {}).get("result")
         is_reply = result == "reply" or (isinstance(result, dict) and "reply" in result)
         if series.has_value and is_reply:
+            self._run.guide(ticket)
             return series.value
         failure = channel.failure(series.last)
+        self._run.guide(ticket)
         raise failure from (None if isinstance(failure, RunError) else series.last)
