@@ -19,12 +19,14 @@ def main(command: str) -> None:
         judge_anthropic(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
     with converting(command) as url:
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-        judge_chat_of_claude(client)
-        for model in ["claude", "gpt"]:
+        for model in ["claude", "codex", "gemini"]:
+            judge_chat_of(client, model)
+        for model in ["claude", "gpt", "gemini"]:
             judge_responses_of(client, model)
             asyncio.run(judge_agents(f"{url}/v1", model))
-        judge_messages_of_gpt(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
-    print("gateway: openai and anthropic are answered, by models of each other too")
+        for model in ["gpt", "codex", "gemini"]:
+            judge_messages_of(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0), model)
+    print("gateway: openai and anthropic are answered, by models of all other dialects too")
 
 
 def judge_openai(client: openai.OpenAI) -> None:
@@ -70,19 +72,19 @@ def judge_anthropic(client: anthropic.Anthropic) -> None:
     assert list(client.models.list()) == []
 
 
-def judge_chat_of_claude(client: openai.OpenAI) -> None:
+def judge_chat_of(client: openai.OpenAI, model: str) -> None:
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
     said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
-    raw = client.chat.completions.with_raw_response.create(model="claude", messages=said, tools=tools, seed=4)
+    raw = client.chat.completions.with_raw_response.create(model=model, messages=said, tools=tools, seed=4)
     assert raw.headers["x-unfazed-left-out"] == "seed", dict(raw.headers)
     choice = raw.parse().choices[0]
     assert choice.finish_reason == "tool_calls", choice
     assert (choice.message.content, choice.message.tool_calls[0].function.name) == ("I look.", "look"), choice
     said += [choice.message, {"role": "tool", "tool_call_id": choice.message.tool_calls[0].id, "content": "42"}]
-    answer = client.chat.completions.create(model="claude", messages=said, tools=tools)
+    answer = client.chat.completions.create(model=model, messages=said, tools=tools)
     assert answer.choices[0].message.content == "found 42", answer
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (9, 3), answer
-    with client.chat.completions.stream(model="claude", messages=said[:2], tools=tools, stream_options={"include_usage": True}) as stream:
+    with client.chat.completions.stream(model=model, messages=said[:2], tools=tools, stream_options={"include_usage": True}) as stream:
         streamed = stream.get_final_completion()
     call = streamed.choices[0].message.tool_calls[0].function
     assert (streamed.choices[0].message.content, call.name, call.arguments) == ("I look.", "look", '{"item":"lamp"}'), streamed
@@ -134,17 +136,17 @@ async def judge_agents(url: str, model: str) -> None:
         assert streamed.final_output == "found 42", streamed
 
 
-def judge_messages_of_gpt(client: anthropic.Anthropic) -> None:
+def judge_messages_of(client: anthropic.Anthropic, model: str) -> None:
     tools = [{"name": "look", "input_schema": {"type": "object"}}]
     said = [{"role": "user", "content": "hi"}]
-    message = client.messages.create(model="gpt", max_tokens=9, system="Be brief.", messages=said, tools=tools)
+    message = client.messages.create(model=model, max_tokens=9, system="Be brief.", messages=said, tools=tools)
     assert message.stop_reason == "tool_use", message
     assert [block.type for block in message.content] == ["text", "tool_use"], message
     result = {"type": "tool_result", "tool_use_id": message.content[1].id, "content": "42"}
     said += [{"role": "assistant", "content": message.content}, {"role": "user", "content": [result]}]
-    answer = client.messages.create(model="gpt", max_tokens=9, messages=said, tools=tools)
+    answer = client.messages.create(model=model, max_tokens=9, messages=said, tools=tools)
     assert (answer.content[0].text, answer.stop_reason) == ("found 42", "end_turn"), answer
-    with client.messages.stream(model="gpt", max_tokens=9, messages=said[:1], tools=tools) as stream:
+    with client.messages.stream(model=model, max_tokens=9, messages=said[:1], tools=tools) as stream:
         streamed = stream.get_final_message()
     assert (streamed.content[0].text, streamed.content[1].input) == ("I look.", {"item": "lamp"}), streamed
     assert (streamed.stop_reason, streamed.usage.output_tokens) == ("tool_use", 2), streamed

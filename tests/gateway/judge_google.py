@@ -68,9 +68,9 @@ def main(command: str) -> None:
     with serving(command) as url:
         judge(client(url))
     with converting(command) as url:
-        for model in ["gpt", "claude"]:
+        for model in ["claude", "gpt", "codex"]:
             judge_converted(client(url), model)
-    print("gateway: google-genai is answered, by models of OpenAI and Anthropic too")
+    print("gateway: google-genai is answered, by models of all other dialects too")
 
 
 if __name__ == "__main__":

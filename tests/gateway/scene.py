@@ -35,20 +35,22 @@ replies:
   - {match: {last_tool: look}, times: 99, text: "found 42", usage: {input: 9, output: 3}}
   - {text: I look., calls: [{name: look, arguments: {item: lamp}}], usage: {input: 3, output: 2}}
 """
-# The same model again, behind a server that speaks one dialect alone.
+# The same model again, behind servers that speak one dialect alone.
 CONVERTED = """
 version: 1
 policy: policy.yaml
 models:
   claude: {{api: anthropic, base_url: '{url}', model: demo}}
   gpt: {{api: openai, base_url: '{url}/v1', model: demo}}
-routes: {{claude: claude, gpt: gpt}}
+  codex: {{api: responses, base_url: '{url}/v1', model: demo}}
+  gemini: {{api: gemini, base_url: '{url}/v1beta', model: demo}}
+routes: {{claude: claude, gpt: gpt, codex: codex, gemini: gemini}}
 """
 
 
 @contextlib.contextmanager
 def converting(command: str) -> Iterator[str]:
-    """The address of a gateway whose `claude` speaks Anthropic's messages alone and whose `gpt` chat completions alone."""
+    """The address of a gateway whose `claude`, `gpt`, `codex` and `gemini` speak messages, chat completions, responses and `generateContent` alone."""
     with serving(command, script=TOOL_SCRIPT) as url, serving(command, file=CONVERTED.format(url=url)) as converted:
         yield converted
 
