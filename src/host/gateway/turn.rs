@@ -21,7 +21,9 @@ use super::request::RequestBody;
 use crate::engine::Failure;
 use crate::host::guard::{CallError, ModelCall};
 use crate::host::model::front::FrontCall;
-use crate::host::model::relay::{AnswerHead, AnswerSink, RelayFailure, RelayedAnswer, RelayedRequest};
+use crate::host::model::relay::{
+    AnswerHead, AnswerSink, RelayFailure, RelayKind, RelayedAnswer, RelayedRequest,
+};
 use crate::policy::ErrorClass;
 
 /// A request that is relayed.
@@ -148,6 +150,8 @@ impl OpenCall {
     fn charge(&self, ended: &TurnResult, models: &GuardedModels) {
         let Some(charge) = &self.charge else { return };
         match ended {
+            // A count of tokens uses none.
+            Ok(_) if self.call.endpoint.kind == RelayKind::TokenCount => charge.unanswered(),
             Ok(answer) => charge.answered(answer.usage, models.price(&self.progress.target())),
             Err(_) if !self.sink.has_begun() => charge.unanswered(),
             // Nobody knows what a part of an answer took.

@@ -101,6 +101,18 @@ async fn each_dialect_says_so_in_its_own_words() {
 }
 
 #[tokio::test]
+async fn a_count_of_tokens_uses_none() {
+    let upstream = Upstream::start([Reply::json(200, "", r#"{"input_tokens": 14}"#)]);
+    let file =
+        file(&upstream, "    budget: {per: 30d, tokens: 1}\n").replace("api: openai", "api: anthropic");
+    let gateway = Gateway::start(&file);
+    for _ in 0..3 {
+        let got = gateway.post("/v1/messages/count_tokens", &[DESK], ASK).await;
+        assert_eq!(got.status, 200, "{got:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_key_has_spent_survives_a_restart() {
     let upstream = upstream();
     let limits = "    budget: {per: 30d, tokens: 8, requests: 100}\n";

@@ -14,7 +14,7 @@ const MOST: usize = 160;
 pub(crate) struct Decision {
     /// When, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// How often it was made in a row.
+    /// How often it was made; refusals by the same limit are one.
     pub(crate) times: u64,
     /// The number of the request; `None`: it was refused.
     pub(crate) request: Option<u64>,

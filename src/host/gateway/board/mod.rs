@@ -15,6 +15,8 @@ use serde::Serialize;
 
 pub(crate) use self::calls::{CallPoint, EVERY};
 use self::calls::{EndedCall, RecentCalls};
+#[cfg(test)]
+use self::decision::DecisionKind;
 pub(crate) use self::decision::{Decision, ShownReason};
 pub(crate) use self::request::{OpenRequest, RequestFacts, RequestPhase};
 use crate::engine::Directive;
@@ -132,11 +134,9 @@ impl GatewayBoard {
 impl BoardParts {
     fn keep(&mut self, decision: Decision) {
         // A client that asks again and again pushes nothing out.
-        if let Some(last) = self.decisions.back_mut().filter(|last| last.is_again(&decision)) {
-            last.at_ms = decision.at_ms;
-            last.times = last.times.saturating_add(1);
-            return;
-        }
+        let before = self.decisions.iter().position(|before| before.is_again(&decision));
+        let times = before.and_then(|place| self.decisions.remove(place)).map_or(0, |before| before.times);
+        let decision = Decision { times: decision.times.saturating_add(times), ..decision };
         if self.decisions.len() >= MOST_DECISIONS {
             self.decisions.pop_front();
         }
@@ -180,5 +180,37 @@ impl Drop for BoardTicket {
         if parts.open.remove(&self.id).is_some() {
             parts.totals.cancelled = parts.totals.cancelled.saturating_add(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::gateway::quota::KeyRefusal;
+
+    #[test]
+    fn decisions_are_bounded_and_refusals_push_nothing_out() {
+        let refused = |key: &str, at: u64| {
+            let refusal = KeyRefusal {
+                rule: "pace.requests",
+                value: "2 in 1m".into(),
+                place: "gateway.yaml:9:1".into(),
+                until: Instant(at),
+                is_budget: false,
+            };
+            Decision::refused(key, "m".into(), &refusal, Instant(at))
+        };
+        let mut parts = BoardParts::default();
+        let other =
+            |number| Decision { what: DecisionKind::Retry, request: Some(number), ..refused("", number) };
+        parts.keep(other(1));
+        for at in 1..=10_000 {
+            parts.keep(refused("desk", at));
+            parts.keep(refused("shop", at));
+        }
+        let times: Vec<u64> = parts.decisions.iter().map(|decision| decision.times).collect();
+        assert_eq!(times, [1, 10_000, 10_000]);
+        (0..1_000).for_each(|number| parts.keep(other(number)));
+        assert_eq!(parts.decisions.len(), MOST_DECISIONS);
     }
 }
