@@ -28,6 +28,26 @@ pub struct PaceRate {
     pub burst: NonZeroU32,
 }
 
+/// When one call at a time is a probe of a provider that fails every call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaceBreaker {
+    /// Never.
+    Never,
+    /// After failures in a row.
+    After(ProbeRule),
+}
+
+/// How a provider that fails every call is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeRule {
+    /// So many failures in a row, of all calls of the pool.
+    pub failures: NonZeroU32,
+    /// The time before the first probe, in nanoseconds. It doubles with each probe that fails.
+    pub base: Nanos,
+    /// The longest time between two probes, in nanoseconds.
+    pub cap: Nanos,
+}
+
 /// The models that share the pace of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PacePool {
@@ -47,8 +67,24 @@ impl PaceLimit {
     }
 }
 
+impl PaceBreaker {
+    /// The rule, if there is one.
+    pub const fn rule(self) -> Option<ProbeRule> {
+        match self {
+            Self::Never => None,
+            Self::After(rule) => Some(rule),
+        }
+    }
+}
+
 impl fmt::Display for PaceRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in {}", self.limit, self.per)
+    }
+}
+
+impl fmt::Display for ProbeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failures in a row", self.failures)
     }
 }

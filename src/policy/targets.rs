@@ -125,6 +125,11 @@ impl ErrorClass {
         }
     }
 
+    /// Whether a failure of this class says that the provider is down, not only that it refuses or cannot do something.
+    pub const fn is_outage(self) -> bool {
+        matches!(self, Self::Timeout | Self::NetworkError | Self::Overloaded | Self::ModelError)
+    }
+
     /// Whether the server asks for a pause: it works, but not now or not for so many.
     pub const fn is_a_limit(self) -> bool {
         matches!(self, Self::RateLimit | Self::Overloaded)

@@ -1,6 +1,8 @@
 //! Calls that wait for their turn under the pace of a tool or a model.
 
-use super::pace_pools::{PaceAnswer, PaceRule, PaceTerms, PaceTicket};
+use super::outage_gate::CallOutcome;
+use super::pace_pool::{PaceRule, PaceTerms};
+use super::pace_pools::{PaceAnswer, PaceTicket};
 use super::pending_delay::WaitSubject;
 use super::run_parts::RunParts;
 use super::work_table::WorkPurpose;
@@ -12,10 +14,13 @@ use crate::engine::provider_limit::ProviderLimit;
 use crate::engine::reason::StoredReason;
 use crate::engine::targets::cooldown_key;
 use crate::policy::{
-    CooldownScope, ErrorClass, ModelPolicy, PaceLearning, PaceLimit, PacePool, Policy, RetryPolicy,
-    ServerDelayMode, Setting, ToolPolicy,
+    CooldownScope, ErrorClass, ModelPolicy, PaceBreaker, PaceLearning, PaceLimit, PacePool, Policy,
+    RetryPolicy, ServerDelayMode, Setting, ToolPolicy,
 };
-use crate::time::Nanos;
+use crate::time::{Instant, Nanos};
+
+/// How long before its deadline a call gives up that waits for the end of another.
+const SHORTEST: Nanos = Nanos::from_secs(1);
 
 /// Whether a call starts under its pace.
 #[must_use]
@@ -70,14 +75,17 @@ impl RunParts<'_> {
         let asked = self.pace.ask(&terms, start.ticket, call, now);
         let (until, by, waits) = match asked {
             PaceAnswer::Started => return PaceStep::Start,
-            PaceAnswer::Later { until, by, ahead, call } => (until, by, Some((ahead, call))),
+            PaceAnswer::Later { until, by, is_open, ahead, call } => {
+                let until = if is_open { in_time(until, now, start.late) } else { until };
+                (until, by, Some((ahead, call.until(until))))
+            }
             PaceAnswer::TooLate { until, by } => (until, by, None),
         };
         let wait = until.since(now);
         let Some((ahead, waiting)) = waits.filter(|_| !(start.late)(wait)) else {
             *start.ticket = start.ticket.rested();
             let facts = vec![format!("the call would wait {}", wait.rounded())];
-            let why = rules.because(self.policy(), by, self.with_learned(&terms.pool, by, facts));
+            let why = rules.because(self.policy(), by, self.with_pool(&terms.pool, by, facts));
             return PaceStep::TooLate { wait, why };
         };
         let fact = match ahead {
@@ -85,7 +93,7 @@ impl RunParts<'_> {
             1 => format!("1 call of {} is ahead of it", terms.pool),
             more => format!("{more} calls of {} are ahead of it", terms.pool),
         };
-        let facts = self.with_learned(&terms.pool, by, vec![fact.clone()]);
+        let facts = self.with_pool(&terms.pool, by, vec![fact.clone()]);
         let why = rules.because(self.policy(), by, facts);
         self.out.count(MetricName::PaceWaitSeconds, terms.pool.clone(), wait.0);
         let PacedStart { name, attempt, max_attempts, purpose, .. } = start;
@@ -103,11 +111,9 @@ impl RunParts<'_> {
         PaceStep::Wait
     }
 
-    /// The facts about a wait, with the limits of the provider if these decide.
-    fn with_learned(&self, pool: &str, by: PaceRule, mut facts: Vec<String>) -> Vec<String> {
-        if by == PaceRule::Learned {
-            facts.extend(self.pace.learned(pool));
-        }
+    /// The facts about a wait, with what the pool knows of the limit that decides.
+    fn with_pool(&self, pool: &str, by: PaceRule, mut facts: Vec<String>) -> Vec<String> {
+        facts.extend(self.pace.flight_text(pool, by));
         facts
     }
 
@@ -134,11 +140,16 @@ impl RunParts<'_> {
         self.pace.hold(&pool, now.saturating_add(hint), now);
     }
 
+    /// Whether one call at a time is a probe of the provider.
+    pub(in crate::engine) fn is_probed(&self, rules: PaceRules<'_>) -> bool {
+        rules.held_pool().is_some_and(|pool| self.pace.is_probed(&pool))
+    }
+
     /// Records the tokens of an answered model call, and the limits that the answer states.
     pub(in crate::engine) fn pace_replied(&mut self, input: u64, output: u64, limits: &[ProviderLimit]) {
         let used = input.saturating_add(output);
         self.pace.learn(self.proposal, limits, self.out.now);
-        self.pace.ended(self.proposal, Some(used), Some(output), self.out.now);
+        self.pace.ended(self.proposal, (CallOutcome::Answered, Some(used), Some(output)), self.out.now);
     }
 
     /// Records the end of a failed model call.
@@ -146,12 +157,13 @@ impl RunParts<'_> {
         // A refusal by a limit has used no tokens. Of other failures it is unknown, so what was taken stays taken.
         let refused = class == ErrorClass::RateLimit && failure.received == 0;
         self.pace.learn(self.proposal, &failure.limits, self.out.now);
-        self.pace.ended(self.proposal, refused.then_some(0), None, self.out.now);
+        let outcome = CallOutcome::of_failure(class);
+        self.pace.ended(self.proposal, (outcome, refused.then_some(0), None), self.out.now);
     }
 
     /// Records the end of a model call that nobody waits for any more.
     pub(in crate::engine) fn pace_dropped(&mut self) {
-        self.pace.ended(self.proposal, None, None, self.out.now);
+        self.pace.ended(self.proposal, (CallOutcome::Unknown, None, None), self.out.now);
     }
 }
 
@@ -164,6 +176,8 @@ impl PaceRules<'_> {
                 requests: policy.pace.requests.value.rate(),
                 tokens: None,
                 learns: false,
+                concurrency: None,
+                breaker: None,
                 request: 0,
                 max_wait: policy.pace.max_wait.value.length(),
             },
@@ -172,6 +186,8 @@ impl PaceRules<'_> {
                 requests: policy.pace.requests.value.rate(),
                 tokens: policy.pace.tokens.value.rate(),
                 learns: policy.pace.learn.value == PaceLearning::Headers,
+                concurrency: policy.pace.concurrency.value.limit(),
+                breaker: policy.pace.breaker.value.rule(),
                 request,
                 max_wait: policy.pace.max_wait.value.length(),
             },
@@ -222,13 +238,30 @@ impl PaceRules<'_> {
             (PaceRule::Learned, Self::Model(_, model)) => {
                 StoredReason::new(policy, "pace.learn", &model.pace.learn.map(ShownValue), facts)
             }
-            (PaceRule::Requests | PaceRule::Tokens | PaceRule::Learned, _) => {
-                StoredReason::new(policy, "pace.requests", &shown(requests), facts)
+            (PaceRule::Concurrency, Self::Model(_, model)) => {
+                StoredReason::new(policy, "pace.concurrency", &model.pace.concurrency, facts)
             }
+            (PaceRule::Breaker, Self::Model(_, model)) => {
+                StoredReason::new(policy, "pace.breaker", &shown_breaker(&model.pace.breaker), facts)
+            }
+            (_, _) => StoredReason::new(policy, "pace.requests", &shown(requests), facts),
         }
     }
 }
 
 fn shown(limit: &Setting<PaceLimit>) -> Setting<String> {
     limit.map(|limit| limit.rate().map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string()))
+}
+
+fn shown_breaker(breaker: &Setting<PaceBreaker>) -> Setting<String> {
+    breaker.map(|breaker| breaker.rule().map_or_else(|| "never".to_owned(), |rule| rule.to_string()))
+}
+
+/// The time at which a call asks again that waits for the end of another: in any case before it is too late for it.
+fn in_time(until: Instant, now: Instant, late: &dyn Fn(Nanos) -> bool) -> Instant {
+    let mut wait = until.since(now);
+    while wait > SHORTEST && late(wait) {
+        wait = Nanos(wait.0.div_ceil(2)).max(SHORTEST);
+    }
+    now.saturating_add(wait)
 }

@@ -13,15 +13,11 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "serve")]
 pub(crate) use self::standing::{PaceStanding, RateStanding};
 use super::learned_paces::LearnedPaces;
+use super::outage_gate::CallOutcome;
+use super::pace_pool::{PaceDue, PacePool, PaceRule, PaceTerms, PacedCall, WaitingCall};
 use crate::engine::ids::{ProposalId, WorkId};
-use crate::engine::pace_clock::PaceClock;
 use crate::engine::provider_limit::{LimitUnit, ProviderLimit};
-use crate::policy::PaceRate;
-use crate::time::{Instant, Nanos};
-
-/// The tokens expected for a reply before any was seen.
-// Most replies of agents are tool calls; the mean of the pool's replies replaces this soon.
-const FIRST_REPLY: u64 = 500;
+use crate::time::Instant;
 
 /// All pools with a limit, a pause or a waiting call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,63 +35,6 @@ pub(in crate::engine) struct PacePools {
     freed: bool,
 }
 
-/// The calls that share a pace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct PacePool {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    requests: Option<PaceClock>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    tokens: Option<PaceClock>,
-    /// What the answers of the provider say of its limits.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    learned: LearnedPaces,
-    /// The end of the pause that a server asked for.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    held_until: Instant,
-    /// The mean of the tokens of its replies; 0 before the first.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    mean_reply: u64,
-    /// The waiting calls, the oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    waiting: Vec<WaitingCall>,
-}
-
-/// A call that waits for its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine) struct WaitingCall {
-    ticket: u64,
-    work: WorkId,
-    /// The end of its wait.
-    until: Instant,
-    tokens: u64,
-    bounds: PaceBounds,
-}
-
-/// The limits that hold for a call. Others of its pool may have further ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct PaceBounds {
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    requests: bool,
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    tokens: bool,
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    learned: bool,
-}
-
-/// A model call in flight.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct PacedCall {
-    pool: String,
-    /// The tokens taken for it.
-    tokens: u64,
-    /// When it began, if the limits in its answer count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    learns_since: Option<Instant>,
-    /// Whether its tokens are in what its answer says is left.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    is_counted: bool,
-}
-
 /// The ticket of a call: its age, by which waiting calls start. Further attempts keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct PaceTicket {
@@ -104,21 +43,6 @@ pub(in crate::engine) struct PaceTicket {
     /// When it began to wait; `None`: it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<Instant>,
-}
-
-/// The limits for a call.
-#[derive(Clone, Debug)]
-pub(in crate::engine) struct PaceTerms {
-    /// The pool.
-    pub(in crate::engine) pool: String,
-    pub(in crate::engine) requests: Option<PaceRate>,
-    pub(in crate::engine) tokens: Option<PaceRate>,
-    /// Whether the limits in the answers of the provider count.
-    pub(in crate::engine) learns: bool,
-    /// The tokens of its request.
-    pub(in crate::engine) request: u64,
-    /// The longest it may wait.
-    pub(in crate::engine) max_wait: Option<Nanos>,
 }
 
 /// Whether a call may start.
@@ -132,6 +56,8 @@ pub(in crate::engine) enum PaceAnswer {
         until: Instant,
         /// The limit that holds it back the longest.
         by: PaceRule,
+        /// Whether it may start as soon as another call ends; then `until` is only when it asks again.
+        is_open: bool,
         /// The calls before it.
         ahead: usize,
         /// The call, to be recorded with its wait.
@@ -145,33 +71,10 @@ pub(in crate::engine) enum PaceAnswer {
     },
 }
 
-/// What holds a call back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::engine) enum PaceRule {
-    /// A server asked for a pause.
-    Hint,
-    Requests,
-    Tokens,
-    /// The provider said how much it allows.
-    Learned,
-}
-
 impl PaceTicket {
     /// The ticket of a call that no longer waits.
     pub(in crate::engine) const fn rested(self) -> Self {
         Self { since: None, ..self }
-    }
-}
-
-impl PaceTerms {
-    /// Whether there is any limit.
-    const fn are_limited(&self) -> bool {
-        self.requests.is_some() || self.tokens.is_some() || self.learns
-    }
-
-    const fn bounds(&self) -> PaceBounds {
-        let Self { requests, tokens, learns, .. } = self;
-        PaceBounds { requests: requests.is_some(), tokens: tokens.is_some(), learned: *learns }
     }
 }
 
@@ -220,24 +123,30 @@ impl PacePools {
         let bounds = terms.bounds();
         let waiting = WaitingCall { ticket: ticket.number, work: WorkId(0), until: now, tokens, bounds };
         let since = *ticket.since.get_or_insert(now);
-        let (until, by, ahead) = pool.due(&waiting, now);
-        let waiting = WaitingCall { until, ..waiting };
+        let flight = pool.flight(&terms.pool, &self.in_flight);
+        let PaceDue { at: mut until, by, ahead, is_open } = pool.due(&waiting, flight, now);
         if until <= now {
             ticket.since = None;
             pool.take(tokens, now);
-            if let Some(call) = call.filter(|_| terms.tokens.is_some() || terms.learns) {
+            let epoch = pool.gate.epoch();
+            if let Some(call) = call.filter(|_| terms.is_flight_kept()) {
                 let learns_since = terms.learns.then_some(now);
                 let pool = terms.pool.clone();
-                self.in_flight.insert(call, PacedCall { pool, tokens, learns_since, is_counted: false });
+                self.in_flight
+                    .insert(call, PacedCall { pool, tokens, learns_since, is_counted: false, epoch });
             }
             self.forget_if_idle(&terms.pool, now);
             return PaceAnswer::Started;
         }
-        if terms.max_wait.is_some_and(|most| until > since.saturating_add(most)) {
+        let last = terms.max_wait.map(|most| since.saturating_add(most));
+        if is_open && let Some(last) = last.filter(|last| *last > now) {
+            until = until.min(last);
+        }
+        if last.is_some_and(|last| until > last) {
             ticket.since = None;
             return PaceAnswer::TooLate { until, by };
         }
-        PaceAnswer::Later { until, by, ahead, call: waiting }
+        PaceAnswer::Later { until, by, is_open, ahead, call: waiting.until(until) }
     }
 
     /// Records the wait of a call that has to wait.
@@ -284,9 +193,23 @@ impl PacePools {
         }
     }
 
-    /// What the provider of a pool says of its limits; `None`: nothing.
-    pub(in crate::engine) fn learned(&self, pool: &str) -> Option<String> {
-        self.pools.get(pool)?.learned.text()
+    /// What holds the calls of a pool, besides its rates, for people.
+    pub(in crate::engine) fn flight_text(&self, name: &str, by: PaceRule) -> Option<String> {
+        let pool = self.pools.get(name)?;
+        match by {
+            PaceRule::Concurrency => match pool.flight(name, &self.in_flight).all {
+                1 => Some(format!("1 call of {name} is in flight")),
+                more => Some(format!("{more} calls of {name} are in flight")),
+            },
+            PaceRule::Breaker => pool.gate.text(),
+            PaceRule::Learned => pool.learned.text(),
+            PaceRule::Hint | PaceRule::Requests | PaceRule::Tokens => None,
+        }
+    }
+
+    /// Whether one call of a pool at a time is a probe.
+    pub(in crate::engine) fn is_probed(&self, pool: &str) -> bool {
+        self.pools.get(pool).is_some_and(|pool| pool.gate.window().is_some())
     }
 
     /// Records the end of a model call. `used`: its tokens, as far as they are known; `None`: what was taken for it stays
@@ -294,15 +217,16 @@ impl PacePools {
     pub(in crate::engine) fn ended(
         &mut self,
         call: ProposalId,
-        used: Option<u64>,
-        reply: Option<u64>,
+        (outcome, used, reply): (CallOutcome, Option<u64>, Option<u64>),
         now: Instant,
     ) {
-        let Some(PacedCall { pool, tokens: taken, is_counted, .. }) = self.in_flight.remove(&call) else {
+        let Some(PacedCall { pool, tokens: taken, is_counted, epoch, .. }) = self.in_flight.remove(&call)
+        else {
             return;
         };
         self.freed = true;
         let Some(pool) = self.pools.get_mut(&pool) else { return };
+        pool.gate.ended(outcome, epoch, !pool.waiting.is_empty(), now);
         if let Some(reply) = reply {
             pool.learn_reply(reply);
         }
@@ -335,11 +259,11 @@ impl PacePools {
         if !self.freed {
             return None;
         }
-        for pool in self.pools.values_mut() {
+        for (name, pool) in &mut self.pools {
             // The oldest is looked at alone: whoever is behind it may not start before it, and becomes the oldest when it
             // has started.
             let Some(first) = pool.waiting.first().copied() else { continue };
-            let due = pool.due(&first, now).0;
+            let due = pool.due(&first, pool.flight(name, &self.in_flight), now).at;
             if due <= now || due < first.until {
                 return Some(first.work);
             }
@@ -357,91 +281,11 @@ impl PacePools {
                 && pool.waiting.is_empty()
                 && pool.held_until <= now
                 && pool.mean_reply == 0
+                && pool.gate.is_unused()
         };
         if self.pools.get(name).is_some_and(idle) {
             self.pools.remove(name);
         }
-    }
-}
-
-impl PacePool {
-    /// Takes over the rates of a call's rules.
-    fn follow(&mut self, terms: &PaceTerms, now: Instant) {
-        let held = self.held_until;
-        for (clock, rate) in [(&mut self.requests, terms.requests), (&mut self.tokens, terms.tokens)] {
-            match (clock.as_mut(), rate) {
-                (Some(clock), Some(rate)) => clock.follow(rate, now),
-                (None, Some(rate)) => {
-                    let mut new = PaceClock::new(rate, now);
-                    // A pause that began before the rules were known ends one by one, too.
-                    if held > now {
-                        new.hold(held, now);
-                    }
-                    *clock = Some(new);
-                }
-                // Another call of the pool may have this limit; it does not hold for this one.
-                (_, None) => {}
-            }
-        }
-    }
-
-    /// When a call may start, the limit that decides, and the calls before it.
-    fn due(&mut self, call: &WaitingCall, now: Instant) -> (Instant, PaceRule, usize) {
-        let before = self.waiting.iter().filter(|other| other.ticket < call.ticket);
-        let (ahead, tokens) = before.fold((0_usize, 0_u64), |(calls, tokens), other| {
-            (calls.saturating_add(1), tokens.saturating_add(other.tokens))
-        });
-        let mut latest = (self.held_until, PaceRule::Hint);
-        let calls = (u64::try_from(ahead).unwrap_or(u64::MAX), 1);
-        let tokens = (tokens, call.tokens);
-        let PaceBounds { requests: by_calls, tokens: by_tokens, learned } = call.bounds;
-        if learned && self.learned.spent_until > latest.0 {
-            latest = (self.learned.spent_until, PaceRule::Learned);
-        }
-        let LearnedPaces { requests, tokens: learned_tokens, .. } = &mut self.learned;
-        let limits = [
-            (&mut self.requests, by_calls, calls, PaceRule::Requests),
-            (&mut self.tokens, by_tokens, tokens, PaceRule::Tokens),
-            (requests, learned, calls, PaceRule::Learned),
-            (learned_tokens, learned, tokens, PaceRule::Learned),
-        ];
-        for (clock, holds, (ahead, units), by) in limits {
-            if let Some(clock) = clock.as_mut().filter(|_| holds) {
-                // At the same time the pause counts: without it the clock would not stand still.
-                let due = clock.due(ahead, units, now);
-                if due > latest.0 {
-                    latest = (due, by);
-                }
-            }
-        }
-        (latest.0, latest.1, ahead)
-    }
-
-    fn take(&mut self, tokens: u64, now: Instant) {
-        for clock in self.requests.iter_mut().chain(&mut self.learned.requests) {
-            clock.take(1, now);
-        }
-        for clock in self.tokens.iter_mut().chain(&mut self.learned.tokens) {
-            clock.take(tokens, now);
-        }
-    }
-
-    fn clocks_mut(&mut self) -> impl Iterator<Item = &mut PaceClock> {
-        let LearnedPaces { requests, tokens, .. } = &mut self.learned;
-        [&mut self.requests, &mut self.tokens, requests, tokens].into_iter().flatten()
-    }
-
-    const fn expected_reply(&self) -> u64 {
-        if self.mean_reply == 0 { FIRST_REPLY } else { self.mean_reply }
-    }
-
-    /// Moves the mean by an eighth of the difference.
-    // As TCP's smoothed round-trip time (RFC 6298): recent replies count more, and one long reply does not rule.
-    const fn learn_reply(&mut self, tokens: u64) {
-        let mean = self.expected_reply();
-        let eighth = mean.abs_diff(tokens).div_ceil(8);
-        let next = if tokens > mean { mean.saturating_add(eighth) } else { mean.saturating_sub(eighth) };
-        self.mean_reply = if next == 0 { 1 } else { next };
     }
 }
 
@@ -453,6 +297,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::policy::{PaceRate, ProbeRule};
+    use crate::time::Nanos;
 
     fn rate(limit: u32, secs: u64, burst: u32) -> Option<PaceRate> {
         let per = Nanos::from_secs(secs);
@@ -460,7 +306,9 @@ mod tests {
     }
 
     fn terms(requests: Option<PaceRate>, tokens: Option<PaceRate>, request: u64) -> PaceTerms {
-        PaceTerms { pool: "model main".into(), requests, tokens, learns: false, request, max_wait: None }
+        let pool = "model main".into();
+        let (concurrency, breaker) = (None, None);
+        PaceTerms { pool, requests, tokens, learns: false, concurrency, breaker, request, max_wait: None }
     }
 
     const fn secs(secs: u64) -> Instant {
@@ -552,7 +400,7 @@ mod tests {
         assert_eq!(calls.pools.ask(&model, &mut first, Some(call), secs(0)), PaceAnswer::Started);
         calls.arrive(model, secs(1));
         assert_eq!(calls.starts(), [None]);
-        calls.pools.ended(call, Some(50), Some(10), secs(2));
+        calls.pools.ended(call, (CallOutcome::Answered, Some(50), Some(10)), secs(2));
         calls.wake(secs(2));
         assert_eq!(calls.starts(), [Some(secs(2))]);
     }
@@ -569,8 +417,97 @@ mod tests {
             let (unit, per) = (LimitUnit::Tokens, Some(Nanos::from_secs(60)));
             let left = ProviderLimit { unit, limit: 10_000, remaining: 9_900, per, reset: None };
             pools.learn(call, &[left], now);
-            pools.ended(call, Some(1_000), Some(100), now);
+            pools.ended(call, (CallOutcome::Answered, Some(1_000), Some(100)), now);
         }
+    }
+
+    /// Model calls that last as long as each of them says, at a provider that is down until `up`.
+    fn calls_at(
+        pools: &mut PacePools,
+        terms: &PaceTerms,
+        count: u64,
+        lasts: u64,
+        up: u64,
+    ) -> Vec<(u64, usize)> {
+        let mut tickets: BTreeMap<u64, PaceTicket> = BTreeMap::new();
+        let (mut waiting, mut flying): (BTreeMap<WorkId, (Instant, u64)>, Vec<(Instant, u64)>) =
+            Default::default();
+        let (mut ready, mut starts, mut work): (Vec<u64>, Vec<(u64, usize)>, u64) =
+            ((1..=count).collect(), Vec::new(), 0);
+        let (mut now, mut failed) = (secs(0), Vec::new());
+        loop {
+            // All that fail at one time do so before the first of them is tried again.
+            if !flying.iter().any(|(end, _)| *end == now) {
+                ready.append(&mut failed);
+            }
+            for call in core::mem::take(&mut ready) {
+                let ticket = tickets.entry(call).or_default();
+                match pools.ask(terms, ticket, Some(ProposalId(call)), now) {
+                    PaceAnswer::Started => {
+                        flying.push((now.saturating_add(Nanos::from_secs(lasts)), call));
+                        starts.push((now.0 / secs(1).0, flying.len()));
+                    }
+                    PaceAnswer::Later { until, call: entry, .. } => {
+                        work += 1;
+                        pools.wait(&terms.pool, entry, WorkId(work));
+                        waiting.insert(WorkId(work), (until, call));
+                    }
+                    PaceAnswer::TooLate { .. } => panic!("no wait is too long"),
+                }
+            }
+            if let Some(work) = pools.next_due(now) {
+                pools.forget(work);
+                ready.push(waiting.remove(&work).unwrap().1);
+                continue;
+            }
+            let timers = waiting.iter().map(|(work, (at, _))| (*at, Some(*work)));
+            let ends = flying.iter().map(|(at, _)| (*at, None));
+            let Some((at, what)) = timers.chain(ends).min() else { return starts };
+            now = at;
+            if let Some(work) = what {
+                pools.forget(work);
+                ready.push(waiting.remove(&work).unwrap().1);
+                continue;
+            }
+            let ended = flying.iter().position(|(end, _)| *end == at).unwrap();
+            let (_, call) = flying.remove(ended);
+            let fails = now < secs(up);
+            let outcome = if fails { CallOutcome::Outage } else { CallOutcome::Answered };
+            pools.ended(ProposalId(call), (outcome, None, None), now);
+            if fails {
+                // As a turn does: the next probe is another call's.
+                *tickets.entry(call).or_default() = PaceTicket::default();
+                failed.push(call);
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_calls_are_in_flight_than_may_be() {
+        let terms = PaceTerms { concurrency: Some(3), ..terms(None, None, 0) };
+        let mut pools = PacePools::default();
+        let starts = calls_at(&mut pools, &terms, 8, 2, 0);
+        let expected = [(0, 1), (0, 2), (0, 3), (2, 3), (2, 3), (2, 3), (4, 2), (4, 3)];
+        assert_eq!(starts.iter().map(|(at, _)| *at).collect::<Vec<_>>(), expected.map(|(at, _)| at));
+        assert!(starts.iter().all(|(_, flying)| *flying <= 3), "{starts:?}");
+        assert_eq!(pools, PacePools { tickets: pools.tickets, ..PacePools::default() }, "nothing is kept");
+    }
+
+    #[test]
+    fn a_provider_that_is_down_is_probed_by_one_call_at_a_time() {
+        let (base, cap) = (Nanos::from_secs(1), Nanos::from_secs(8));
+        let breaker = Some(ProbeRule { failures: NonZeroU32::new(5).unwrap(), base, cap });
+        let terms = PaceTerms { breaker, ..terms(None, None, 0) };
+        let starts = calls_at(&mut PacePools::default(), &terms, 20, 1, 30);
+        // All twenty fail at once; then one probe, further and further apart, until one is answered at 30 or later.
+        assert!(starts[..20].iter().all(|(at, _)| *at == 0));
+        let times = starts[20..].iter().map(|(at, _)| *at);
+        let mut after = times.collect::<Vec<_>>();
+        assert_eq!(after.drain(..5).collect::<Vec<_>>(), [2, 5, 10, 19, 28].map(|at: u64| at));
+        assert!(starts[20..25].iter().all(|(_, flying)| *flying == 1), "{starts:?}");
+        // Then twice as many with each second.
+        let counts = |at: u64| after.iter().filter(|start| **start == at).count();
+        assert_eq!([37, 38, 39, 40].map(counts), [1, 2, 4, 8], "{after:?}");
     }
 
     #[test]
@@ -673,7 +610,7 @@ mod tests {
                 let (takes, stated) = server.asked(now);
                 prop_assert!(takes, "call {} at {:?}", n, now);
                 pools.learn(call, &[stated], now);
-                pools.ended(call, None, None, now);
+                pools.ended(call, (CallOutcome::Unknown, None, None), now);
             }
         }
     }

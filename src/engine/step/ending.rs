@@ -6,7 +6,7 @@ use super::super::ask::ApprovalAnswer;
 use super::super::because::{ShownValue, because};
 use super::super::directive::{DecisionReason, Note, Outcome, ProposalResult};
 use super::super::event::{DriveMode, FinishReason};
-use super::super::machine::{NextMachine, RunEnd, WorkPurpose};
+use super::super::machine::{NextMachine, ProposalKind, RunEnd, WorkPurpose};
 use super::{RunStep, SplitState};
 use crate::engine::ids::ProposalId;
 use crate::policy::{ErrorClass, OnStop};
@@ -22,11 +22,22 @@ impl RunStep<'_> {
                 self.state.closing = Some(outcome);
                 Some(NextMachine::Settled(ProposalResult::Accepted))
             }
+            // One failed turn is no reason to drop what else the host has in flight; the host learns of it by the note of
+            // exhaustion, and may end its loop.
+            RunEnd::Failed(..) if self.is_turn_among_others() => {
+                Some(NextMachine::Settled(ProposalResult::NoReply))
+            }
             end => {
                 self.end(end);
                 None
             }
         }
+    }
+
+    /// Whether the current proposal is a turn, and others are open beside it.
+    fn is_turn_among_others(&mut self) -> bool {
+        let is_turn = matches!(self.split().run.terms.kind(), ProposalKind::Turn { .. });
+        is_turn && self.state.proposals.keys().any(|open| *open != self.current)
     }
 
     fn end(&mut self, end: RunEnd) {

@@ -85,7 +85,7 @@ mod tests {
         let homes = FieldHomes::of::<PolicyFile>();
         for (field, help) in [
             ("max_turns", "`max_turns` belongs in `limits` or `turn`"),
-            ("breaker", "`breaker` belongs in `tools.NAME`"),
+            ("breaker", "`breaker` belongs in `tools.NAME` or `models.NAME.pace`"),
             ("factor", "`factor` belongs in `retry.backoff`"),
         ] {
             assert_eq!(homes.help(field).as_deref(), Some(help));

@@ -9,7 +9,9 @@ use super::lasting::NonZeroTime;
 use crate::policy::decode::{Decode, NodeReader, SchemaOf, choice, record};
 use crate::policy::form::{Block, Effective, Form};
 use crate::policy::layer_value::plain_leaf;
-use crate::policy::{CooldownScope, PaceLimit, PacePool, PaceRate, TimeBound};
+use crate::policy::{
+    AttemptLimit, CooldownScope, PaceBreaker, PaceLimit, PacePool, PaceRate, ProbeRule, TimeBound,
+};
 use crate::text::yaml::{YamlData, YamlNode};
 use crate::time::Nanos;
 
@@ -54,6 +56,13 @@ pub struct ModelPace<F: Form = Effective> {
     /// Example: `2m`
     #[key(looser = More)]
     pub max_wait: F::Of<NonZeroTime<TimeBound>>,
+    /// How many calls may be in flight at a time.
+    /// Example: `4`
+    #[key(looser = More)]
+    pub concurrency: F::Of<AttemptLimit>,
+    /// When one call at a time is a probe, because the provider fails every call, or `never`. Replaced whole.
+    /// Example: `{"failures": 5, "base": "1s", "cap": "15s"}`
+    pub breaker: F::Of<PaceBreaker>,
 }
 
 choice! {
@@ -81,6 +90,40 @@ record! {
         /// How much of it may start at once after a pause. Left out: `limit`.
         /// Example: `10`
         pub(crate) burst: Option<NonZeroU32>,
+    }
+}
+
+record! {
+    /// How a provider that fails every call is probed.
+    /// Example: `{"failures": 5, "base": "1s", "cap": "15s"}`
+    pub(crate) struct ProbeEntry {
+        /// Failures in a row, of all calls of the pool: no answer, an overloaded or a broken server.
+        /// Example: `5`
+        pub(crate) failures: NonZeroU32,
+        /// The time before the first probe. It doubles with each probe that fails.
+        /// Example: `1s`
+        pub(crate) base: NonZeroTime<Nanos>,
+        /// The longest time between two probes.
+        /// Example: `15s`
+        pub(crate) cap: NonZeroTime<Nanos>,
+    }
+}
+
+impl Decode for PaceBreaker {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        match &node.data {
+            YamlData::Text(word) if &**word == "never" => Some(Self::Never),
+            YamlData::Map(_) => {
+                let ProbeEntry { failures, base, cap } = ProbeEntry::decode(node, reader)?;
+                Some(Self::After(ProbeRule { failures, base: base.0, cap: cap.0.max(base.0) }))
+            }
+            _ => reader.wrong_type(node, "a rule such as `{failures: 5, base: 1s, cap: 15s}`, or `never`"),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let rule = generator.subschema_for::<SchemaOf<ProbeEntry>>();
+        json_schema!({"anyOf": [rule, {"const": "never"}]})
     }
 }
 
@@ -123,6 +166,12 @@ plain_leaf! {
         PaceLimit::Rate(rate) => show_rate(*rate),
     };
     PaceLearning => |learning| json!(learning);
+    PaceBreaker => |breaker| match breaker {
+        PaceBreaker::Never => json!("never"),
+        PaceBreaker::After(ProbeRule { failures, base, cap }) => json!({
+            "failures": failures, "base": base.to_string(), "cap": cap.to_string(),
+        }),
+    };
     PacePool => |pool| match pool {
         PacePool::Provider => json!("provider"),
         PacePool::Named(name) => json!(name),

@@ -177,7 +177,13 @@ fn document(t: &mut Tape) -> String {
     if t.once_in(4) {
         let tokens = t.of(&["unlimited", "{limit: 900, per: 9s}", "{limit: 100, per: 1s, burst: 300}"]);
         let model = text[models].trim_end().strip_suffix('}').unwrap().to_owned();
-        text[models] = format!("{model}, pace: {{tokens: {tokens}, {}}}\n", &pace(t, "provider")[1..]);
+        let pace = pace(t, "provider");
+        // Nothing is drawn for these, so that what is drawn later stays as it was.
+        let flight = match tokens {
+            "unlimited" => "concurrency: 1, breaker: {failures: 1, base: 1s, cap: 9s}, ",
+            _ => "",
+        };
+        text[models] = format!("{model}, pace: {{tokens: {tokens}, {flight}{}}}\n", &pace[1..]);
     }
     text.concat()
 }

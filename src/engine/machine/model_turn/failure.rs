@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::super::failed_call::FailedCall;
 use super::super::pace::PaceRules;
+use super::super::pace_pools::PaceTicket;
 use super::super::pending_delay::WaitSubject;
 use super::super::reply::{recover, reply_refused};
 use super::super::run_parts::RunParts;
@@ -73,7 +74,12 @@ impl ModelTurn {
         let case = run.case_of(failure, classified, &policy.retry, RetryBlocker::None);
         // The model corrects a refused report, so the backoff for corrections applies.
         let mut case = FailureContext { correction: class == ErrorClass::InvalidOutput, ..case };
-        run.hold_pace(PaceRules::Model(&target, &policy), class, case.hint, &policy.retry);
+        let rules = PaceRules::Model(&target, &policy);
+        run.hold_pace(rules, class, case.hint, &policy.retry);
+        // The next probe is another call's, so that none uses up all its attempts while the provider is down.
+        if class.is_outage() && run.is_probed(rules) {
+            *self.series.ticket() = PaceTicket::default();
+        }
         let seed = run.seed("model", &run.name_of_turn());
         let name = format!("model {target}");
         let mut verdict = run.verdict(&name, &policy.retry, progress, &mut case, seed);
