@@ -23,15 +23,16 @@ mod tools;
 mod windows;
 
 use std::num::NonZeroU32;
+use std::path::Path;
 
 use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::builtin;
 use super::{BUILTINS, OnTimeout, OutputFormat, PROCESS_TOOLS, StdinMode};
-use crate::engine::ToolSpec;
+use crate::engine::{AgentFacts, ToolSpec};
 use crate::policy::decode::{self, DecodedDocument, OneOrMany, Spanned, VersionOne, choice, record, union};
-use crate::policy::{Effect, WrittenSchema};
+use crate::policy::{Effect, Policy, WrittenSchema};
 use crate::text::{Code, Diagnostic, Report, Source, SourceId, Sources, Span, did_you_mean, written_secret};
 use crate::text::{
     Problems,
@@ -298,6 +299,15 @@ impl AgentFile {
     }
 }
 
+impl AgentFile {
+    /// By what a session finds the file again.
+    pub(crate) fn facts(&self, path: &Path, policy: &Policy) -> AgentFacts {
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let profile = policy.profile().map(str::to_owned);
+        AgentFacts { name: self.name.clone(), file: whole.display().to_string(), profile }
+    }
+}
+
 /// What is wrong with a file that can be read.
 fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
     let file = &document.value;
@@ -335,7 +345,8 @@ fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
 }
 
 fn no_model(at: Span) -> Diagnostic {
-    Diagnostic::error(Code::MISSING_FIELD, at, "the agent has no model").help("add one under `models:`")
+    Diagnostic::error(Code::MISSING_FIELD, at, "the agent has no model")
+        .help("add one under `models:`, or a server for `unfazed mcp` under `mcp:`")
 }
 
 /// Keys and passwords in addresses and in texts for models. Where they may be, in `api_key` and in headers, others look.

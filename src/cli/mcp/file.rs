@@ -6,6 +6,7 @@ use crate::analysis::{KnownNames, LintOptions};
 use crate::cli::exit::CommandFailure;
 use crate::cli::policies::{self, reported};
 use crate::cli::{files, named};
+use crate::engine::AgentFacts;
 use crate::host::McpConfig;
 use crate::host::agent_file::{AgentFile, NamedAgent};
 use crate::policy::{Loader, Policy};
@@ -17,6 +18,8 @@ pub(super) struct ServedFile {
     /// The files of the policy.
     pub(super) paths: Vec<PathBuf>,
     pub(super) servers: Vec<McpConfig>,
+    /// By what its sessions find it again; `None`: there is no file of servers.
+    pub(super) agent: Option<AgentFacts>,
 }
 
 impl ServedFile {
@@ -26,6 +29,13 @@ impl ServedFile {
     /// Mistakes in the file and in its policies, keys that are missing, and servers whose tools could not be told apart.
     pub(super) fn read(path: &Path, loader: &Loader) -> Result<Self, CommandFailure> {
         let bytes = files::read(path)?;
+        if is_of_client(&bytes) {
+            return Err(CommandFailure::Usage(format!(
+                "{} is the configuration of a client; write its servers into an agent file, under `mcp`, or put \
+                 `unfazed mcp --policy FILE --` in it before the command of a server",
+                path.display()
+            )));
+        }
         let (named, reports) = NamedAgent::read(path, &bytes, loader);
         if named.is_none() {
             named::is_agent(path, &bytes, "mcp")?;
@@ -40,8 +50,15 @@ impl ServedFile {
             return Err(reported(&[report]));
         }
         say_unused(&named);
-        Ok(Self { paths: named.policy_paths(), policy: named.policy, servers })
+        let agent = Some(named.file.value.facts(path, &named.policy));
+        Ok(Self { paths: named.policy_paths(), policy: named.policy, servers, agent })
     }
+}
+
+/// Whether the file is one in which clients are told of servers, such as `.mcp.json`.
+fn is_of_client(bytes: &[u8]) -> bool {
+    let read: Option<serde_json::Map<String, serde_json::Value>> = serde_json::from_slice(bytes).ok();
+    read.is_some_and(|fields| fields.contains_key("mcpServers") || fields.contains_key("servers"))
 }
 
 /// The mistake that the tools of two servers cannot be told apart.

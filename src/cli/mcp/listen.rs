@@ -37,6 +37,8 @@ const MOST_MESSAGE: usize = 16 << 20;
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// How long a client without a stream is remembered.
 const IDLE: Duration = Duration::from_secs(3600);
+/// How long a client without a stream is remembered where there are too many.
+const GIVES_WAY: Duration = Duration::from_secs(60);
 /// How often that is looked at.
 const SWEEP: Duration = Duration::from_secs(60);
 /// Where clients send their messages.
@@ -130,8 +132,24 @@ impl RelayServer {
         Ok(response)
     }
 
+    /// Ends the sessions whose handshake was refused, and where there are too many, the one that was not used for the longest time:
+    /// its client may have gone without a word.
+    fn make_room(&self) {
+        let mut sessions = self.sessions();
+        let mut gone: Vec<String> =
+            sessions.iter().filter(|(_, session)| session.is_refused()).map(|(id, _)| id.clone()).collect();
+        if sessions.len() >= MOST_SESSIONS && gone.is_empty() {
+            let idle = sessions.iter().filter_map(|(id, session)| Some((session.idle_since()?, id.clone())));
+            gone.extend(idle.filter(|(since, _)| since.elapsed() > GIVES_WAY).min().map(|(_, id)| id));
+        }
+        for session in gone.iter().filter_map(|id| sessions.remove(id)) {
+            tokio::spawn(async move { session.close().await });
+        }
+    }
+
     /// A session begins.
     async fn begin(&self) -> Result<(String, Arc<HttpSession>), Response> {
+        self.make_room();
         if self.sessions().len() >= MOST_SESSIONS {
             return Err(refusal(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions"));
         }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::cli::exit::CommandFailure;
 use crate::cli::sessions::OpenStore;
-use crate::engine::LogHeader;
+use crate::engine::{AgentFacts, LogHeader};
 use crate::host::{Clock, McpConfig, McpRelay, Metrics, PolicyWatch, RelayApproval, RelayConfig};
 use crate::policy::{Loader, Policy};
 use crate::store::{Recorder, SessionId};
@@ -23,6 +23,8 @@ pub(super) struct RelayMaker {
     pub(super) metrics: Arc<Metrics>,
     /// Where sessions are written.
     pub(super) store: Option<OpenStore>,
+    /// The file of servers, which its sessions name.
+    pub(super) agent: Option<AgentFacts>,
 }
 
 impl RelayMaker {
@@ -41,18 +43,22 @@ impl RelayMaker {
         let config = others.iter().cloned().fold(config, RelayConfig::server);
         let mut config = config.approve(self.approve).metrics(Arc::clone(&self.metrics));
         if let Some(store) = &self.store {
-            let (id, recorder) = recorder(store, self.policy.digest()).await?;
+            let (id, recorder) = self.recorder(store).await?;
             config = config.record(id.as_str(), recorder);
         }
         McpRelay::start(config).await.map_err(|error| CommandFailure::Stopped(error.to_string()))
     }
-}
 
-/// What writes the session of a relay.
-async fn recorder(store: &OpenStore, policy: &str) -> Result<(SessionId, Recorder), CommandFailure> {
-    let id = SessionId::generate();
-    let header = LogHeader::new(id.as_str(), policy, Clock::system().now());
-    let log = store.store().create(&id, &header).await;
-    let log = log.map_err(|error| CommandFailure::Stopped(error.to_string()))?;
-    Ok((id, Recorder::new(log).await))
+    /// What writes the session of a relay.
+    async fn recorder(&self, store: &OpenStore) -> Result<(SessionId, Recorder), CommandFailure> {
+        let id = SessionId::generate();
+        let header = LogHeader::new(id.as_str(), self.policy.digest(), Clock::system().now());
+        let header = match &self.agent {
+            Some(agent) => header.of_agent(agent.clone()),
+            None => header,
+        };
+        let log = store.store().create(&id, &header).await;
+        let log = log.map_err(|error| CommandFailure::Stopped(error.to_string()))?;
+        Ok((id, Recorder::new(log).await))
+    }
 }

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What is logged without being asked for.
-const RELAY_LOG: &str = "unfazed::host::tool::mcp=warn";
+const RELAY_LOG: &str = "unfazed::host::tool::mcp=warn,unfazed::cli::mcp=warn";
 
 /// Puts the tools of MCP servers under a policy: name it in the configuration of your client, with the server's command
 /// behind it, or with a file of servers, which are one to the client
@@ -133,11 +133,11 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
     let log = if settings.log.is_empty() { RELAY_LOG.to_owned() } else { settings.log.clone() };
     super::logs::start(&CliSettings { log, ..settings.clone() })?;
     let loader = named::chosen(args.profile.as_deref(), settings);
-    let ServedFile { policy, paths, servers } = if let Some(path) = &args.file {
+    let ServedFile { policy, paths, servers, agent } = if let Some(path) = &args.file {
         ServedFile::read(path, &loader)?
     } else {
         let (policy, _) = policies::load(&args.policy, &loader)?;
-        ServedFile { policy, paths: args.policy.clone(), servers: vec![server(args)?] }
+        ServedFile { policy, paths: args.policy.clone(), servers: vec![server(args)?], agent: None }
     };
     if let Some(warnings) = policy.warnings() {
         out::say(&format!("{warnings}\n"));
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
     };
     let watched = (args.reload && !paths.is_empty()).then_some((loader, paths));
     let metrics = Arc::new(Metrics::new());
-    let maker = RelayMaker { servers, approve: args.approve.into(), policy, watched, metrics, store };
+    let maker = RelayMaker { servers, approve: args.approve.into(), policy, watched, metrics, store, agent };
     // Dropped after the runtime: the store has one of its own.
     runtime::block_on(serve(args, maker.clone()))
 }

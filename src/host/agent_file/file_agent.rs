@@ -9,7 +9,7 @@ use super::AgentFile;
 use super::check::AgentWarning;
 use super::secrets::SecretError;
 use super::servers::AgentServers;
-use crate::engine::{AgentFacts, LogHeader};
+use crate::engine::LogHeader;
 use crate::host::{Agent, Clock, RunError, RunReport, RunTask, new_uuid};
 
 /// An agent of a file, ready to run. Dropping it kills what was started for it; [`FileAgent::shutdown`] gives that time to end.
@@ -114,9 +114,7 @@ impl FileAgent {
     /// --resume` finds the agent again.
     pub fn log_header(&self, run: impl Into<String>) -> LogHeader {
         let policy = self.agent.policy();
-        let whole = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
-        let profile = policy.profile().map(str::to_owned);
-        let facts = AgentFacts { name: self.file.name.clone(), file: whole.display().to_string(), profile };
+        let facts = self.file.facts(&self.path, &policy);
         LogHeader::new(run, policy.digest(), Clock::system().now()).of_agent(facts)
     }
 

@@ -523,6 +523,11 @@ impl OpenTicket {
         self.next.take().ok_or(ProposalError::Stopped)
     }
 
+    /// Whether nothing was decided about the proposal that is not carried out.
+    pub(in crate::host) fn is_idle(&self) -> bool {
+        self.next.is_none() && self.directives.is_empty()
+    }
+
     /// What the directive ends the proposal with, if it does.
     pub(in crate::host) fn end(
         &mut self,

@@ -256,6 +256,9 @@ impl DrivenRun {
         let mut under_way = FuturesUnordered::new();
         let mut handles: Vec<(WorkId, AbortHandle)> = Vec::new();
         loop {
+            if under_way.is_empty() && open.is_idle() {
+                host.queued();
+            }
             let directive = tokio::select! {
                 biased;
                 directive = open.next() => directive?,

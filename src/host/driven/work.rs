@@ -66,6 +66,9 @@ pub trait RunHost: Send + Sync {
     /// A wait begins: for people who look on.
     fn waits(&self, _wait: &WaitWork) {}
 
+    /// Nothing of a proposal can begin yet: it waits for other calls. For people who look on.
+    fn queued(&self) {}
+
     /// Takes note of what was decided about a proposal: messages for the conversation, repairs, breakers.
     fn noted(&self, _directive: &Directive) {}
 }
@@ -134,5 +137,5 @@ fn late(run: &RunTool) -> ToolOutcome {
 }
 
 fn no_answer(most: Option<Nanos>) -> Failure {
-    Failure::of(ErrorClass::Timeout, format!("no answer within {}", most.unwrap_or_default()))
+    Failure::of(ErrorClass::Timeout, format!("no answer within {}", most.unwrap_or_default().rounded()))
 }

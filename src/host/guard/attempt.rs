@@ -124,9 +124,10 @@ impl<E: ClassifyError> Cause<E> {
                 Some((class, message)) => PlainFailure::Certain(class, message),
                 None => PlainFailure::Known(error.failure(policy)),
             },
-            Self::TimedOut(after) => {
-                PlainFailure::Certain(ErrorClass::Timeout, format!("no answer within {after}").into())
-            }
+            Self::TimedOut(after) => PlainFailure::Certain(
+                ErrorClass::Timeout,
+                format!("no answer within {}", after.rounded()).into(),
+            ),
         }
     }
 

@@ -254,3 +254,45 @@ fn what_happened_is_a_session_that_is_decided_again() {
     let other = String::from_utf8(replay("q.yaml").stdout).unwrap();
     assert!(other.contains("retry.max_attempts = 2 (q.yaml:4:27, tool layer)"), "{other}");
 }
+
+#[test]
+fn calls_reach_the_server_in_the_order_in_which_the_client_sent_them() {
+    // With a breaker only so many run at once as may fail before it opens.
+    let mut client = Client::ready("plain", "version: 1\ntools: {echo: {breaker: {failures: never}}}\n", &[]);
+    for n in 0..40 {
+        client.send(&json!(n), "tools/call", &json!({"name": "echo", "arguments": {"text": n.to_string()}}));
+    }
+    for _ in 0..40 {
+        client.next();
+    }
+    let calls = client.calls_of("echo");
+    let sent: Vec<&Value> = calls.iter().map(|call| &call["params"]["arguments"]["text"]).collect();
+    let expected: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    assert_eq!(sent, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_result_that_says_it_is_an_error_is_one_without_content_too() {
+    let policy = "version: 1
+tools: {bare: {effect: read_only, retry: {max_attempts: 3, retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 10ms, jitter: none}}}}
+";
+    let mut client = Client::ready("odd", policy, &[]);
+    let result = client.call("bare", &json!({}));
+    assert_eq!(result["_meta"]["unfazed"]["attempts"], 3, "{result}");
+    assert_eq!(client.calls_of("bare").len(), 3);
+}
+
+#[test]
+fn texts_name_tools_as_the_client_sees_them() {
+    let policy = "version: 1\ntools: {'desk__echo': {approval: always}}\n";
+    let mut client = Client::start("plain", policy, &["--name", "desk"]);
+    client.shake_hands(&json!({"elicitation": {}}));
+    let unknown = client.call("ecko", &json!({}));
+    assert!(texts(&unknown)[0].contains("`echo`") && !unknown.to_string().contains("desk__"), "{unknown}");
+    let failed = client.call("refuse", &json!({}));
+    assert!(texts(&failed)[0].contains("`refuse`") && !texts(&failed)[0].contains("desk__"), "{failed}");
+    client.send(&json!(1), "tools/call", &json!({"name": "echo", "arguments": {"text": "a"}}));
+    let question = client.next();
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(message.starts_with("Run echo with"), "{message}");
+}

@@ -118,3 +118,11 @@ fn a_server_that_was_left_out_of_a_list_is_named_once_and_announced_when_it_list
     let written = fs::read_to_string(client.folder.path().join("stderr")).unwrap();
     assert_eq!(written.matches("a server is left out of a list").count(), 1, "{written}");
 }
+
+#[test]
+fn a_server_announces_that_its_tools_may_change_as_it_may_be_started_again() {
+    let mut client = Client::start("odd", "version: 1\n", &[]);
+    let answer = client.shake_hands(&json!({}));
+    let announced = json!({"tools": {"listChanged": true}, "resources": {}});
+    assert_eq!(answer["result"]["capabilities"], announced);
+}

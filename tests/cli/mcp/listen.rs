@@ -30,11 +30,15 @@ struct Answer {
 impl Relay {
     fn start(args: &[&str], key: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("p.yaml"), POLICY).unwrap();
         let notes = folder.path().join("notes").display().to_string();
         let script = server_script().display().to_string();
-        let server = ["--", "python3", &script, &notes, "plain"];
-        let all = [&["mcp", "--policy", "p.yaml", "--listen", "127.0.0.1:0"], args, &server].concat();
+        Self::of(folder, args, key, &["python3", &script, &notes, "plain"])
+    }
+
+    fn of(folder: TempDir, args: &[&str], key: &str, server: &[&str]) -> Self {
+        std::fs::write(folder.path().join("p.yaml"), POLICY).unwrap();
+        let before = ["mcp", "--policy", "p.yaml", "--listen", "127.0.0.1:0"];
+        let all = [&before, args, &["--"], server].concat();
         let mut command = command::unfazed(folder.path(), &all);
         let mut child = command.env("RELAY_KEY", key).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -154,6 +158,16 @@ async fn a_version_that_does_not_pass_over_http_is_refused() {
         let headers = [own, ("mcp-protocol-version", version)];
         let answer = relay.send("POST", &headers, Some(&request(1, "ping", &json!({})))).await;
         assert_eq!(answer.status, status, "{version}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handshakes_that_fail_keep_nobody_out() {
+    let relay = Relay::of(tempfile::tempdir().unwrap(), &[], "", &["false"]);
+    for n in 0..300 {
+        let answer = relay.send("POST", &[], Some(&request(n, "initialize", &json!({})))).await;
+        assert_eq!(answer.status, 200, "the {n}th");
+        assert!(answer.messages[0]["error"].is_object(), "{:?}", answer.messages);
     }
 }
 

@@ -104,6 +104,25 @@ fn the_rounds_of_a_call_are_one_call() {
 }
 
 #[test]
+fn what_was_agreed_to_once_does_not_run_again_and_again() {
+    let mut client = Client::start("odd", "version: 1\ntools: {multi: {approval: always}}\n", &[]);
+    let mut call =
+        |more: &Value| client.ask("tools/call", &params("multi", &json!({}), more))["result"].clone();
+    let asked = call(&json!({}));
+    let accept = json!({"approval": {"action": "accept"}});
+    let begun = call(&json!({"requestState": asked["requestState"], "inputResponses": accept}));
+    assert_eq!(begun["inputRequests"]["q"]["params"]["message"], "step 0", "{begun}");
+    let round = json!({"requestState": begun["requestState"], "inputResponses": {"q": {"action": "accept"}}});
+    let further = call(&round);
+    assert_eq!(further["inputRequests"]["q"]["params"]["message"], "step 1", "{further}");
+    for _ in 0..3 {
+        let again = call(&round);
+        assert_eq!(again["inputRequests"]["approval"]["method"], "elicitation/create", "{again}");
+    }
+    assert_eq!(client.calls_of("multi").len(), 2);
+}
+
+#[test]
 fn a_call_does_not_wait_for_a_list_past_its_deadline() {
     let mut client = Client::ready("unlisted", "version: 1\nlimits: {deadline: 1s}\n", &[]);
     let result = client.call("echo", &json!({"text": "a"}));

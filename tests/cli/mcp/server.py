@@ -52,7 +52,8 @@ def tools():
         tool("half"), tool("huge", annotations=look),
     ]
     if MODE == "odd":
-        listed += [tool("receipt"), tool("consent"), tool("crash"), tool("wrapped", outputSchema=OBJECT), tool("multi")]
+        listed += [tool("receipt"), tool("consent"), tool("crash"), tool("wrapped", outputSchema=OBJECT), tool("multi"),
+                   tool("bare")]
     return listed + ([tool("late")] if MODE == "again" and AGAIN else [])
 
 
@@ -96,6 +97,8 @@ def call(ident, params):
     if name == "wrapped":
         lines = "a \"line\"\n" * 500
         return text(lines, structuredContent={"result": lines})
+    if name == "bare":
+        return {"isError": True}
     if name == "multi":
         step = int(params.get("requestState") or 0)
         if step == 6:
@@ -131,7 +134,9 @@ def answer(message):
     if method == "initialize":
         if MODE == "slow" and AGAIN:
             time.sleep(1)
-        capabilities = {"tools": {"listChanged": True}, **({"resources": {"subscribe": True}} if MODE == "resources" else {})}
+        capabilities = {"tools": {} if MODE == "odd" else {"listChanged": True}}
+        if MODE == "resources":
+            capabilities["resources"] = {"subscribe": True}
         info = {"name": "flaky", "version": "1", "unknown": [1.0]}
         version = params["protocolVersion"]
         return None if MODE == "mute" else {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}

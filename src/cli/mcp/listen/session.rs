@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -31,6 +32,15 @@ struct OpenStreams {
     /// What came when none was open.
     kept: VecDeque<String>,
     used: Instant,
+    handshake: Handshake,
+}
+
+/// How far the handshake is.
+enum Handshake {
+    /// The request of that id, which is JSON, has no answer yet; `None`: it has not come.
+    Open(Option<String>),
+    Accepted,
+    Refused,
 }
 
 /// The stream of a request.
@@ -78,6 +88,8 @@ pub(super) struct MessageHead<'a> {
     pub(super) method: Option<String>,
     #[serde(default, borrow)]
     params: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +135,8 @@ impl HttpSession {
     /// A session of that relay, whose lines for the client come from `answers`.
     pub(super) fn begin(relay: McpRelay, answers: mpsc::Receiver<String>) -> Arc<Self> {
         let (requests, listener, kept) = (HashMap::new(), None, VecDeque::new());
-        let streams = Mutex::new(OpenStreams { requests, listener, kept, used: Instant::now() });
+        let handshake = Handshake::Open(None);
+        let streams = Mutex::new(OpenStreams { requests, listener, kept, used: Instant::now(), handshake });
         let session = Arc::new(Self { relay, streams });
         tokio::spawn(Arc::clone(&session).route(answers));
         session
@@ -137,6 +150,10 @@ impl HttpSession {
         let mut streams = self.streams();
         if streams.requests.contains_key(id.get()) {
             return Err(InFlight);
+        }
+        if head.method.as_deref() == Some("initialize") && matches!(streams.handshake, Handshake::Open(None))
+        {
+            streams.handshake = Handshake::Open(Some(id.get().to_owned()));
         }
         streams.requests.insert(id.get().to_owned(), RequestStream { lines, token });
         Ok(Some(coming))
@@ -172,16 +189,27 @@ impl HttpSession {
         coming
     }
 
+    /// Whether its handshake was answered with an error: its client begins another session, if any.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.streams().handshake, Handshake::Refused)
+    }
+
     /// Whether it has had no use for that long.
     pub(super) fn is_idle(&self, longest: Duration) -> bool {
+        self.idle_since().is_some_and(|since| since.elapsed() > longest)
+    }
+
+    /// Since when it has had no use; `None`: a client waits for something.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
         let mut streams = self.streams();
         // Whoever has closed its stream does not wait for the answer.
         streams.requests.retain(|_, stream| !stream.lines.is_closed());
         let listens = streams.listener.as_ref().is_some_and(|listener| !listener.is_closed());
         if listens || !streams.requests.is_empty() {
             streams.used = Instant::now();
+            return None;
         }
-        streams.used.elapsed() > longest
+        Some(streams.used)
     }
 
     /// The client has gone.
@@ -214,7 +242,12 @@ impl OpenStreams {
     /// The stream that a line belongs to; `None`: none is open.
     fn stream_of(&mut self, line: &str) -> Option<mpsc::Sender<String>> {
         let head = MessageHead::of(line);
-        if let Some(id) = head.as_ref().filter(|head| head.method.is_none()).and_then(|head| head.id) {
+        if let Some((id, head)) =
+            head.as_ref().and_then(|head| Some((head.id?, head))).filter(|(_, head)| head.method.is_none())
+        {
+            if matches!(&self.handshake, Handshake::Open(Some(open)) if open == id.get()) {
+                self.handshake = if head.error.is_some() { Handshake::Refused } else { Handshake::Accepted };
+            }
             return self.requests.remove(id.get()).map(|stream| stream.lines);
         }
         let token = head.filter(|head| head.id.is_none()).and_then(|head| head.token().map(str::to_owned));

@@ -223,8 +223,9 @@ impl ProcessSupervisor {
                         ReadLine::Undecodable(_) if self.relayed => ReadLine::Message,
                         read => read,
                     };
-                    if read != ReadLine::Message {
-                        self.noise(line);
+                    match read {
+                        ReadLine::Message => self.is_sound(),
+                        _ => self.noise(line),
                     }
                     let passed = match &read {
                         ReadLine::Message => line,
@@ -260,6 +261,11 @@ impl ProcessSupervisor {
                 ServerLine::End => return None,
             }
         }
+    }
+
+    /// A server that goes on with messages does not fail by what it wrote before.
+    fn is_sound(&self) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).noise = (0, String::new());
     }
 
     fn noise(&self, line: &[u8]) {

@@ -26,7 +26,7 @@ pub(super) async fn answer(relay: &Arc<RelayParts>, ask: &AskPerson) -> Approval
         RelayApproval::Ask => {}
     }
     let schema = json!({ "type": "object", "properties": {} });
-    let params = json!({ "message": question(ask), "requestedSchema": schema });
+    let params = json!({ "message": question(ask, relay), "requestedSchema": schema });
     let answer = relay.ask_client("elicitation/create", &params.to_string()).await;
     let answer = answer.as_deref().map(RpcMessage::parse);
     let Some(Ok(RpcMessage::Answer { outcome: Ok(result), .. })) = answer else { return nobody(relay, ask) };
@@ -61,8 +61,9 @@ fn nobody(relay: &RelayParts, ask: &AskPerson) -> ApprovalAnswer {
 }
 
 /// The whole call: whoever agrees must have seen what to, and nothing that is made to look otherwise.
-pub(super) fn question(ask: &AskPerson) -> String {
-    let (tool, message) = (visible(&ask.tool), visible(&ask.message));
+pub(super) fn question(ask: &AskPerson, relay: &RelayParts) -> String {
+    let shown = relay.shown_tool(&ask.tool);
+    let (tool, message) = (visible(&shown), visible(&ask.message));
     let arguments = format!("{:#}", ask.arguments);
     let arguments: Vec<_> = arguments.lines().map(visible).collect();
     let arguments = arguments.join("\n");

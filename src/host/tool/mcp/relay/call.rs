@@ -1,6 +1,9 @@
 //! A call of a tool under the policy: the calls drive decides, and the server runs what it is asked to.
 
+use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use indexmap::IndexMap;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData};
@@ -12,9 +15,10 @@ use serde_json::value::RawValue;
 use super::ask;
 use super::link::RelayLink;
 use super::message::{self, INVALID_PARAMS, RpcAnswer, RpcMessage};
+use super::order::RequestTurn;
 use super::params::CallParams;
 use super::result::{CallRecord, RelayedResult};
-use super::rounds::{CallRound, PastRounds};
+use super::rounds::{CallRound, InputRequired, PastRounds};
 use super::surrogates::without_halves;
 use super::tools::KnownTool;
 use super::upstream::RelayServer;
@@ -50,6 +54,14 @@ struct RelayedCall<'a> {
     /// What the server answered last.
     answer: Mutex<Option<RelayedResult>>,
     record: Mutex<CallRecord>,
+    /// Its turn to be sent, until it has been, or has to wait.
+    sending: Mutex<Option<RequestTurn>>,
+}
+
+/// The place of a call among those of its server, in the order in which the client sent them.
+pub(super) struct CallTurns {
+    proposing: RequestTurn,
+    sending: RequestTurn,
 }
 
 /// A question to the person in the place of a result.
@@ -62,7 +74,12 @@ struct ResultQuestion {
 
 /// Makes a call under the policy: what answers the request.
 /// `id` is that of the request, which is JSON.
-pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, mut params: CallParams) -> RpcAnswer {
+pub(super) async fn make(
+    relay: &Arc<RelayParts>,
+    id: &str,
+    mut params: CallParams,
+    turns: Option<CallTurns>,
+) -> RpcAnswer {
     let round = relay.rounds().of(&mut params);
     let past = match round {
         CallRound::First => None,
@@ -79,12 +96,17 @@ pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, mut params: CallPara
         Err(refused) => return Ok(refused),
     };
     let proposed =
-        ToolCall { id: relay.next_call(), name: name.clone(), arguments: params.arguments().to_owned() };
+        ToolCall { id: relay.next_call(), name: name.clone(), arguments: params.arguments().into_owned() };
     // The first round was checked, and counted.
     let proposed = ProposedCall { call: proposed, policy: None, opaque: past.is_some() };
     let (answer, record) = (Mutex::default(), Mutex::default());
     let (question, key) = (Mutex::default(), Mutex::default());
-    let call = RelayedCall { relay, name, params, id, past, question, key, answer, record };
+    let (proposing, sending) = turns.map(|CallTurns { proposing, sending }| (proposing, sending)).unzip();
+    if let Some(turn) = &proposing {
+        turn.comes().await;
+    }
+    let sending = Mutex::new(sending);
+    let call = RelayedCall { relay, name, params, id, past, question, key, answer, record, sending };
     // No one closes the semaphore.
     let _place = relay.places.acquire().await.ok();
     relay.look_at_policy();
@@ -95,7 +117,16 @@ pub(super) async fn make(relay: &Arc<RelayParts>, id: &str, mut params: CallPara
             return Ok(refused.failed(params.is_complete()));
         }
     };
-    let settled = relay.run.tools(vec![proposed], None, &call).await;
+    let settled = {
+        let mut deciding = pin!(relay.run.tools(vec![proposed], None, &call));
+        // It is proposed when it is first looked at.
+        let first = futures_util::poll!(deciding.as_mut());
+        drop(proposing);
+        match first {
+            Poll::Ready(settled) => settled,
+            Poll::Pending => deciding.await,
+        }
+    };
     call.result(settled)
 }
 
@@ -170,12 +201,57 @@ impl RelayParts {
         Some((Arc::clone(server), server.tools.name_of(name)))
     }
 
+    /// What the client sees a tool as that the policy knows by that name.
+    pub(super) fn shown_tool(&self, name: &str) -> String {
+        let servers = self.servers.iter().enumerate();
+        let found = servers.filter_map(|(at, server)| Some((at, name.strip_prefix(&*server.config.prefix)?)));
+        // No prefix begins another one but the empty one.
+        let Some((at, remote)) = found.max_by_key(|(_, remote)| usize::MAX.saturating_sub(remote.len()))
+        else {
+            return name.to_owned();
+        };
+        if self.only_server().is_some() { remote.to_owned() } else { self.shared().tools.shown(at, remote) }
+    }
+
+    /// Whether a name begins with the prefix of a server; without one it is what the client sees.
+    fn has_prefix(&self, name: &str) -> bool {
+        let mut prefixes = self.servers.iter().map(|server| &server.config.prefix);
+        prefixes.any(|prefix| !prefix.is_empty() && name.starts_with(prefix.as_str()))
+    }
+
+    /// A text of the policy with the tools called as the client sees them. They stand in backquotes.
+    fn as_shown(&self, text: &str) -> String {
+        let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some((before, behind)) = rest.split_once('`') {
+            let Some((name, after)) = behind.split_once('`') else { break };
+            let known = self.has_prefix(name).then(|| self.shown_tool(name));
+            shown.push_str(before);
+            shown.push('`');
+            shown.push_str(known.as_deref().unwrap_or(name));
+            // Without a tool in it this backquote may be the beginning of the next word.
+            rest = if known.is_some() {
+                shown.push('`');
+                after
+            } else {
+                behind.split_at(name.len()).1
+            };
+        }
+        shown.push_str(rest);
+        shown
+    }
+
     /// What the client sees those tools as that servers call by that name.
     fn names_of(&self, remote: &str) -> Vec<String> {
         let shared = self.shared();
         let servers = self.servers.iter().enumerate();
         let have = servers.filter(|(_, server)| server.tools.get(&server.tools.name_of(remote)).is_some());
         have.map(|(at, _)| shared.tools.shown(at, remote)).collect()
+    }
+
+    /// The place of a call of that tool; `None`: whose it is, is not known yet.
+    pub(super) fn turns_of(&self, shown: &str) -> Option<CallTurns> {
+        let (server, _) = self.server_meant(shown)?;
+        Some(CallTurns { proposing: server.proposing.enter(), sending: server.sending.enter() })
     }
 
     /// The server with the tool that the policy knows by that name.
@@ -190,6 +266,12 @@ impl RelayParts {
 }
 
 impl RelayedCall<'_> {
+    /// It does not begin now: others may.
+    fn step_aside(&self) {
+        let turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(turn);
+    }
+
     /// What the client is answered.
     fn result(self, settled: Result<SettledProposal, ProposalError>) -> RpcAnswer {
         let is_complete = self.params.is_complete();
@@ -198,7 +280,10 @@ impl RelayedCall<'_> {
         let mut record = self.record.into_inner().unwrap_or_else(PoisonError::into_inner);
         let answer = self.answer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match settled {
-            Ok(settled) => record.guidance.extend(settled.guidance),
+            Ok(settled) => {
+                record.guidance.extend(settled.guidance);
+                record.rename(|text| self.relay.as_shown(text));
+            }
             Err(error) => {
                 let refused = CallRecord::refused(ErrorClass::Cancelled, error.to_string());
                 return Ok(refused.failed(is_complete));
@@ -256,6 +341,11 @@ impl RelayedCall<'_> {
         is_own: bool,
     ) -> Result<RelayedResult, ToolError> {
         let upstream = self.relay.link(server).await.map_err(|error| ToolError::unavailable(error.why))?;
+        // Only the first attempt has one; held until it is sent.
+        let turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(turn) = &turn {
+            turn.comes().await;
+        }
         let params = if is_own {
             let past = self.past.as_ref().map(|(past, _)| past);
             let key = past.and_then(|past| past.key.as_ref()).unwrap_or(&run.idempotency_key);
@@ -269,6 +359,7 @@ impl RelayedCall<'_> {
         };
         let params = params.map_err(|error| ToolError::invalid_args(error.to_string()))?;
         let asked = upstream.ask(Some(self.id), |number| message::request(number, "tools/call", &params));
+        drop(turn);
         let asked = match asked {
             Ok(asked) => asked,
             Err(unsent) => return Err(ToolError::unavailable(upstream.why_unsent(unsent).await)),
@@ -295,7 +386,7 @@ impl RelayedCall<'_> {
             return None;
         }
         let until = ask.timeout.and_then(|within| tokio::time::Instant::now().checked_add(within.to_std()));
-        let (about, message) = (ask.question, ask::question(ask));
+        let (about, message) = (ask.question, ask::question(ask, self.relay));
         let question = ResultQuestion { about, message, until, past: self.past(&ask.tool, &ask.arguments) };
         *self.question.lock().unwrap_or_else(PoisonError::into_inner) = Some(question);
         // Until the person has agreed it does not run.
@@ -342,12 +433,18 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
     };
     let fields: IndexMap<String, &RawValue> = serde_json::from_str(result.get()).map_err(|_| unreadable())?;
     // A task that continues elsewhere, or a question to the person, is for the client.
-    if !fields.contains_key("content") && !fields.contains_key("structuredContent") {
+    if fields.contains_key("task") || InputRequired::of(result).is_some() {
         return Ok(RelayedResult::unseen(result));
     }
+    // What is left out is empty, as in the official kits.
+    let text = if fields.contains_key("content") {
+        Cow::Borrowed(result.get())
+    } else {
+        Cow::Owned(with_content(&fields).map_err(|_| unreadable())?)
+    };
     // What has a kind of content that is not known here is passed on; the policy sees it as the JSON that it is.
-    let parsed = serde_json::from_str::<CallToolResult>(result.get())
-        .or_else(|_| serde_json::from_str(&without_halves(result.get())));
+    let parsed = serde_json::from_str::<CallToolResult>(&text)
+        .or_else(|_| serde_json::from_str(&without_halves(&text)));
     let data = match parsed {
         Ok(parsed) => match content::read(&parsed, usize::MAX, &ProgressReporter::default()).await {
             Ok(data) => plain(data, &parsed),
@@ -356,6 +453,14 @@ async fn read(line: &str, tool: &KnownTool, upstream: &RelayLink) -> Result<Rela
         Err(_) => Value::String(result.get().to_owned()),
     };
     Ok(RelayedResult::new(result, tool.structured, data, MOST))
+}
+
+/// A result that left its content out.
+fn with_content(fields: &IndexMap<String, &RawValue>) -> serde_json::Result<String> {
+    let none = serde_json::value::to_raw_value::<[(); 0]>(&[])?;
+    let mut fields = fields.clone();
+    fields.insert("content".to_owned(), &none);
+    serde_json::to_string(&fields)
 }
 
 /// Whether an error asks the client to let the person open addresses first (the specification of 2025-11-25,
@@ -377,10 +482,10 @@ fn asks_for_url(error: &RawValue) -> bool {
 }
 
 /// The text of a result whose structured content is only a wrapper of it: the kit in Python makes `{"result": TEXT}` of a
-/// function that returns text.
+/// function that returns text, the server of files `{"content": TEXT}`.
 fn plain(data: Value, result: &CallToolResult) -> Value {
     let wrapped = match &data {
-        Value::Object(fields) if fields.len() == 1 => fields.get("result").and_then(Value::as_str),
+        Value::Object(fields) if fields.len() == 1 => fields.values().next().and_then(Value::as_str),
         _ => None,
     };
     let text = match (wrapped, result.content.as_slice()) {
@@ -401,6 +506,7 @@ impl RunHost for RelayedCall<'_> {
     }
 
     fn answer<'a>(&'a self, ask: &'a AskPerson) -> BoxFuture<'a, ApprovalAnswer> {
+        self.step_aside();
         Box::pin(async move {
             match self.answer_by_rounds(ask) {
                 Some(answer) => answer,
@@ -410,6 +516,7 @@ impl RunHost for RelayedCall<'_> {
     }
 
     fn waits(&self, wait: &WaitWork) {
+        self.step_aside();
         let most = wait.max_attempts.map(|most| format!(" of {most}")).unwrap_or_default();
         let WaitWork { attempt, error_type, message, .. } = wait;
         let delay = wait.delay.rounded();
@@ -418,6 +525,11 @@ impl RunHost for RelayedCall<'_> {
             None => format!("attempt {attempt}{most} in {delay}, after {error_type}"),
         };
         self.relay.waits(self.params.progress_token(), &text);
+    }
+
+    fn queued(&self) {
+        self.step_aside();
+        self.relay.waits(self.params.progress_token(), "waits for other calls of the tool");
     }
 
     fn noted(&self, directive: &Directive) {

@@ -1,7 +1,6 @@
 //! What the client sends, line by line.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use futures_util::FutureExt;
@@ -85,6 +84,9 @@ impl RelayParts {
             "initialize" => {
                 self.introduced(line, params);
                 return self.forward(line, id, (method, params), ClientRequest::Initialize).await;
+            }
+            "server/discover" => {
+                return self.forward(line, id, (method, params), ClientRequest::Discover).await;
             }
             "resources/read" => {
                 let own = self.kept.lock().unwrap_or_else(PoisonError::into_inner).read(params);
@@ -171,16 +173,24 @@ impl RelayParts {
             return self.pass_over(server, &upstream, line, what).await;
         }
         // A server that is being started does not hold up what else the client has to say.
-        let (relay, server) = (Arc::clone(self), Arc::clone(server));
+        let (relay, server, turn) = (Arc::clone(self), Arc::clone(server), server.sending.enter());
         let (line, id) = (line.to_owned(), id.get().to_owned());
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        tokio::spawn(async move {
-            let _of_request = WaitingRequest(&relay);
-            match relay.link(&server).await {
+        let key = id.clone();
+        // The lock is held until the request is known: it may be over at once.
+        let mut waiting = self.waiting();
+        let task = tokio::spawn(async move {
+            let linked = relay.link(&server).await;
+            turn.comes().await;
+            // Whoever takes the request back from now on finds it at the server.
+            if relay.waiting().remove(&id).is_none() {
+                return;
+            }
+            match linked {
                 Ok(upstream) => relay.pass_over(&server, &upstream, &line, what).await,
                 Err(error) => relay.to_client(message::error(&id, INTERNAL_ERROR, &error.why)).await,
             }
         });
+        waiting.insert(key, task.abort_handle());
     }
 
     async fn pass_over(
@@ -222,9 +232,10 @@ impl RelayParts {
     async fn begin_call(self: &Arc<Self>, id: &RawValue, params: CallParams) {
         self.look_again();
         let (relay, own) = (Arc::clone(self), id.get().to_owned());
+        let turns = self.turns_of(params.name());
         self.begin(id, async move {
             let _of_call = CallInProgress::begin(&relay, params.progress_token().map(str::to_owned));
-            call::make(&relay, &own, params).await
+            call::make(&relay, &own, params, turns).await
         })
         .await;
     }
@@ -282,6 +293,9 @@ impl RelayParts {
         let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
         let Some(CancelledParams { id }) = read else { return };
         let call = self.calls().remove(id.get());
+        if let Some(waiting) = self.waiting().remove(id.get()) {
+            waiting.abort();
+        }
         let mut open = Vec::new();
         for upstream in self.servers.iter().filter_map(|server| server.live_link()) {
             let of_link = upstream.asked().remove_all(|asked| asked.is_for_client(id.get()));
@@ -331,15 +345,6 @@ fn has_cursor(params: Option<&RawValue>) -> bool {
     }
     let read = params.and_then(|params| serde_json::from_str(params.get()).ok());
     read.is_some_and(|PageParams { cursor }| cursor.is_some())
-}
-
-/// A request that waits for a server to start.
-struct WaitingRequest<'a>(&'a RelayParts);
-
-impl Drop for WaitingRequest<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// A call whose client wants to know how far it is.

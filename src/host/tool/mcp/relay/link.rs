@@ -62,6 +62,8 @@ pub(super) enum AskedOfServer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientRequest {
     Initialize,
+    /// What the server can do, where there is no handshake (the protocol's version 2026-07-28).
+    Discover,
     ListTools {
         /// Its page is the first.
         is_first: bool,

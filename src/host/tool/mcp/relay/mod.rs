@@ -17,6 +17,7 @@ mod lists;
 mod merge;
 mod message;
 mod names;
+mod order;
 mod outgoing;
 mod pages;
 mod params;
@@ -41,7 +42,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -132,8 +133,8 @@ struct RelayParts {
     closing: CancellationToken,
     activity: Mutex<RelayActivity>,
     numbers: AtomicU64,
-    /// How many requests of the client wait for a server to start.
-    waiting: AtomicU64,
+    /// The requests of the client that wait for a server to start, by their ids.
+    waiting: Mutex<HashMap<String, AbortHandle>>,
 }
 
 /// Whether calls are in flight, and since when none is.
@@ -244,7 +245,7 @@ impl McpRelay {
             closing: CancellationToken::new(),
             activity: Mutex::new(RelayActivity { calls: 0, last: Instant::now() }),
             numbers: AtomicU64::new(0),
-            waiting: AtomicU64::new(0),
+            waiting: Mutex::default(),
         });
         parts.start_all().await?;
         Ok((Self(parts), lines))
@@ -257,7 +258,8 @@ impl McpRelay {
 
     /// Takes a line of the client.
     pub async fn take(&self, line: &str) {
-        self.0.client_sent(line).await;
+        // Some requests have much to remember, and this is part of what the caller waits with.
+        Box::pin(self.0.client_sent(line)).await;
     }
 
     /// Answers a line of the client that is longer than so many bytes. Its beginning says which request it is, if it is one.
@@ -315,6 +317,10 @@ impl RelayParts {
 
     fn calls(&self) -> MutexGuard<'_, HashMap<String, JoinHandle<()>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, AbortHandle>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shared(&self) -> MutexGuard<'_, SharedParts> {
@@ -400,7 +406,7 @@ impl RelayParts {
         const LOOK: Duration = Duration::from_millis(5);
         let is_open =
             |link: Arc<RelayLink>| link.asked().number_of(AskedOfServer::is_of_any_client).is_some();
-        while self.waiting.load(Ordering::Acquire) > 0
+        while !self.waiting().is_empty()
             || !self.calls().is_empty()
             || self.servers.iter().filter_map(|server| server.live_link()).any(is_open)
         {
@@ -410,6 +416,9 @@ impl RelayParts {
 
     async fn close(&self) -> Result<(), ProposalError> {
         self.closing.cancel();
+        for (_, waiting) in self.waiting().drain() {
+            waiting.abort();
+        }
         let calls: Vec<JoinHandle<()>> = self.calls().drain().map(|(_, call)| call).collect();
         for call in calls {
             call.abort();

@@ -145,7 +145,7 @@ pub(super) async fn all(
         let page = page.ok_or_else(|| unusable("the server's list cannot be read".to_owned()))?;
         pages.items.extend(page.items);
         if pages.items.len() > MOST_TOOLS {
-            return Err(unusable(format!("the server lists more than {MOST_TOOLS}")));
+            return Err(unusable(format!("the server lists more than {MOST_TOOLS} items")));
         }
         if pages.fields.is_empty() {
             pages.fields = page.fields;

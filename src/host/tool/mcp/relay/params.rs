@@ -1,5 +1,6 @@
 //! The parameters of a call as a client sent them, and what the client can do.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -10,6 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::message::PROTOCOL_META;
+use super::surrogates::without_halves;
 
 /// Where a request says what its client can do, if there was no handshake.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -123,7 +125,7 @@ impl CallParams {
             return Err(format!("`{key}` differs in its case alone from a field that has a meaning"));
         }
         if let Some(arguments) = fields.get("arguments")
-            && let Err(error) = serde_json::from_str::<UniqueKeys>(arguments.get())
+            && let Err(error) = serde_json::from_str::<UniqueKeys>(&without_halves(arguments.get()))
         {
             return Err(format!("`arguments` cannot be used: {error}"));
         }
@@ -144,7 +146,7 @@ impl CallParams {
 
     /// The arguments; null if they are no JSON.
     pub(super) fn parsed_arguments(&self) -> Value {
-        serde_json::from_str(self.arguments()).unwrap_or_default()
+        serde_json::from_str(&self.arguments()).unwrap_or_default()
     }
 
     /// A field, if it is there and can be read.
@@ -185,9 +187,10 @@ impl CallParams {
         self.meta.keys().any(|key| key.starts_with(PROTOCOL_META))
     }
 
-    /// The arguments as they were written.
-    pub(super) fn arguments(&self) -> &str {
-        self.fields.get("arguments").map_or("{}", |arguments| arguments.get())
+    /// The arguments as the policy reads them: `null` is as if they were left out, and texts can be decoded.
+    pub(super) fn arguments(&self) -> Cow<'_, str> {
+        let written = self.fields.get("arguments").map(|arguments| arguments.get());
+        written.filter(|written| *written != "null").map_or(Cow::Borrowed("{}"), without_halves)
     }
 
     /// The parameters of one attempt: those of the client, but for what the policy has changed.
@@ -202,7 +205,7 @@ impl CallParams {
             fields.insert("name".to_owned(), to_raw_value(remote)?);
         }
         // Numbers stay as they were written, unless the arguments are others.
-        if serde_json::from_str::<Value>(self.arguments()).ok().as_ref() != Some(arguments) {
+        if serde_json::from_str::<Value>(&self.arguments()).ok().as_ref() != Some(arguments) {
             fields.insert("arguments".to_owned(), to_raw_value(arguments)?);
         }
         let mut meta = self.meta.clone();
@@ -250,6 +253,17 @@ mod tests {
             "{sent}"
         );
         assert!(!sent.contains("arguments"), "{sent}");
+    }
+
+    #[test]
+    fn arguments_that_no_text_can_have_are_the_servers_business() {
+        let written = r#"{"name":"t","arguments":{"a":"\\ud800"}}"#.replace("\\\\", "\\");
+        let half = params(&written).unwrap();
+        assert_eq!(half.parsed_arguments(), json!({"a": "\u{fffd}"}));
+        assert!(half.of_attempt("t", &half.parsed_arguments(), "k").unwrap().contains(r"\ud800"));
+        let null = params(r#"{"name":"t","arguments":null}"#).unwrap();
+        assert_eq!(null.parsed_arguments(), json!({}));
+        assert!(null.of_attempt("t", &json!({}), "k").unwrap().contains("\"arguments\":null"));
     }
 
     #[test]

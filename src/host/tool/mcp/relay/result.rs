@@ -87,6 +87,14 @@ impl CallRecord {
         }
     }
 
+    /// Changes what the policy says: of a result of the server that is nothing.
+    pub(super) fn rename(&mut self, shown: impl Fn(&str) -> String) {
+        let text = self.class.map(|_| &mut self.text);
+        for text in text.into_iter().chain(&mut self.guidance) {
+            *text = shown(text);
+        }
+    }
+
     /// The result of a call that was refused, or given up. `is_complete`: it says that it is a result.
     pub(super) fn failed(&self, is_complete: bool) -> String {
         self.alone(is_complete).to_string()

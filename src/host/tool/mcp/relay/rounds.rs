@@ -84,7 +84,8 @@ impl OpenRounds {
         });
         let Some(at) = at else { return if is_own { CallRound::Unknown } else { CallRound::First } };
         if !is_own {
-            let past = self.0.get(at).map(|round| round.past.clone());
+            // Once: what was approved for one call must not run again and again. A further question of the server opens another.
+            let past = self.0.remove(at).map(|round| round.past);
             return past.map_or(CallRound::First, |past| CallRound::Further(past, ApprovalAnswer::Approve));
         }
         // An answer counts once.

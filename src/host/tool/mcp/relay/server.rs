@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde::Deserialize;
-use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use super::client::CancelledParams;
 use super::event::LinkEvent;
@@ -17,11 +17,11 @@ use super::{AskedOfClient, RelayParts};
 use crate::host::ToolError;
 use crate::host::guard::ClassifyError;
 
-/// What of the answer to a handshake says whether the server has resources.
+/// What of the answer to a handshake, or to the question what the server can do, says what it has.
 #[derive(Deserialize)]
-struct InitializeResult<'a> {
-    #[serde(rename = "protocolVersion")]
-    version: String,
+struct HelloResult<'a> {
+    #[serde(default, rename = "protocolVersion")]
+    version: Option<String>,
     #[serde(borrow)]
     capabilities: IndexMap<String, &'a RawValue>,
 }
@@ -161,7 +161,7 @@ impl RelayParts {
             }
         };
         let changed = match (what, outcome) {
-            (ClientRequest::Initialize, Ok(result)) => self.with_resources(line, result),
+            (ClientRequest::Initialize | ClientRequest::Discover, Ok(result)) => self.with_own(line, result),
             (ClientRequest::ListTools { is_first }, Ok(_)) => server.tools.without_unusable(line, is_first),
             _ => None,
         };
@@ -225,19 +225,34 @@ impl RelayParts {
         }
     }
 
-    /// The answer to a handshake of a server that has no resources: the relay has some.
-    fn with_resources(&self, line: &str, result: &RawValue) -> Option<String> {
-        let InitializeResult { version, mut capabilities } = serde_json::from_str(result.get()).ok()?;
-        self.client().version = Some(version);
-        if capabilities.contains_key("resources") {
+    /// The answer of a server with what the relay can do itself: results that were cut are resources, and the tools of a server that
+    /// is started again may be others.
+    fn with_own(&self, line: &str, result: &RawValue) -> Option<String> {
+        let HelloResult { version, mut capabilities } = serde_json::from_str(result.get()).ok()?;
+        if version.is_some() {
+            self.client().version = version;
+        }
+        let has_resources = capabilities.contains_key("resources");
+        let tools = capabilities.get("tools").and_then(|tools| {
+            let mut tools: Map<String, Value> = serde_json::from_str(tools.get()).ok()?;
+            let before = tools.insert("listChanged".to_owned(), true.into());
+            (before != Some(true.into())).then_some(tools)
+        });
+        if has_resources && tools.is_none() {
             return None;
         }
-        let none = to_raw_value(&Map::new()).ok()?;
-        capabilities.insert("resources".to_owned(), &none);
+        let (none, tools) = (to_raw_value(&Map::new()).ok()?, tools.map(|tools| to_raw_value(&tools)));
+        let tools = tools.transpose().ok()?;
+        if let Some(tools) = &tools {
+            capabilities.insert("tools".to_owned(), tools);
+        }
+        if !has_resources {
+            capabilities.insert("resources".to_owned(), &none);
+            self.client().only_own_resources = true;
+        }
         let capabilities = to_raw_value(&capabilities).ok()?;
         let mut fields: IndexMap<String, &RawValue> = serde_json::from_str(result.get()).ok()?;
         fields.insert("capabilities".to_owned(), &capabilities);
-        self.client().only_own_resources = true;
         Some(message::with_part(line, result, &serde_json::to_string(&fields).ok()?))
     }
 }

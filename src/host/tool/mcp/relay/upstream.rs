@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::link::RelayLink;
+use super::order::RequestOrder;
 use super::pages::ListKind;
 use super::tools::RelayTools;
 use crate::host::tool::mcp::McpConfig;
@@ -28,6 +29,9 @@ pub(super) struct RelayServer {
     pub(super) tools: RelayTools,
     /// Whoever starts it holds it. The error of the last attempt, if that failed.
     pub(super) starting: tokio::sync::Mutex<Option<LinkError>>,
+    /// The order in which calls of its tools are decided about, and that in which what is decided is sent.
+    pub(super) proposing: Arc<RequestOrder>,
+    pub(super) sending: Arc<RequestOrder>,
     /// How many attempts to start it have ended.
     attempts: AtomicU64,
     slot: Mutex<LinkSlot>,
@@ -73,6 +77,8 @@ impl RelayServer {
             tools: RelayTools::new(config.name.clone(), config.prefix.clone()),
             config,
             starting: tokio::sync::Mutex::default(),
+            proposing: Arc::default(),
+            sending: Arc::default(),
             attempts: AtomicU64::new(0),
             slot: Mutex::new(LinkSlot::Down),
             facts: Mutex::default(),
