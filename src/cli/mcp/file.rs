@@ -55,7 +55,7 @@ impl ServedFile {
     }
 }
 
-/// Whether the file is one in which clients are told of servers, such as `.mcp.json`.
+/// Whether the file is one that lists the servers of a client, such as `.mcp.json`.
 fn is_of_client(bytes: &[u8]) -> bool {
     let read: Option<serde_json::Map<String, serde_json::Value>> = serde_json::from_slice(bytes).ok();
     read.is_some_and(|fields| fields.contains_key("mcpServers") || fields.contains_key("servers"))

@@ -263,7 +263,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// A server that goes on with messages does not fail by what it wrote before.
+    /// A server that writes messages again does not fail by what it wrote before.
     fn is_sound(&self) {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).noise = (0, String::new());
     }

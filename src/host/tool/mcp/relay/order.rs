@@ -14,7 +14,7 @@ pub(super) struct RequestOrder(Mutex<OrderParts>);
 #[derive(Debug, Default)]
 struct OrderParts {
     next: u64,
-    /// With what wakes one that waits.
+    /// With the signal to one that waits.
     open: BTreeMap<u64, Option<oneshot::Sender<()>>>,
 }
 
@@ -49,11 +49,11 @@ impl RequestTurn {
             if parts.open.keys().next() == Some(&self.number) {
                 return;
             }
-            let (wake, woken) = oneshot::channel();
-            parts.open.insert(self.number, Some(wake));
-            woken
+            let (signal, signalled) = oneshot::channel();
+            parts.open.insert(self.number, Some(signal));
+            signalled
         };
-        // Whoever leaves before wakes it.
+        // Whoever leaves before gives the signal.
         let _ = waiting.await;
     }
 }
@@ -62,8 +62,8 @@ impl Drop for RequestTurn {
     fn drop(&mut self) {
         let mut parts = self.order.parts();
         parts.open.remove(&self.number);
-        if let Some(wake) = parts.open.values_mut().next().and_then(Option::take) {
-            let _ = wake.send(());
+        if let Some(signal) = parts.open.values_mut().next().and_then(Option::take) {
+            let _ = signal.send(());
         }
     }
 }
