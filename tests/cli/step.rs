@@ -159,6 +159,7 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
     for line in [
         json!({"kind": "hello"}),
         json!({"kind": "hello", "v": 2}),
+        json!({"kind": "hello", "v": 1.0}),
         json!({"kind": "hello", "v": 1, "tools": [{"name": "x", "parameters": {"type": "objct"}}]}),
         json!({"kind": "hello", "v": 1, "saved": "2:0 {}"}),
         json!({"kind": "hello", "v": 1, "tool": []}),
@@ -189,6 +190,7 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
             1,
             &json!({"run": "r", "policy": "", "seed": 0, "drive": "calls", "targets": [], "tools": []}),
         ),
+        json!({"kind": "event", "event": "run_started", "run": "x"}),
         event("policy_changed", 1, &json!({"policy": "x"})),
         event("timer_fired", 1, &json!({"work": 1, "seq": 7})),
     ] {
@@ -269,6 +271,15 @@ fn a_session_that_was_not_begun_fails_if_it_was_to_be_recorded() {
     assert_eq!(ends(&["--record"], core::slice::from_ref(&wrong)), (vec![json!("error")], false));
     assert_eq!(ends(&["--record"], &[wrong.clone(), hello()]), (vec![json!("error"), json!("ready")], true));
     assert_eq!(ends(&[], &[wrong]), (vec![json!("error")], true));
+}
+
+#[test]
+fn a_record_of_nothing_is_an_error() {
+    let folder = folder();
+    let ended = command::unfazed(folder.path(), &["step", "p.yaml", "--record"]).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("no session is written: no line came"), "{said}");
 }
 
 #[test]

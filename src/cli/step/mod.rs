@@ -123,11 +123,12 @@ async fn serve(process: &mut StepProcess) -> Result<ExitStatus, CommandFailure> 
         }
     }
     let Some(session) = process.session.take() else {
-        return match unopened.filter(|_| process.place.is_some()) {
-            // Who asked for a record is not to take its absence for one.
-            Some(why) => Err(CommandFailure::Stopped(format!("no session is written: {why}"))),
-            None => Ok(ExitStatus::Clean),
-        };
+        if process.place.is_none() {
+            return Ok(ExitStatus::Clean);
+        }
+        // Who asked for a record is not to take its absence for one.
+        let why = unopened.unwrap_or_else(|| "no line came".to_owned());
+        return Err(CommandFailure::Stopped(format!("no session is written: {why}")));
     };
     for problem in session.close().await {
         out::say(&format!("warning  {problem}\n"));
@@ -179,6 +180,10 @@ impl StepProcess {
                 StepAnswer::Saved(SavedAnswer { saved: session.saved()? })
             }
             _ => {
+                // Before its fields are read: they are not what is wrong.
+                if let Some(instead) = line["event"].as_str().and_then(protocol::instead_of) {
+                    return Err(ErrorAnswer::at("/event", instead).into());
+                }
                 let EventRequest { seq, now, event } = request(kind, &line)?;
                 StepAnswer::Directives(session.event(seq, event, now).await?)
             }
@@ -274,7 +279,7 @@ fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
     let bytes = match line {
         InputLine::Whole(bytes) => bytes,
         InputLine::TooLong(_) => {
-            return Err(ErrorAnswer::new(format!("the line has more than {} MiB", most >> 20)));
+            return Err(ErrorAnswer::at("", format!("the line has more than {} MiB", most >> 20)));
         }
     };
     let value: Value = serde_json::from_slice(bytes.trim_ascii_end()).map_err(|error| {
@@ -288,7 +293,7 @@ fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
     }
     // Whatever is taken can be recorded, saved and read again: each puts it some levels deeper.
     if levels(&bytes) > MOST_LEVELS {
-        return Err(ErrorAnswer::new(format!("the line is nested deeper than {MOST_LEVELS} levels")));
+        return Err(ErrorAnswer::at("", format!("the line is nested deeper than {MOST_LEVELS} levels")));
     }
     Ok(value)
 }
@@ -301,7 +306,7 @@ fn request<T: DeserializeOwned>(kind: &str, fields: &Value) -> Result<T, ErrorAn
     {
         return Err(mistake);
     }
-    T::deserialize(fields).map_err(|error| {
+    serde_path_to_error::deserialize(fields).map_err(|error| {
         let mut line = fields.clone();
         line["kind"] = kind.into();
         protocol::mistake(&line, &error)
@@ -311,7 +316,7 @@ fn request<T: DeserializeOwned>(kind: &str, fields: &Value) -> Result<T, ErrorAn
 fn unknown_kind(line: &Value) -> ErrorAnswer {
     let kinds = KINDS.map(|kind| format!("`{kind}`")).join(", ");
     match line.get("kind") {
-        None => ErrorAnswer::new(format!("`kind` is missing: one of {kinds}")),
+        None => ErrorAnswer::at("", format!("`kind` is missing: one of {kinds}")),
         Some(Value::String(kind)) => {
             let near = did_you_mean(kind, KINDS);
             let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();

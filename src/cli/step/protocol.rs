@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
 
 use crate::engine::{Directives, DriveMode, Event, KnownWindow, RequestOverhead, RunStarted, ToolSpec};
 use crate::policy::Price;
@@ -292,14 +293,49 @@ pub(super) fn unknown_name(kind: &str, fields: &Value) -> Option<ErrorAnswer> {
     })
 }
 
+/// What a host does instead of an event that is not its own.
+pub(super) fn instead_of(event: &str) -> Option<&'static str> {
+    Some(match event {
+        "run_started" => "a run begins with a line of the kind `start`",
+        "tools_changed" => "other tools come with a line of the kind `tools`",
+        "policy_changed" => {
+            "the policy is the one that this process was started with; `save` the session, and continue it in another process"
+        }
+        _ => return None,
+    })
+}
+
 /// What is wrong with a request that could not be read: where the schema finds something, or what the reader of JSON says.
-pub(super) fn mistake(request: &Value, error: &serde_json::Error) -> ErrorAnswer {
+pub(super) fn mistake(
+    request: &Value,
+    error: &serde_path_to_error::Error<serde_json::Error>,
+) -> ErrorAnswer {
     let narrowed = narrowed(&REQUESTS, &REQUESTS, request);
     let problems = Schema::compile(&narrowed).map(|schema| schema.problems(request)).unwrap_or_default();
     match problems.into_iter().next() {
         Some(SchemaProblem { pointer, message }) => ErrorAnswer::at(pointer, message),
-        None => ErrorAnswer::new(error.to_string()),
+        None => ErrorAnswer::at(pointer(error.path()), in_words(&error.inner().to_string())),
     }
+}
+
+/// A path as a JSON pointer.
+fn pointer(path: &Path) -> String {
+    let steps = path.iter().filter_map(|step| match step {
+        Segment::Seq { index } => Some(format!("/{index}")),
+        Segment::Map { key } => Some(format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    steps.collect()
+}
+
+/// What the reader of JSON says, without the names of types: hosts are written in other languages.
+fn in_words(text: &str) -> String {
+    let plain = |word| match word {
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" | "i64" => "a whole number",
+        "f64" => "a number",
+        word => word,
+    };
+    text.split(' ').map(plain).collect::<Vec<_>>().join(" ")
 }
 
 /// That there is no such event.

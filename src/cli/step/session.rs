@@ -92,7 +92,8 @@ impl SteppedSession {
     ) -> Result<DirectivesAnswer, StepFailure> {
         if !self.state().run.is_empty() && !self.state().is_over() {
             let run = &self.state().run;
-            return Err(ErrorAnswer::new(format!("the run `{run}` is not over; `cancelled` ends it")).into());
+            let message = format!("the run `{run}` is not over; `cancelled` ends it");
+            return Err(ErrorAnswer::at("/kind", message).into());
         }
         let (policy, tools) = (self.interpreter.policy().digest().to_owned(), self.facts());
         self.take(Event::RunStarted(RunStarted { policy, tools, ..started }), now).await
@@ -111,18 +112,8 @@ impl SteppedSession {
         {
             return Err(ErrorAnswer::at("/seq", format!("the next event is {next}, not {seq}")).into());
         }
-        let instead = match event {
-            Event::RunStarted(_) => "a run begins with a line of the kind `start`",
-            Event::ToolsChanged { .. } => "other tools come with a line of the kind `tools`",
-            Event::PolicyChanged { .. } => {
-                "the policy is the one that this process was started with; `save` the session, and continue it in another process"
-            }
-            event => {
-                self.check(&event)?;
-                return self.take(event, now).await;
-            }
-        };
-        Err(ErrorAnswer::at("/event", instead).into())
+        self.check(&event)?;
+        self.take(event, now).await
     }
 
     /// Refuses what no host means: an event before there is a run, and an answer to work of another kind, which would be lost.
