@@ -276,7 +276,10 @@ fn a_session_that_was_not_begun_fails_if_it_was_to_be_recorded() {
 #[test]
 fn a_record_of_nothing_is_an_error() {
     let folder = folder();
-    let ended = command::unfazed(folder.path(), &["step", "p.yaml", "--record"]).stdin(Stdio::null()).output().unwrap();
+    let ended = command::unfazed(folder.path(), &["step", "p.yaml", "--record"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("no session is written: no line came"), "{said}");

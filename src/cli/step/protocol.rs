@@ -306,10 +306,7 @@ pub(super) fn instead_of(event: &str) -> Option<&'static str> {
 }
 
 /// What is wrong with a request that could not be read: where the schema finds something, or what the reader of JSON says.
-pub(super) fn mistake(
-    request: &Value,
-    error: &serde_path_to_error::Error<serde_json::Error>,
-) -> ErrorAnswer {
+pub(super) fn mistake(request: &Value, error: &serde_path_to_error::Error<serde_json::Error>) -> ErrorAnswer {
     let narrowed = narrowed(&REQUESTS, &REQUESTS, request);
     let problems = Schema::compile(&narrowed).map(|schema| schema.problems(request)).unwrap_or_default();
     match problems.into_iter().next() {

@@ -382,8 +382,19 @@ impl ToolHealth {
     fn refusal(&self, tool: &str, policy: &ToolPolicy, out: &mut StepOutput<'_>) -> CallRefusal {
         let failures = self.breakers.get(tool).map_or(0, CircuitBreaker::failures);
         let text = out.say(&policy.breaker.message, json!({ "tool": tool, "failures": failures }));
-        let because = vec![why_open(out.rules, &policy.breaker, failures)];
+        let because = vec![self.why_open(tool, policy, out.rules)];
         CallRefusal { class: ErrorClass::CircuitOpen, text, because }
+    }
+
+    /// Why the breaker of a tool is open.
+    pub(in crate::engine) fn why_open(
+        &self,
+        tool: &str,
+        policy: &ToolPolicy,
+        rules: StepRules<'_>,
+    ) -> StoredReason {
+        let failures = self.breakers.get(tool).map_or(0, CircuitBreaker::failures);
+        why_open(rules, &policy.breaker, failures)
     }
 
     /// Whether the breaker opened after the run with this permit began, so that the run's result is ignored.

@@ -54,6 +54,10 @@ impl ToolSeries {
                 .then(|| format!("the tool itself says {}", ShownValue(effect)));
             why.push(because(run.policy(), "effect", &policy.effect.map(ShownValue), told));
         }
+        if reason == StopReason::CircuitOpen {
+            let opened = run.tools.why_open(&self.tool, policy, run.out.rules);
+            why.push(opened.told(run.policy()));
+        }
         run.out.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
         run.count_overdrawn(&exhausted.action, reason);
         let last = exhausted.attempts.last();

@@ -224,7 +224,9 @@ impl ProcessSupervisor {
                         read => read,
                     };
                     match read {
-                        ReadLine::Message => self.is_sound(),
+                        // Elsewhere a line may be why the message that follows it is no answer.
+                        ReadLine::Message if self.relayed => self.is_sound(),
+                        ReadLine::Message => {}
                         _ => self.noise(line),
                     }
                     let passed = match &read {
