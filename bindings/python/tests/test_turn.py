@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
 from typing import Any
 
 import pytest
 from conftest import POLICY
 
-from unfazed import CallExhausted, CallRefused, Guard, ModelCall, Policy, ToolError
+from unfazed import CallExhausted, CallRefused, Guard, ModelCall, Policy, RunError, ToolError
 
 
 def guard(policy: str = POLICY, **settings: Any) -> Guard:
@@ -128,6 +131,51 @@ def test_the_final_turn_reads_that_it_is_and_the_next_run_does_not() -> None:
     assert [tools for tools, _ in seen] == [["search"], [], ["search"]]
     assert [len(guidance) for _, guidance in seen] == [0, 1, 0]
     assert seen[1][1][0].startswith("This is the final turn (turn 2 of 2).")
+
+
+def test_a_turn_after_the_final_one_waits_for_those_that_are_open() -> None:
+    guarded, free, begun = guard("version: 1\nturn: {max_turns: 3}\n"), threading.Event(), threading.Event()
+
+    def slow(_: ModelCall[str]) -> str:
+        begun.set()
+        assert free.wait(10)
+        return "slow"
+
+    with ThreadPoolExecutor(20) as threads:
+        first = threads.submit(lambda: guarded.turn("hi").call_sync(slow))
+        assert begun.wait(10)
+        others = [threads.submit(lambda: guarded.turn("hi").call_sync(lambda call: "quick")) for _ in range(15)]
+        done = [other.result(10) for other in islice(as_completed(others, 10), 2)]
+        free.set()
+        assert (first.result(10), done) == ("slow", ["quick"] * 2)
+        assert [other.result(10) for other in others] == ["quick"] * 15
+
+
+async def _many_turns() -> list[str]:
+    guarded = guard("version: 1\nturn: {max_turns: 3}\n")
+
+    async def slow(_: ModelCall[str]) -> str:
+        await asyncio.sleep(0.02)
+        return "done"
+
+    return await asyncio.gather(*(guarded.turn("hi").call(slow) for _ in range(20)))
+
+
+def test_many_turns_at_once_are_more_than_one_run() -> None:
+    assert asyncio.run(_many_turns()) == ["done"] * 20
+
+
+def test_a_turn_within_a_call_of_a_tool_does_not_wait_for_it() -> None:
+    guarded = guard("version: 1\nturn: {max_turns: 1}\ntools: {search: {approval: always}}\n")
+
+    def ask(query: str) -> str:
+        guarded.turn(query).call_sync(lambda call: "found")
+        with pytest.raises(RunError) as caught:
+            guarded.turn(query).call_sync(lambda call: "found")
+        return caught.value.reason
+
+    search = guarded.tool("search", parameters={}, approved=True)
+    assert search.call_sync({"query": "rust"}, ask) == "final_turn_over"
 
 
 def test_each_attempt_of_the_final_turn_reads_it() -> None:

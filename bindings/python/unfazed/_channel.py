@@ -120,6 +120,8 @@ class ProposalTicket:
     is_taken = False
     #: How many runs of the guard had ended before.
     runs_before = 0
+    #: It is a turn: nothing of the program runs within it that may propose something.
+    is_turn = False
 
     def __init__(self, proposal: int, calls: int) -> None:
         self.proposal = proposal

@@ -16,7 +16,7 @@ from unfazed._series import Answer
 from unfazed._unfazed import GuardEngine, PlainEntry, Policy
 
 #: What was decided, and who is to be woken for it.
-Told = tuple[list[Directive], list[Callable[[], None]]]
+Told = tuple[list[Directive], list[Callable[[], object]]]
 
 
 class GuardRun:
@@ -49,6 +49,8 @@ class GuardRun:
         self._lost: RunError | None = None
         self._guidance: list[str] = []
         self._runs_ended = 0
+        #: What to call once nothing is open.
+        self._idle: list[Callable[[], object]] = []
         #: The tools that were running when the session ended that is continued.
         self.interrupted: list[dict[str, Any]] = []
         if resume and self._log is not None:
@@ -97,6 +99,7 @@ class GuardRun:
         """Proposes something. Raises `RunError` if the run takes nothing any more."""
         with self._lock:
             ticket = self._opened(calls)
+            ticket.is_turn = event["event"] == "turn_proposed"
             told = self._decided(lambda now, closely: self._engine.step(event, now, closely), ticket)
         self._tell(*told)
         return ticket
@@ -202,11 +205,17 @@ class GuardRun:
     def unwatch(self, channel: CallChannel) -> None:
         channel.watch(None)
 
-    def end_after_final_turn(self) -> bool:
-        """Ends a run that has had its final turn. `False`: something is open."""
+    def end_after_final_turn(self, wake: Callable[[], object]) -> bool | None:
+        """Ends a run that has had its final turn. `None`: turns are open, and `wake` is called when none is. `False`: calls
+        of tools are, and one of them may be what waits for this."""
         with self._lock:
-            if self._tickets or not self._is_running:
-                return not self._is_running
+            if not self._is_running:
+                return True
+            if not all(ticket.is_turn for ticket in self._tickets.values()):
+                return False
+            if self._tickets:
+                self._idle.append(wake)
+                return None
             told = self._take({"event": "cancelled", "reason": "the final turn is over"}, None)
         self._tell(*told)
         return True
@@ -282,12 +291,12 @@ class GuardRun:
     def _delivered(self, directives: list[Directive], cause: ProposalTicket | None) -> Told:
         if cause is not None:
             cause.is_taken = True
-        woken: list[Callable[[], None]] = []
+        woken: list[Callable[[], object]] = []
         for directive in directives:
             for channel in self._deliver(directive, cause):
                 if (wake := channel.wakes()) is not None:
                     woken.append(wake)
-        return directives, woken
+        return directives, woken + self._no_longer_busy()
 
     def _record(self, directives: list[Directive]) -> list[Directive]:
         if self._log is not None:
@@ -317,7 +326,14 @@ class GuardRun:
             self._tickets.pop(ticket.proposal, None)
         return concerned
 
-    def _lose(self, error: RunError) -> list[Callable[[], None]]:
+    def _no_longer_busy(self) -> list[Callable[[], object]]:
+        """Those who wait until nothing is open, if nothing is."""
+        if self._tickets:
+            return []
+        idle, self._idle = self._idle, []
+        return idle
+
+    def _lose(self, error: RunError) -> list[Callable[[], object]]:
         """Nothing follows: whoever waits is to learn of it."""
         self._lost, self._is_running = self._lost or error, False
         channels = [channel for ticket in self._tickets.values() for channel in ticket.channels]
@@ -327,9 +343,10 @@ class GuardRun:
         return [
             *(wake for channel in channels if (wake := channel.wakes()) is not None),
             *(scope.drop for scope in self._plain),
+            *self._no_longer_busy(),
         ]
 
-    def _tell(self, directives: list[Directive], woken: list[Callable[[], None]]) -> None:
+    def _tell(self, directives: list[Directive], woken: list[Callable[[], object]]) -> None:
         """What is done without the lock: handlers of logs, and loops, are others' code."""
         for wake in woken:
             wake()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, cast, overload
 
+from unfazed._attempt import call_in
 from unfazed._carry import carry_out, carry_out_sync
 from unfazed._channel import Directive, ProposalTicket
 from unfazed._raised import RunError
@@ -68,25 +72,44 @@ class TurnGuard(Generic[R]):
         Raises `CallExhausted` with the attempts at the last target if none has answered, `CallRefused` if the run ends
         before, and `RunError` if it takes no turn. Cancelled, it withdraws the turn.
         """
-        series, ticket = self._begin(fn, usage)
+        while self._is_over(ticket := self._proposed()):
+            loop, idle = asyncio.get_running_loop(), asyncio.Event()
+            ended = self._run.end_after_final_turn(partial(call_in, loop, idle.set))
+            if ended is False:
+                break
+            if ended is None:
+                await idle.wait()
+        series = self._series(ticket, fn, usage)
         await carry_out(self._run, ticket, series)
         return self._value(series, ticket)
 
     def call_sync(self, fn: Callable[[ModelCall[R]], T], *, usage: Callable[[T], ReplyUsage | None] | None = None) -> T:
         """The same in this thread. A function that blocks is not interrupted: `timeout` of the call is for its client."""
-        series, ticket = self._begin(fn, usage)
+        while self._is_over(ticket := self._proposed()):
+            idle = threading.Event()
+            ended = self._run.end_after_final_turn(idle.set)
+            if ended is False:
+                break
+            if ended is None:
+                idle.wait()
+        series = self._series(ticket, fn, usage)
         carry_out_sync(self._run, ticket, series)
         return cast(T, self._value(series, ticket))
 
-    def _begin(
-        self, fn: Callable[[ModelCall[R]], Any], usage: Callable[[Any], ReplyUsage | None] | None
-    ) -> tuple[TurnSeries, ProposalTicket]:
-        event = {"event": "turn_proposed", **self._proposal}
-        ticket = self._run.propose(event)
+    def _proposed(self) -> ProposalTicket:
+        return self._run.propose({"event": "turn_proposed", **self._proposal})
+
+    def _is_over(self, ticket: ProposalTicket) -> bool:
+        """Whether the run has had its final turn: this one is the first of the next run, once the others have ended."""
         error = ticket.channels[0].error
-        if error is not None and error.reason == "final_turn_over" and self._run.end_after_final_turn():
-            # The run is over with its final turn, and this turn is the first of the next one.
-            ticket = self._run.propose(event)
+        return error is not None and error.reason == "final_turn_over"
+
+    def _series(
+        self,
+        ticket: ProposalTicket,
+        fn: Callable[[ModelCall[R]], Any],
+        usage: Callable[[Any], ReplyUsage | None] | None,
+    ) -> TurnSeries:
         channel = ticket.channels[0]
         guidance = self._run.take_guidance() if channel.error is None else []
 
@@ -95,7 +118,7 @@ class TurnGuard(Generic[R]):
             guidance.extend(self._run.said(channel))
             return fn(self._due(work, guidance))
 
-        return TurnSeries(ask, usage, self._passes), ticket
+        return TurnSeries(ask, usage, self._passes)
 
     def _due(self, work: Directive, guidance: Sequence[str]) -> ModelCall[R]:
         timeout = work.get("timeout")
