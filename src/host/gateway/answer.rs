@@ -59,7 +59,7 @@ impl GatewayAnswer {
         let error = GatewayError::new(StatusCode::TOO_MANY_REQUESTS, code, message);
         let mut answer = Self::refused(dialect, &error);
         if !is_budget {
-            // The SDK waits as long as it is told to, and is served then.
+            // The SDK waits that long, and is served then.
             answer.headers.remove(SHOULD_RETRY);
         }
         answer.headers.extend(text(place).map(|place| (WHY, place)));

@@ -86,6 +86,8 @@ struct PaceStatus {
     pool: String,
     waiting: usize,
     held_until_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outage: Option<String>,
     rates: Vec<RateStatus>,
 }
 
@@ -267,7 +269,7 @@ impl KeyStatus {
 
 impl PaceStatus {
     fn of(standing: PaceStanding) -> Self {
-        let PaceStanding { pool, held_until, waiting, rates } = standing;
+        let PaceStanding { pool, held_until, outage, waiting, rates } = standing;
         let rate = |standing: RateStanding| RateStatus {
             unit: standing.unit,
             limit: standing.rate.limit.get(),
@@ -276,7 +278,7 @@ impl PaceStatus {
             by: if standing.is_learned { "provider" } else { "policy" },
         };
         let rates = rates.into_iter().map(rate).collect();
-        Self { pool, waiting, held_until_ms: held_until.and_then(end), rates }
+        Self { pool, waiting, held_until_ms: held_until.and_then(end), outage, rates }
     }
 }
 

@@ -1,6 +1,7 @@
 //! How much of a pool's paces is left, for people.
 
-use super::{PaceClock, PacePools};
+use super::PacePools;
+use crate::engine::pace_clock::PaceClock;
 use crate::policy::PaceRate;
 use crate::time::Instant;
 
@@ -11,6 +12,8 @@ pub(crate) struct PaceStanding {
     pub(crate) pool: String,
     /// The end of the pause that a server asked for, or until which nothing is left of a limit.
     pub(crate) held_until: Option<Instant>,
+    /// What holds its calls back because the provider fails; `None`: it does not.
+    pub(crate) outage: Option<String>,
     /// The calls that wait for their turn.
     pub(crate) waiting: usize,
     /// Its rates.
@@ -45,8 +48,8 @@ impl PacePools {
             rate("tokens", &pool.learned.tokens, true),
         ];
         let rates: Vec<RateStanding> = rates.into_iter().flatten().collect();
-        let waiting = pool.waiting.len();
-        let says_nothing = rates.is_empty() && waiting == 0 && held_until.is_none();
-        (!says_nothing).then_some(PaceStanding { pool: name, held_until, waiting, rates })
+        let (waiting, outage) = (pool.waiting.len(), pool.gate.text());
+        let says_nothing = rates.is_empty() && waiting == 0 && held_until.is_none() && outage.is_none();
+        (!says_nothing).then_some(PaceStanding { pool: name, held_until, outage, waiting, rates })
     }
 }
