@@ -61,9 +61,17 @@ pub(super) struct PaceBounds {
     pub(super) tokens: bool,
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) learned: bool,
-    /// The calls of the pool that may be in flight.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    flight: FlightBounds,
+}
+
+/// What limits the calls of a pool that are in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FlightBounds {
+    /// So many may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     concurrency: Option<u32>,
+    /// One at a time while the provider fails every call.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     gated: bool,
 }
@@ -155,8 +163,7 @@ impl PaceTerms {
             requests: requests.is_some(),
             tokens: tokens.is_some(),
             learned: *learns,
-            concurrency: *concurrency,
-            gated: breaker.is_some(),
+            flight: FlightBounds { concurrency: *concurrency, gated: breaker.is_some() },
         }
     }
 }
@@ -210,7 +217,8 @@ impl PacePool {
         let mut latest = (self.held_until, PaceRule::Hint);
         let calls = (u64::try_from(ahead).unwrap_or(u64::MAX), 1);
         let tokens = (tokens, call.tokens);
-        let PaceBounds { requests: by_calls, tokens: by_tokens, learned, concurrency, gated } = call.bounds;
+        let PaceBounds { requests: by_calls, tokens: by_tokens, learned, flight: bounds } = call.bounds;
+        let FlightBounds { concurrency, gated } = bounds;
         if learned && self.learned.spent_until > latest.0 {
             latest = (self.learned.spent_until, PaceRule::Learned);
         }

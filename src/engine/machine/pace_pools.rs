@@ -430,10 +430,10 @@ mod tests {
         up: u64,
     ) -> Vec<(u64, usize)> {
         let mut tickets: BTreeMap<u64, PaceTicket> = BTreeMap::new();
-        let (mut waiting, mut flying): (BTreeMap<WorkId, (Instant, u64)>, Vec<(Instant, u64)>) =
-            Default::default();
-        let (mut ready, mut starts, mut work): (Vec<u64>, Vec<(u64, usize)>, u64) =
-            ((1..=count).collect(), Vec::new(), 0);
+        let mut waiting: BTreeMap<WorkId, (Instant, u64)> = BTreeMap::new();
+        let mut flying: Vec<(Instant, u64)> = Vec::new();
+        let mut ready: Vec<u64> = (1..=count).collect();
+        let (mut starts, mut work) = (Vec::new(), 0);
         let (mut now, mut failed) = (secs(0), Vec::new());
         loop {
             // All that fail at one time do so before the first of them is tried again.
