@@ -89,14 +89,14 @@ pub(crate) use machine::final_turn;
 pub use measure::TurnMeasure;
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "serve")]
-pub(crate) use model_standing::{ModelStanding, PaceStanding, RateStanding};
+pub use model_standing::{ModelStanding, PaceStanding, RateStanding};
 #[cfg(all(test, feature = "host"))]
 pub(crate) use narrate::tests::every_directive;
 pub(crate) use narrate::{Fact, Narration, Narrator, Prominence, Severity};
 pub use observe::{AwaitedStep, OpenAttempts, OpenCall};
 pub use overhead::RequestOverhead;
 #[cfg(feature = "serve")]
-pub(crate) use pace_clock::PaceClock;
+pub use pace_clock::PaceClock;
 pub use plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext, PlainRules};
 pub(crate) use problems::told;
 pub use provider_limit::{LimitUnit, ProviderLimit};

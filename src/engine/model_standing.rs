@@ -1,25 +1,25 @@
 //! How a model stands with a run: its cooldown, and the pace of its calls.
 
 use super::machine::pool_of_model;
-pub(crate) use super::machine::{PaceStanding, RateStanding};
+pub use super::machine::{PaceStanding, RateStanding};
 use super::state::State;
 use crate::policy::ModelPolicy;
 use crate::time::Instant;
 
 /// How a model stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ModelStanding {
+pub struct ModelStanding {
     /// The end of its cooldown; `None`: it is in none.
-    pub(crate) rests_until: Option<Instant>,
+    pub cooldown_until: Option<Instant>,
     /// The pace of its calls; `None`: they have no limit.
-    pub(crate) pace: Option<PaceStanding>,
+    pub pace: Option<PaceStanding>,
 }
 
 impl State {
     /// How a model stands under that policy.
-    pub(crate) fn model_standing(&self, target: &str, policy: &ModelPolicy, now: Instant) -> ModelStanding {
+    pub fn model_standing(&self, target: &str, policy: &ModelPolicy, now: Instant) -> ModelStanding {
         ModelStanding {
-            rests_until: self.models.rests_until(target, policy, now),
+            cooldown_until: self.models.rests_until(target, policy, now),
             pace: pool_of_model(target, policy).and_then(|pool| self.pace.standing(pool, now)),
         }
     }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::policy::PaceRate;
 use crate::time::{Instant, Nanos};
 
-/// A rate, with its use so far.
+/// A rate, with its use so far. Its units are requests or tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PaceClock {
+pub struct PaceClock {
     rate: PaceRate,
     /// The units released until `at`.
     released: u64,
@@ -27,14 +27,14 @@ pub(crate) struct PaceClock {
 
 impl PaceClock {
     /// A clock of which nothing was taken.
-    pub(crate) fn new(rate: PaceRate, now: Instant) -> Self {
+    pub fn new(rate: PaceRate, now: Instant) -> Self {
         let burst = u64::from(rate.burst.get());
         // Positions are counted from a full burst, so that none is negative.
         Self { rate, released: burst, part: 0, at: now, taken: burst }
     }
 
     /// Follows another rate from now on; what was taken stays taken.
-    pub(crate) fn follow(&mut self, rate: PaceRate, now: Instant) {
+    pub fn follow(&mut self, rate: PaceRate, now: Instant) {
         if self.rate == rate {
             return;
         }
@@ -47,7 +47,7 @@ impl PaceClock {
     }
 
     /// The time from which a call of so many units may start behind others that wait for `ahead` units.
-    pub(crate) fn due(&mut self, ahead: u64, units: u64, now: Instant) -> Instant {
+    pub fn due(&mut self, ahead: u64, units: u64, now: Instant) -> Instant {
         self.advance(now);
         let burst = u64::from(self.rate.burst.get());
         // A call above the burst waits for a full one, and leaves a debt: it could never start otherwise.
@@ -63,13 +63,13 @@ impl PaceClock {
     }
 
     /// Takes units for a call that starts now.
-    pub(crate) fn take(&mut self, units: u64, now: Instant) {
+    pub fn take(&mut self, units: u64, now: Instant) {
         self.advance(now);
         self.taken = self.begin().saturating_add(units);
     }
 
     /// Returns units that a call did not use.
-    pub(crate) const fn give_back(&mut self, units: u64) {
+    pub const fn give_back(&mut self, units: u64) {
         self.taken = self.taken.saturating_sub(units);
     }
 
@@ -108,7 +108,7 @@ impl PaceClock {
 
     /// The units that may be taken at once.
     #[cfg(feature = "serve")]
-    pub(crate) fn free(&self, now: Instant) -> u64 {
+    pub fn free(&self, now: Instant) -> u64 {
         let mut clock = self.clone();
         clock.advance(now);
         let standing = clock.at > now;

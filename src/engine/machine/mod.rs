@@ -46,7 +46,7 @@ pub(super) use out::{StepOutput, StepRules};
 pub(super) use pace::pool_of_model;
 pub(super) use pace_pools::PacePools;
 #[cfg(feature = "serve")]
-pub(crate) use pace_pools::{PaceStanding, RateStanding};
+pub use pace_pools::{PaceStanding, RateStanding};
 pub(super) use proposal_terms::ProposalKind;
 pub(super) use reply::{fault_of, repair_call, repair_reply, reply_refused, take_leaked_calls};
 pub(super) use report_series::{ReportSeries, parsed_report, say_problems};

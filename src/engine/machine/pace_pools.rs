@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "serve")]
-pub(crate) use self::standing::{PaceStanding, RateStanding};
+pub use self::standing::{PaceStanding, RateStanding};
 use super::learned_paces::LearnedPaces;
 use super::outage_gate::CallOutcome;
 use super::pace_pool::{PaceDue, PacePool, PaceRule, PaceTerms, PacedCall, WaitingCall};

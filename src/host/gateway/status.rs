@@ -206,7 +206,7 @@ impl TargetStatus {
             let (_, OpenRequest { target: at, phase, .. }) = request;
             at.as_deref() == Some(target) && matches!(phase, RequestPhase::Answer | RequestPhase::Stream)
         };
-        let cooldown = standing.rests_until.map(|until| CooldownStatus {
+        let cooldown = standing.cooldown_until.map(|until| CooldownStatus {
             until_ms: end(until),
             because: ShownReason {
                 rule: "cooldown".to_owned(),

@@ -154,7 +154,7 @@ impl OpenCall {
             Ok(_) if self.call.endpoint.kind == RelayKind::TokenCount => charge.unanswered(),
             Ok(answer) => charge.answered(answer.usage, models.price(&self.progress.target())),
             Err(_) if !self.sink.has_begun() => charge.unanswered(),
-            // Nobody knows what a part of an answer took.
+            // What a part of an answer took is unknown.
             Err(_) => {}
         }
     }

@@ -7,29 +7,30 @@ use crate::time::Instant;
 
 /// A pool of calls that share a pace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PaceStanding {
+pub struct PaceStanding {
     /// Its name.
-    pub(crate) pool: String,
+    pub pool: String,
     /// The end of the pause that a server asked for, or until which nothing is left of a limit.
-    pub(crate) held_until: Option<Instant>,
+    pub held_until: Option<Instant>,
     /// What holds its calls back because the provider fails; `None`: it does not.
-    pub(crate) outage: Option<String>,
+    pub outage: Option<String>,
     /// The calls that wait for their turn.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// Its rates.
-    pub(crate) rates: Vec<RateStanding>,
+    pub rates: Vec<RateStanding>,
 }
 
 /// One rate of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RateStanding {
+pub struct RateStanding {
     /// `requests` or `tokens`.
-    pub(crate) unit: &'static str,
-    pub(crate) rate: PaceRate,
+    pub unit: &'static str,
+    /// How many of them there are in a period.
+    pub rate: PaceRate,
     /// The units that may be taken now.
-    pub(crate) free: u64,
+    pub free: u64,
     /// Whether answers of the provider state it.
-    pub(crate) is_learned: bool,
+    pub is_learned: bool,
 }
 
 impl PacePools {
