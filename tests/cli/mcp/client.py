@@ -32,6 +32,8 @@ async def look(command):
         hello = plain(await session.initialize())
         # The relay has resources of its own.
         hello["capabilities"].pop("resources", None)
+        # A server that is started again may have other tools.
+        hello["capabilities"].get("tools", {}).pop("listChanged", None)
         seen["initialize"] = hello
         listed = plain(await session.list_tools())
         seen["tools"] = listed
