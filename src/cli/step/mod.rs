@@ -279,7 +279,7 @@ fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
     let bytes = match line {
         InputLine::Whole(bytes) => bytes,
         InputLine::TooLong(_) => {
-            return Err(ErrorAnswer::at("", format!("the line has more than {} MiB", most >> 20)));
+            return Err(ErrorAnswer::new(format!("the line has more than {} MiB", most >> 20)));
         }
     };
     let value: Value = serde_json::from_slice(bytes.trim_ascii_end()).map_err(|error| {
