@@ -158,19 +158,20 @@ impl TargetRotation {
         (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()
     }
 
-    /// Handles a failed attempt at the current model. Models in cooldown are used only if no other is left; `in_time`
-    /// decides whether a delay for a model is acceptable.
+    /// Handles a failed attempt at the current model, of `attempts` in the turn. Models in cooldown are used only if no other
+    /// is left; `in_time` decides whether a delay for a model is acceptable.
     pub(crate) fn failed(
         &mut self,
         rules: &TargetsPolicy,
-        count: usize,
+        (attempts, count): (usize, usize),
         fate: AttemptDisposition,
         rests: impl Fn(usize) -> bool,
         in_time: impl Fn(usize, Nanos) -> bool,
         now: Instant,
     ) -> NextTarget {
-        if rules.fallback.value == Advance::Rotate {
-            // Only in this mode each model has its own attempts; otherwise the list would only enlarge the state.
+        // Only in this mode each model has its own attempts; otherwise the list would only enlarge the state. A model that is
+        // left before it was called, such as one whose pace lets it start too late, has had no attempt.
+        if rules.fallback.value == Advance::Rotate && self.tried.len() < attempts {
             self.tried.push(self.current);
         }
         let (open, round, due) = match fate {
@@ -452,7 +453,7 @@ mod tests {
         let mut rotation = TargetRotation::begin(2, |_| false, |_| true);
         let mut asked = Vec::new();
         for fate in fates {
-            match rotation.failed(&rules, 2, *fate, |_| false, |_, _| true, now) {
+            match rotation.failed(&rules, (usize::MAX, 2), *fate, |_| false, |_, _| true, now) {
                 NextTarget::Ask { target, delay } => {
                     now = now.saturating_add(delay);
                     asked.push((target, delay.0 / 1_000_000_000));
@@ -527,7 +528,7 @@ mod tests {
                 (rules(Advance::Attempt, wait), TargetRotation::begin(2, |_| false, |_| true));
             let mut next = NextTarget::None;
             for fate in fates {
-                next = rotation.failed(&rules, 2, fate, |_| false, in_time, NOW);
+                next = rotation.failed(&rules, (usize::MAX, 2), fate, |_| false, in_time, NOW);
             }
             assert_eq!(next, expected, "{wait:?}");
         }
@@ -550,10 +551,11 @@ mod tests {
         let mut rotation = TargetRotation::begin(3, rests, |target| target != 2);
         assert_eq!((rotation.current(), rotation.remaining(3)), (1, 1));
         let rules = rules(Advance::Exhausted, TargetWait::Target);
-        let next = rotation.failed(&rules, 3, AttemptDisposition::Leave, rests, |_, _| true, NOW);
+        let next =
+            rotation.failed(&rules, (usize::MAX, 3), AttemptDisposition::Leave, rests, |_, _| true, NOW);
         assert_eq!(next, NextTarget::Ask { target: 0, delay: Nanos::ZERO });
         assert_eq!(
-            rotation.failed(&rules, 3, AttemptDisposition::Leave, rests, |_, _| true, NOW),
+            rotation.failed(&rules, (usize::MAX, 3), AttemptDisposition::Leave, rests, |_, _| true, NOW),
             NextTarget::None
         );
     }
@@ -611,7 +613,14 @@ mod tests {
     fn a_turn_that_begins_once_more_goes_on_with_the_next_model_that_is_left() {
         let mut rotation = TargetRotation::begin(3, |_| false, |_| true);
         let rules = |advance| rules(advance, TargetWait::Round);
-        rotation.failed(&rules(Advance::Attempt), 3, AttemptDisposition::Leave, |_| false, |_, _| true, NOW);
+        rotation.failed(
+            &rules(Advance::Attempt),
+            (usize::MAX, 3),
+            AttemptDisposition::Leave,
+            |_| false,
+            |_, _| true,
+            NOW,
+        );
         let mut asked = vec![rotation.current()];
         for _ in 0..3 {
             rotation.begin_again(&rules(Advance::Attempt), 3, |_| false, |_| true);
@@ -647,7 +656,7 @@ mod tests {
                     left.push(asked);
                     AttemptDisposition::Leave
                 };
-                match rotation.failed(&rules, count, fate, |_| false, |_, wait| wait <= Nanos::from_secs(most), now) {
+                match rotation.failed(&rules, (usize::MAX, count), fate, |_| false, |_, wait| wait <= Nanos::from_secs(most), now) {
                     NextTarget::Ask { target, delay } => {
                         prop_assert!(!left.contains(&target) && target < count);
                         // The model in flight is held against its limits before it is asked again.

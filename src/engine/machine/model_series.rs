@@ -101,7 +101,9 @@ impl ModelSeries {
                     missed(&model.retry, failed.progress, failed.case.run_deadline, now, delay).is_none()
                 })
         };
-        self.rotation.failed(&policy.turn().targets, targets.len(), fate, rests, in_time, now)
+        let attempts = self.attempts.as_ref().map_or(0, |series| series.history.len());
+        let counts = (attempts, targets.len());
+        self.rotation.failed(&policy.turn().targets, counts, fate, rests, in_time, now)
     }
 
     /// Why a delay is not granted: with the delays before it, it exceeds the maximum for the turn or the run.
