@@ -108,7 +108,8 @@ async function main() {
   await send("Emulation.setDeviceMetricsOverride", { width: 1280, height: 1000, deviceScaleFactor: 1, mobile: false });
   await send("Page.navigate", { url });
   const evaluate = async (expression) => (await send("Runtime.evaluate", { expression, returnByValue: true })).result.value;
-  const text = () => evaluate("document.body.innerText");
+  // While the page is loaded there is no body.
+  const text = async () => await evaluate("document.body?.innerText") ?? "";
   const until = async (what) => {
     for (const begun = Date.now(); ; await new Promise((next) => setTimeout(next, 100))) {
       const shown = await text();
@@ -123,7 +124,6 @@ async function main() {
   ask("slow");
   await until("the answer");
   await ask(HOSTILE);
-  // The breaker of a model is its cooldown.
   await until("cools down, 10 min");
   for (const word of ["next model", "down → spare", "policy.yaml:5:27", "overloaded", HOSTILE]) await until(word);
   for (let n = 0; n < 4; n += 1) ask("paced");
