@@ -32,7 +32,6 @@ mod machine;
 mod measure;
 mod memo;
 mod metric;
-#[cfg(feature = "serve")]
 mod model_standing;
 mod narrate;
 mod observe;
@@ -88,14 +87,12 @@ pub use known_windows::{EffectiveWindow, KnownWindow, KnownWindows, WindowSource
 pub(crate) use machine::final_turn;
 pub use measure::TurnMeasure;
 pub use metric::{Metric, MetricName};
-#[cfg(feature = "serve")]
 pub use model_standing::{ModelStanding, PaceStanding, RateStanding};
 #[cfg(all(test, feature = "host"))]
 pub(crate) use narrate::tests::every_directive;
 pub(crate) use narrate::{Fact, Narration, Narrator, Prominence, Severity};
 pub use observe::{AwaitedStep, OpenAttempts, OpenCall};
 pub use overhead::RequestOverhead;
-#[cfg(feature = "serve")]
 pub use pace_clock::PaceClock;
 pub use plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext, PlainRules};
 pub(crate) use problems::told;

@@ -107,7 +107,6 @@ impl PaceClock {
     }
 
     /// The units that may be taken at once.
-    #[cfg(feature = "serve")]
     pub fn free(&self, now: Instant) -> u64 {
         let mut clock = self.clone();
         clock.advance(now);

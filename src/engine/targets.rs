@@ -377,7 +377,6 @@ impl TargetCooldowns {
     }
 
     /// The end of the cooldown of a model; `None`: it is in none.
-    #[cfg(feature = "serve")]
     pub(crate) fn until(&self, target: &str, policy: &ModelPolicy, now: Instant) -> Option<Instant> {
         self.0.get(&cooldown_key(target, policy)).copied().filter(|until| *until > now)
     }

@@ -42,10 +42,8 @@ pub(super) use model_health::ModelHealth;
 pub(super) use model_turn::ModelTurn;
 pub(super) use open_proposal::OpenProposal;
 pub(super) use out::{StepOutput, StepRules};
-#[cfg(feature = "serve")]
 pub(super) use pace::pool_of_model;
 pub(super) use pace_pools::PacePools;
-#[cfg(feature = "serve")]
 pub use pace_pools::{PaceStanding, RateStanding};
 pub(super) use proposal_terms::ProposalKind;
 pub(super) use reply::{fault_of, repair_call, repair_reply, reply_refused, take_leaked_calls};

@@ -140,7 +140,6 @@ impl ModelHealth {
     }
 
     /// The end of the cooldown of a model; `None`: it is in none.
-    #[cfg(feature = "serve")]
     pub(in crate::engine) fn rests_until(
         &self,
         target: &str,

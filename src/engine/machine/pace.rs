@@ -61,7 +61,6 @@ pub(in crate::engine) enum PaceRules<'p> {
 }
 
 /// The name of the pool that paces the calls of a model.
-#[cfg(feature = "serve")]
 pub(in crate::engine) fn pool_of_model(target: &str, policy: &ModelPolicy) -> Option<String> {
     PaceRules::Model(target, policy).held_pool()
 }

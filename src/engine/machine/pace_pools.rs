@@ -3,14 +3,12 @@
 //! A waiting call has a wait of its own in the work table; its entry here lasts as long as that wait is open. When the
 //! wait is over the call asks again, since a server may have asked for a pause meanwhile.
 
-#[cfg(feature = "serve")]
 mod standing;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "serve")]
 pub use self::standing::{PaceStanding, RateStanding};
 use super::learned_paces::LearnedPaces;
 use super::outage_gate::CallOutcome;
