@@ -44,7 +44,7 @@ const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them
 /// Serves models under a policy to any SDK: set its base URL to the address of this gateway
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  unfazed serve --demo                                # scripted models that fail: http://127.0.0.1:8787/
+  unfazed serve --demo                                # a look at it: scripted models that fail
   unfazed serve gateway.yaml                          # at http://127.0.0.1:8787; its page shows what it does
   unfazed serve gateway.yaml --addr 0.0.0.0:8787      # other machines: the file needs `keys`
   unfazed serve gateway.yaml --reload                 # takes edits of the policy and of keys
