@@ -45,7 +45,7 @@ const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed serve --demo                                # a look at it: scripted models that fail
-  unfazed serve gateway.yaml                          # at http://127.0.0.1:8787; its page shows what it does
+  unfazed serve gateway.yaml                          # at http://127.0.0.1:8787, with a live page
   unfazed serve gateway.yaml --addr 0.0.0.0:8787      # other machines: the file needs `keys`
   unfazed serve gateway.yaml --reload                 # takes edits of the policy and of keys
   unfazed serve --hash-key                            # makes a key for a client
