@@ -387,17 +387,18 @@ impl RelayParts {
         meta: &Map<String, Value>,
     ) -> Result<(), LinkError> {
         let within = server.config.start_timeout;
-        let listed = tokio::time::timeout(within.to_std(), server.tools.refresh(link, meta)).await;
-        let listed = listed
-            .unwrap_or_else(|_| Err(format!("the server did not list its tools within {within}").into()));
-        if listed? {
-            let _one_at_a_time = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
-            let specs: Vec<ToolSpec> = self.servers.iter().flat_map(|server| server.tools.specs()).collect();
-            // Each of them was made into a catalogue before, and no two have one name.
-            let catalogue = ToolCatalogue::new(specs).unwrap_or_default();
-            self.run.set_tools(catalogue).map_err(|error| LinkError::of(error.to_string(), error))?;
-        }
-        Ok(())
+        let refreshed = server.tools.refresh(link, meta, || self.set_catalogue());
+        let listed = tokio::time::timeout(within.to_std(), refreshed).await;
+        listed.unwrap_or_else(|_| Err(format!("the server did not list its tools within {within}").into()))
+    }
+
+    /// Lets the run know of the tools of all servers.
+    fn set_catalogue(&self) -> Result<(), LinkError> {
+        let _one_at_a_time = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+        let specs: Vec<ToolSpec> = self.servers.iter().flat_map(|server| server.tools.specs()).collect();
+        // Each of them was made into a catalogue before, and no two have one name.
+        let catalogue = ToolCatalogue::new(specs).unwrap_or_default();
+        self.run.set_tools(catalogue).map_err(|error| LinkError::of(error.to_string(), error))
     }
 
     /// Waits until no request of the client is without an answer.

@@ -109,16 +109,17 @@ impl RelayTools {
         self.known().shown = Some(shown);
     }
 
-    /// Lists the tools, unless they are known. `meta` is the `_meta` of the request that needs them. Returns whether
-    /// they may be others.
+    /// Lists the tools, unless they are known. `meta` is the `_meta` of the request that needs them. `learned` is done before
+    /// anybody else takes them for known.
     pub(super) async fn refresh(
         &self,
         upstream: &Arc<RelayLink>,
         meta: &Map<String, Value>,
-    ) -> Result<bool, LinkError> {
+        learned: impl FnOnce() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
         let _one_at_a_time = self.listing.lock().await;
         if !self.stale.load(Ordering::Acquire) {
-            return Ok(false);
+            return Ok(());
         }
         let mut fresh = FreshTools { stale: &self.stale, is_whole: false };
         // What changes from now on is not in this list.
@@ -130,8 +131,9 @@ impl RelayTools {
         };
         let pages = pages::all(upstream, ListKind::Tools, params).await?;
         self.learn(&pages.items);
+        learned()?;
         fresh.is_whole = true;
-        Ok(true)
+        Ok(())
     }
 
     /// Takes note of what the server has listed.
