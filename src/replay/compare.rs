@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::part::{DecisionPart, DecisionParts};
 use crate::engine::{Directive, DirectiveKind, Directives, Note, Work};
+use crate::text::pointer_step;
 
 /// The first difference between recorded and replayed decisions.
 #[derive(Debug, PartialEq)]
@@ -187,7 +188,7 @@ fn first(one: &Value, other: &Value, path: &mut String) -> Option<(String, Value
     let at = path.len();
     let mut inside = |name: &str, one: &Value, other: &Value| {
         path.push('/');
-        path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+        path.push_str(&pointer_step(name));
         let found = first(one, other, path);
         path.truncate(at);
         found

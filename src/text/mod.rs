@@ -40,10 +40,10 @@ pub(crate) use duration::parse_duration;
 pub(crate) use excerpt::excerpt;
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};
-pub(crate) use json_schema::SchemaPart;
 #[cfg(feature = "cli")]
 pub(crate) use json_schema::is_meant;
 pub use json_schema::{Schema, SchemaError, SchemaProblem};
+pub(crate) use json_schema::{SchemaPart, pointer_step};
 pub use problems::Problems;
 pub use ratio::{GrowthFactor, RatioError};
 pub(crate) use ratio::{parse_millionths, parse_ppm};

@@ -12,7 +12,7 @@ use crate::engine::{Directives, DriveMode, Event, KnownWindow, RequestOverhead, 
 use crate::policy::Price;
 use crate::policy::decode::complete;
 use crate::session::Message;
-use crate::text::{Schema, SchemaPart, SchemaProblem, did_you_mean, is_meant};
+use crate::text::{Schema, SchemaPart, SchemaProblem, did_you_mean, is_meant, pointer_step};
 use crate::time::Instant;
 
 /// The version of the lines.
@@ -319,7 +319,7 @@ pub(super) fn mistake(request: &Value, error: &serde_path_to_error::Error<serde_
 fn pointer(path: &Path) -> String {
     let steps = path.iter().filter_map(|step| match step {
         Segment::Seq { index } => Some(format!("/{index}")),
-        Segment::Map { key } => Some(format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+        Segment::Map { key } => Some(format!("/{}", pointer_step(key))),
         Segment::Enum { .. } | Segment::Unknown => None,
     });
     steps.collect()

@@ -20,6 +20,7 @@ use fuel::{REPORT_STEPS, STEPS, STEPS_PER_VALUE, to_check, to_report};
 use plan::{SchemaPlan, count, size};
 pub use problem::SchemaProblem;
 use problem::not_allowed;
+pub(crate) use problem::pointer_step;
 use unique::UniqueKeyword;
 pub(crate) use unknown_field::SchemaPart;
 #[cfg(feature = "cli")]

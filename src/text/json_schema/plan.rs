@@ -6,6 +6,7 @@ use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::bounds::{REFERENCES, SchemaReferences};
+use super::problem::pointer_step;
 
 /// The places of a schema; the first is its root.
 pub(super) struct SchemaPlan {
@@ -211,8 +212,7 @@ fn places(schema: &Value) -> BTreeMap<*const Value, String> {
                 stack.extend(list.iter().enumerate().map(|(i, part)| (part, format!("{pointer}/{i}"))));
             }
             Value::Object(entries) => {
-                // RFC 6901, section 3: `~` is escaped before `/`, or the `~` of `~1` would be escaped again.
-                let step = |name: &str| format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+                let step = |name: &str| format!("{pointer}/{}", pointer_step(name));
                 stack.extend(entries.iter().map(|(name, part)| (part, step(name))));
             }
             _ => {}

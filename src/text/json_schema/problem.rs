@@ -201,6 +201,12 @@ pub(crate) fn not_allowed(name: &str, allowed: &[&str]) -> String {
     format!("`{name}` is not allowed; allowed: {list}{}", meant.unwrap_or_default())
 }
 
+/// A name as a step of a JSON pointer.
+// RFC 6901, section 3: `~` is escaped before `/`, or the `~` of `~1` would be escaped again.
+pub(crate) fn pointer_step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// The fields known to the schema that has the failed rule.
 fn allowed<'a>(schema: &'a Value, rule: &str) -> Vec<&'a str> {
     let parent = rule.rsplit_once('/').map_or("", |(parent, _)| parent);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fuel::{REPORT_STEPS, STEPS, to_check, to_report};
 use super::plan::SchemaPlan;
-use super::problem::{self, SchemaProblem};
+use super::problem::{self, SchemaProblem, pointer_step};
 use super::{MAX_PROBLEMS, options};
 
 /// What the schema is called while its parts are compiled.
@@ -154,7 +154,7 @@ fn parts<'v>(plan: &SchemaPlan, place: usize, value: &'v Value, pointer: &str) -
     match value {
         Value::Object(entries) => {
             for (key, member) in entries {
-                let at = || format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+                let at = || format!("{pointer}/{}", pointer_step(key));
                 // Which keys a pattern takes is unknown here, so other fields are looked at only where there is no
                 // pattern.
                 let other = rule.others.iter().filter(|_| rule.members.is_empty());

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::not_allowed;
+use super::{not_allowed, pointer_step};
 
 /// A schema, and one of its parts.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl<'s> SchemaPart<'s> {
         fields.iter().find_map(|(name, value)| {
             let own = known().find(|(known, _)| *known == name).map(|(_, part)| part);
             if let Some(part) = own.or(others.filter(|others| **others != false)) {
-                return Self { part, ..self }.unknown_field(value, &format!("{at}/{}", escaped(name)));
+                return Self { part, ..self }.unknown_field(value, &format!("{at}/{}", pointer_step(name)));
             }
             let names: Vec<&str> = known().map(|(name, _)| name.as_str()).collect();
             Some((at.to_owned(), not_allowed(name, &names)))
@@ -68,11 +68,6 @@ impl<'s> SchemaPart<'s> {
             }
         }
     }
-}
-
-/// A name in a JSON pointer (RFC 6901, section 3).
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// Whether the value has the words that only this alternative has.
