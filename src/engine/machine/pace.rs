@@ -112,7 +112,7 @@ impl RunParts<'_> {
 
     /// The facts about a wait, with what the pool knows of the limit that decides.
     fn with_pool(&self, pool: &str, by: PaceRule, mut facts: Vec<String>) -> Vec<String> {
-        facts.extend(self.pace.flight_text(pool, by));
+        facts.extend(self.pace.hold_text(pool, by));
         facts
     }
 

@@ -199,7 +199,18 @@ impl PacePool {
         }
     }
 
-    /// The calls in flight, where their number counts.
+    /// The calls in flight that count for a call: of most pools none is counted.
+    pub(super) fn flight_for(
+        &self,
+        call: &WaitingCall,
+        name: &str,
+        calls: &BTreeMap<ProposalId, PacedCall>,
+    ) -> PoolFlight {
+        let is_limited = call.bounds.flight != FlightBounds::default();
+        if is_limited { self.flight(name, calls) } else { PoolFlight::default() }
+    }
+
+    /// The calls in flight.
     pub(super) fn flight(&self, name: &str, calls: &BTreeMap<ProposalId, PacedCall>) -> PoolFlight {
         let mine = calls.values().filter(|call| call.pool == name);
         mine.fold(PoolFlight::default(), |PoolFlight { all, probes }, call| PoolFlight {

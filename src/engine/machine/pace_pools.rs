@@ -121,7 +121,7 @@ impl PacePools {
         let bounds = terms.bounds();
         let waiting = WaitingCall { ticket: ticket.number, work: WorkId(0), until: now, tokens, bounds };
         let since = *ticket.since.get_or_insert(now);
-        let flight = pool.flight(&terms.pool, &self.in_flight);
+        let flight = pool.flight_for(&waiting, &terms.pool, &self.in_flight);
         let PaceDue { at: mut until, by, ahead, is_open } = pool.due(&waiting, flight, now);
         if until <= now {
             ticket.since = None;
@@ -191,8 +191,8 @@ impl PacePools {
         }
     }
 
-    /// What holds the calls of a pool, besides its rates, for people.
-    pub(in crate::engine) fn flight_text(&self, name: &str, by: PaceRule) -> Option<String> {
+    /// What is known of what holds the calls of a pool, for people; `None`: no more than the rule says.
+    pub(in crate::engine) fn hold_text(&self, name: &str, by: PaceRule) -> Option<String> {
         let pool = self.pools.get(name)?;
         match by {
             PaceRule::Concurrency => match pool.flight(name, &self.in_flight).all {
@@ -261,7 +261,8 @@ impl PacePools {
             // The oldest is looked at alone: whoever is behind it may not start before it, and becomes the oldest when it
             // has started.
             let Some(first) = pool.waiting.first().copied() else { continue };
-            let due = pool.due(&first, pool.flight(name, &self.in_flight), now).at;
+            let flight = pool.flight_for(&first, name, &self.in_flight);
+            let due = pool.due(&first, flight, now).at;
             if due <= now || due < first.until {
                 return Some(first.work);
             }
