@@ -74,7 +74,7 @@ class Guard:
         logs and idempotency keys, `seed` that of jittered delays. No attempt starts after `deadline`, in seconds since
         1970 (UTC). `clock` says the time, in nanoseconds since 1970 (UTC).
 
-        Raises `ValueError` if one of them is none that a run can have, the tools do not fit the policy, or the log is of
+        Raises `ValueError` if one of them cannot be that of a run, the tools do not fit the policy, or the log is of
         another one, and `OSError` if the log cannot be made, or another guard writes it.
         """
         if not (names := _names(targets)):

@@ -137,7 +137,7 @@ class ToolError(UnfazedError):
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
-        """Raises `ValueError` if one of them is none that events can have."""
+        """Raises `ValueError` if one of them cannot be that of an event."""
         super().__init__(message)
         if error_class is not None and (mistake := mistake_of_class(str(error_class))) is not None:
             raise ValueError(f"`error_class`: {mistake}")

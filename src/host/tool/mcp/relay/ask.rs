@@ -63,7 +63,7 @@ fn nobody(relay: &RelayParts, ask: &AskPerson) -> ApprovalAnswer {
 /// The whole call: whoever agrees must have seen what to, and nothing that is made to look otherwise.
 pub(super) fn question(ask: &AskPerson, relay: &RelayParts) -> String {
     let shown = relay.shown_tool(&ask.tool);
-    let (tool, message) = (visible(&shown), visible(&ask.message));
+    let (tool, message) = (visible(shown.as_deref().unwrap_or(&ask.tool)), visible(&ask.message));
     let arguments = format!("{:#}", ask.arguments);
     let arguments: Vec<_> = arguments.lines().map(visible).collect();
     let arguments = arguments.join("\n");

@@ -201,22 +201,15 @@ impl RelayParts {
         Some((Arc::clone(server), server.tools.name_of(name)))
     }
 
-    /// What the client sees a tool as that the policy knows by that name.
-    pub(super) fn shown_tool(&self, name: &str) -> String {
-        let servers = self.servers.iter().enumerate();
-        let found = servers.filter_map(|(at, server)| Some((at, name.strip_prefix(&*server.config.prefix)?)));
-        // No prefix begins another one but the empty one.
-        let Some((at, remote)) = found.max_by_key(|(_, remote)| usize::MAX.saturating_sub(remote.len()))
-        else {
-            return name.to_owned();
-        };
-        if self.only_server().is_some() { remote.to_owned() } else { self.shared().tools.shown(at, remote) }
-    }
-
-    /// Whether a name begins with the prefix of a server; without one it is what the client sees.
-    fn has_prefix(&self, name: &str) -> bool {
-        let mut prefixes = self.servers.iter().map(|server| &server.config.prefix);
-        prefixes.any(|prefix| !prefix.is_empty() && name.starts_with(prefix.as_str()))
+    /// What the client sees a tool as that the policy knows by that name; `None`: as that, since no server has such a prefix.
+    pub(super) fn shown_tool(&self, name: &str) -> Option<String> {
+        let mut servers = self.servers.iter().enumerate();
+        servers.find_map(|(at, server)| {
+            let prefix = &server.config.prefix;
+            let remote = name.strip_prefix(prefix.as_str()).filter(|_| !prefix.is_empty())?;
+            let is_only = self.only_server().is_some();
+            Some(if is_only { remote.to_owned() } else { self.shared().tools.shown(at, remote) })
+        })
     }
 
     /// A text of the policy with the tools called as the client sees them. They stand in backquotes.
@@ -224,7 +217,7 @@ impl RelayParts {
         let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
         while let Some((before, behind)) = rest.split_once('`') {
             let Some((name, after)) = behind.split_once('`') else { break };
-            let known = self.has_prefix(name).then(|| self.shown_tool(name));
+            let known = self.shown_tool(name);
             shown.push_str(before);
             shown.push('`');
             shown.push_str(known.as_deref().unwrap_or(name));

@@ -81,7 +81,7 @@ mod tests {
         assert!(first.comes().now_or_never().is_some());
         let mut last = std::pin::pin!(fourth.comes());
         assert!(last.as_mut().now_or_never().is_none());
-        // One that goes before its turn holds nobody up.
+        // One that leaves early holds nobody up.
         drop(second);
         assert!(last.as_mut().now_or_never().is_none());
         drop(first);
