@@ -50,7 +50,7 @@ pub(crate) use self::gateway::FileGateway;
 pub(crate) use self::gateway_error::GatewayFileError;
 #[cfg(feature = "serve")]
 pub(crate) use self::gateway_watch::GatewayWatch;
-pub(crate) use self::mcp::McpEntry;
+pub(crate) use self::mcp::{McpEntry, McpServers};
 pub(crate) use self::model::{ModelEntry, ScriptedEntry};
 pub use self::named::NamedAgent;
 pub(crate) use self::process::ArgumentEntry;
@@ -107,7 +107,7 @@ record! {
         pub tools: IndexMap<String, ToolEntry> = IndexMap::new(),
         /// Servers of tools that speak the Model Context Protocol, by the names that precede those of their tools.
         /// Example: `{"fs": {"command": ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]}}`
-        pub mcp: IndexMap<String, McpEntry> = IndexMap::new(),
+        pub mcp: McpServers = McpServers::default(),
         /// Where sessions are kept.
         pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), url: None, fsync: FsyncEntry::Turn, redact: RedactEntry::Patterns },
         /// What becomes of work in flight when the run ends.
@@ -338,7 +338,7 @@ fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic> {
         problems.extend(tool_problem(name, entry, at));
         problems.extend(process::no_time_to_end(document, name, entry));
     }
-    for (name, entry) in &file.mcp {
+    for (name, entry) in file.mcp.iter() {
         problems.extend(mcp::problems(document, name, entry));
     }
     problems

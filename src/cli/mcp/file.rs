@@ -8,7 +8,7 @@ use crate::cli::policies::{self, reported};
 use crate::cli::{files, named};
 use crate::engine::AgentFacts;
 use crate::host::McpConfig;
-use crate::host::agent_file::{AgentFile, NamedAgent};
+use crate::host::agent_file::{McpServers, NamedAgent};
 use crate::policy::{Loader, Policy};
 use crate::text::{Code, Diagnostic, Report};
 
@@ -66,7 +66,7 @@ fn unlike(named: &NamedAgent) -> Option<Report> {
     let prefixes = named.server_prefixes();
     let (one, other) = alike(&prefixes)?;
     let message = format!("the tools of `{one}` and `{other}` cannot be told apart by their prefixes");
-    let at = AgentFile::key(&named.file, &["mcp", other]);
+    let at = McpServers::place(&named.file, &[other]);
     let problem = Diagnostic::error(Code::CONTRADICTION, at, message);
     Some(named.file.report(vec![problem.help("choose another name or `prefix` for one of them")]))
 }

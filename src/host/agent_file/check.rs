@@ -140,9 +140,10 @@ pub(super) fn unknown_names(policy: &Policy, names: KnownNames) -> Result<Option
 /// Refuses servers that nothing here can speak to.
 #[cfg(not(feature = "mcp"))]
 fn without_servers(file: &crate::policy::decode::DecodedDocument<AgentFile>) -> Result<(), Report> {
+    use super::McpServers;
     use crate::text::{Code, Diagnostic};
     let Some(name) = file.value.mcp.keys().next() else { return Ok(()) };
     let message = "this program was built without the feature `mcp`, which speaks to MCP servers";
-    let problem = Diagnostic::error(Code::BAD_VALUE, AgentFile::key(file, &["mcp", name]), message);
+    let problem = Diagnostic::error(Code::BAD_VALUE, McpServers::place(file, &[name]), message);
     Err(file.report(vec![problem.help("build it with the feature, or remove the servers")]))
 }

@@ -1,10 +1,14 @@
 //! Servers of tools, as the agent file names them: a command to start, or an address.
 
+use std::ops::Deref;
+
 use indexmap::IndexMap;
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{AgentFile, MOST_NAME, START, headers};
 use crate::host::header_entry::HeaderEntry;
-use crate::policy::decode::{DecodedDocument, Spanned, record};
+use crate::policy::decode::{Decode, DecodedDocument, NodeReader, SchemaOf, Spanned, record};
+use crate::text::yaml::{YamlData, YamlNode};
 use crate::text::{Code, Diagnostic, Span};
 use crate::time::Nanos;
 
@@ -60,15 +64,68 @@ impl McpEntry {
     }
 }
 
+/// Servers by their names. `mcp: {servers: {NAME: …}}` is the same as `mcp: {NAME: …}`, for who is used to that from clients.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct McpServers {
+    entries: IndexMap<String, McpEntry>,
+    /// The keys above those of the servers.
+    above: &'static [&'static str],
+}
+
+impl McpServers {
+    /// Where a key below that of the servers is written: `["fs", "command"]`; the start of the file if it is not there.
+    pub(crate) fn place(document: &DecodedDocument<AgentFile>, path: &[&str]) -> Span {
+        AgentFile::key(document, &Self::path(document, path))
+    }
+
+    fn path<'a>(document: &DecodedDocument<AgentFile>, path: &[&'a str]) -> Vec<&'a str> {
+        [document.value.mcp.above, path].concat()
+    }
+}
+
+impl Deref for McpServers {
+    type Target = IndexMap<String, McpEntry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.entries
+    }
+}
+
+impl Decode for McpServers {
+    fn decode(node: &YamlNode, reader: &mut NodeReader<'_>) -> Option<Self> {
+        let below = below_servers(node);
+        let above: &[&str] = if below.is_some() { &["mcp", "servers"] } else { &["mcp"] };
+        Decode::decode(below.unwrap_or(node), reader).map(|entries| Self { entries, above })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let servers = generator.subschema_for::<SchemaOf<IndexMap<String, McpEntry>>>();
+        let below = json_schema!({
+            "type": "object", "properties": {"servers": servers}, "required": ["servers"], "additionalProperties": false,
+        });
+        json_schema!({"anyOf": [servers, below]})
+    }
+}
+
+/// The servers, if they are under `servers`. A server can have that name itself: then it has `command` or `url`, which are no mappings.
+fn below_servers(node: &YamlNode) -> Option<&YamlNode> {
+    let is_mapping = |node: &YamlNode| matches!(node.data, YamlData::Map(_));
+    let YamlData::Map(entries) = &node.data else { return None };
+    let [(key, servers)] = &**entries else { return None };
+    let YamlData::Map(named) = &servers.data else { return None };
+    (&*key.name == "servers" && named.iter().all(|(_, server)| is_mapping(server))).then_some(servers)
+}
+
 /// What is wrong with the server of that name.
 pub(super) fn problems(
     document: &DecodedDocument<AgentFile>,
     name: &str,
     entry: &McpEntry,
 ) -> Vec<Diagnostic> {
-    let at = AgentFile::key(document, &["mcp", name]);
+    let at = McpServers::place(document, &[name]);
     let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
-    let mut problems = headers::problems(document, &["mcp", name, "headers"], headers_of(entry));
+    let mut problems =
+        headers::problems(document, &McpServers::path(document, &[name, "headers"]), headers_of(entry));
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let prefix = entry.prefix_for(name);
     if prefix.len() >= MOST_NAME || !prefix.chars().all(allowed) {
@@ -78,9 +135,8 @@ pub(super) fn problems(
             .push(problem.help("use letters, digits, `_` and `-`, less than 64 of them; or set `prefix`"));
     }
     // What is there and cannot be read was reported already.
-    let unread = |field: &str| {
-        document.lost().any(&[field]) && AgentFile::key(document, &["mcp", name, field]) != START
-    };
+    let unread =
+        |field: &str| document.lost().any(&[field]) && McpServers::place(document, &[name, field]) != START;
     match (&entry.command, &entry.url) {
         (None, None) if unread("command") || unread("url") => {}
         (None, None) if !document.lost().any(&["McpEntry"]) => {
@@ -99,7 +155,7 @@ pub(super) fn problems(
             problems.push(problem.help("write the program and its arguments: `[npx, -y, some-server]`"));
         }
         if let Some(first) = entry.headers.keys().next() {
-            let at = AgentFile::key(document, &["mcp", name, "headers", first]);
+            let at = McpServers::place(document, &[name, "headers", first]);
             problems.push(wrong(at, "a server that is a command gets no headers".into()).help("use `env`"));
         }
     }
@@ -162,6 +218,22 @@ mod tests {
         assert_eq!(file.mcp["fs"].prefix_for("fs"), "fs__");
         assert_eq!(file.mcp["web"].prefix_for("web"), "");
         assert_eq!(file.mcp["fs"].start_timeout, Nanos::from_secs(30));
+    }
+
+    #[test]
+    fn servers_may_stand_under_servers() {
+        let of = |mcp: &str| {
+            let file =
+                AgentFile::read("agent.yaml", format!("version: 1\nmcp: {mcp}\n").as_bytes()).unwrap().value;
+            file.mcp.keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(of("{servers: {fs: {command: [a]}, web: {url: 'http://x/'}}}"), ["fs", "web"]);
+        assert_eq!(of("{servers: {command: [a], env: {A: b}}}"), ["servers"]);
+        assert_eq!(of("{servers: {command: [a]}, fs: {command: [b]}}"), ["servers", "fs"]);
+        insta::assert_snapshot!(mistakes("\n  servers:\n    odd: {command: [a], headers: {x-a: b}}\n    none: {}\n"), @r"
+        agent.yaml:5:35: error[P0104]: a server that is a command gets no headers
+        agent.yaml:6:5: error[P0104]: nothing says how MCP server `none` is reached
+        ");
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl NamedSecrets {
     }
 
     fn add_servers(&mut self, file: &AgentFile, folder: &Path, missing: &mut Vec<Diagnostic>) {
-        for (name, entry) in &file.mcp {
+        for (name, entry) in file.mcp.iter() {
             let headers = entry.headers.iter().map(|(name, value)| (name.as_str(), value));
             let access = access(None, headers, folder, &mut |span, message| {
                 let message = format!("MCP server `{name}`: {message}");
