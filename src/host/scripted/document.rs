@@ -36,6 +36,8 @@ record! {
         replies: Spanned<KeptList<Spanned<ReplyFile>>>,
         /// Whether the last reply is given again and again.
         repeat_last: bool = false,
+        /// Whether the replies begin anew when none is left for a request. `repeat_last` means nothing then.
+        repeat: bool = false,
         /// What the model answers, with HTTP status 500, when no reply is left.
         /// Example: `the script is over`
         on_exhausted: Option<String>,
@@ -218,6 +220,7 @@ impl Script {
             model: file.model,
             replies,
             repeat_last: file.repeat_last,
+            repeat: file.repeat,
             on_exhausted: file.on_exhausted,
         })
     }
@@ -469,6 +472,7 @@ on_exhausted: That was all.
         let expected = Script {
             model: "scripted-1".into(),
             repeat_last: true,
+            repeat: false,
             on_exhausted: Some("That was all.".into()),
             ..Script::new("script.yaml", replies)
         };

@@ -32,7 +32,7 @@ use crate::time::Nanos;
 ///   - delay: 200ms
 ///     times: 3
 ///     text: Here is what I found.
-/// repeat_last: false                # or: the last reply for ever
+/// repeat_last: false                # or: the last reply for ever; with `repeat: true` all of them, again and again
 /// # "#;
 /// # let script = unfazed::host::scripted::Script::from_yaml("demo.yaml", text.as_bytes()).unwrap();
 /// # assert_eq!(script.replies.len(), 6);
@@ -51,6 +51,8 @@ pub struct Script {
     pub replies: Vec<ScriptEntry>,
     /// Whether the last reply is given again and again.
     pub repeat_last: bool,
+    /// Whether the replies begin anew when none is left for a request. `repeat_last` means nothing then.
+    pub repeat: bool,
     /// What is said when no reply is left; has a default.
     pub on_exhausted: Option<String>,
 }
@@ -174,6 +176,8 @@ pub(crate) struct ScriptState {
     script: Arc<Script>,
     /// How often each reply may still be given.
     left: Vec<u32>,
+    /// Which replies were ever given.
+    given: Vec<bool>,
     requests: u32,
 }
 
@@ -185,6 +189,7 @@ impl Script {
             model: "scripted".to_owned(),
             replies: replies.into_iter().collect(),
             repeat_last: false,
+            repeat: false,
             on_exhausted: None,
         }
     }
@@ -289,7 +294,7 @@ impl ScriptState {
     /// The script from its start.
     pub(crate) fn new(script: impl Into<Arc<Script>>) -> Self {
         let script = script.into();
-        Self { left: script.replies.iter().map(|entry| entry.times).collect(), script, requests: 0 }
+        Self { left: all(&script), given: vec![false; script.replies.len()], script, requests: 0 }
     }
 
     /// The script that is played.
@@ -299,26 +304,21 @@ impl ScriptState {
 
     /// The numbers of the replies that were never given, from 1.
     pub(crate) fn unused(&self) -> impl Iterator<Item = usize> {
-        let replies = self.script.replies.iter().zip(&self.left).zip(1..);
-        replies.filter(|((entry, left), _)| entry.times == **left).map(|(_, number)| number)
+        self.given.iter().zip(1..).filter(|(given, _)| !**given).map(|(_, number)| number)
     }
 
     /// The reply to the next request: the first that is left and matches.
     pub(crate) fn next(&mut self, facts: &RequestFacts) -> ScriptReply {
         self.requests = self.requests.saturating_add(1);
         let number = self.requests;
-        let mut waiting = self.script.replies.iter().zip(&mut self.left);
-        let found = waiting.find(|(entry, left)| **left > 0 && entry.when.matches(facts));
-        let entry = match found {
-            Some((entry, left)) => {
-                *left -= 1;
-                Some(entry)
-            }
-            None => {
-                self.script.replies.last().filter(|last| self.script.repeat_last && last.when.matches(facts))
-            }
-        };
-        match entry {
+        let script = Arc::clone(&self.script);
+        let mut entry = self.take(&script, facts);
+        if entry.is_none() && script.repeat {
+            self.left = all(&script);
+            entry = self.take(&script, facts);
+        }
+        let repeated = || script.replies.last().filter(|last| script.repeat_last && last.when.matches(facts));
+        match entry.or_else(repeated) {
             Some(entry) => ScriptReply { number, delay: entry.delay.into(), outcome: entry.outcome.clone() },
             None => ScriptReply {
                 number,
@@ -326,6 +326,16 @@ impl ScriptState {
                 outcome: ScriptOutcome::Error(self.exhausted(facts)),
             },
         }
+    }
+
+    /// The first reply that is left and matches.
+    fn take<'s>(&mut self, script: &'s Script, facts: &RequestFacts) -> Option<&'s ScriptEntry> {
+        let waiting = script.replies.iter().zip(&mut self.left).zip(&mut self.given);
+        let mut matching = waiting.filter(|((entry, left), _)| **left > 0 && entry.when.matches(facts));
+        let ((entry, left), given) = matching.next()?;
+        *left -= 1;
+        *given = true;
+        Some(entry)
     }
 
     fn exhausted(&self, facts: &RequestFacts) -> ErrorReply {
@@ -349,6 +359,11 @@ impl ScriptState {
         });
         ErrorReply::new(500, "script_exhausted", message)
     }
+}
+
+/// How often each reply of a script may be given.
+fn all(script: &Script) -> Vec<u32> {
+    script.replies.iter().map(|entry| entry.times).collect()
 }
 
 #[cfg(test)]
@@ -416,6 +431,20 @@ mod tests {
             ..Script::new("s.yaml", [ScriptEntry::text("a"), ScriptEntry::text("b")])
         };
         assert_eq!(play(script, &[any(), any(), any(), any()]), ["a", "b", "b", "b"]);
+    }
+
+    #[test]
+    fn all_replies_may_begin_anew() {
+        let never = RequestMatcher { turn: Some(9), ..RequestMatcher::default() };
+        let replies =
+            [ScriptEntry::text("a").times(2), ScriptEntry::text("never").when(never), ScriptEntry::text("b")];
+        let script = Script { repeat: true, ..Script::new("s.yaml", replies) };
+        let mut state = ScriptState::new(script.clone());
+        assert_eq!(play(script, &vec![any(); 7]), ["a", "a", "b", "a", "a", "b", "a"]);
+        for _ in 0..7 {
+            state.next(&any());
+        }
+        assert_eq!(state.unused().collect::<Vec<_>>(), [2]);
     }
 
     #[test]
