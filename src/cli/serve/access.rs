@@ -1,7 +1,7 @@
 //! Who may use the gateway, and which routes.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -13,6 +13,7 @@ use subtle::ConstantTimeEq;
 use crate::cli::http::{OriginRules, bearer, text};
 use crate::host::agent_file::GatewayKeys;
 use crate::host::gateway::GatewayError;
+use crate::policy::Selector;
 
 /// Where clients of Anthropic's SDK send their key, and those of Azure's.
 static KEY_HEADERS: [HeaderName; 3] = [
@@ -37,8 +38,8 @@ struct ClientKey {
 pub(super) struct GatewayClient {
     /// Its name; empty: no keys are taken.
     pub(super) name: String,
-    /// The routes that it may use; `None`: all.
-    routes: Option<BTreeSet<String>>,
+    /// The routes that it may use, by their names; `None`: all.
+    routes: Option<Arc<[Selector]>>,
     admin: bool,
 }
 
@@ -132,8 +133,7 @@ impl ClientKey {
         let digits = &entry.sha256.value;
         let byte = |at: usize| u8::from_str_radix(digits.get(at..at.saturating_add(2))?, 16).ok();
         let hash = (0..digits.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
-        let routes = entry.routes.as_ref();
-        let routes = routes.map(|routes| routes.0.iter().map(|route| route.value.clone()).collect());
+        let routes = entry.allowed_routes().map(Arc::from);
         Some(Self { hash, client: GatewayClient { name: name.to_owned(), routes, admin: entry.admin } })
     }
 }
@@ -141,7 +141,7 @@ impl ClientKey {
 impl GatewayClient {
     /// Whether it may use the route of that name.
     pub(super) fn may(&self, route: &str) -> bool {
-        self.routes.as_ref().is_none_or(|routes| routes.contains(route))
+        self.routes.as_ref().is_none_or(|routes| routes.iter().any(|allowed| allowed.matches(route)))
     }
 }
 
@@ -186,6 +186,23 @@ mod tests {
         assert_eq!(client(&rules, &[("authorization", &hashed)]), Err(401), "a hash is no key");
         let foreign = [("authorization", "Bearer sesame"), ("origin", "https://evil.example")];
         assert_eq!(client(&rules, &foreign), Err(403));
+    }
+
+    #[test]
+    fn a_key_may_use_every_route_that_one_of_its_patterns_matches() {
+        let client = |routes: &str| {
+            let keys = format!("{{desk: {{sha256: {}, routes: {routes}}}}}", hash("a"));
+            rules("127.0.0.1:80", &keys).unwrap().known(["a"].into_iter()).unwrap()
+        };
+        let wide = client("['gpt-*', cheap]");
+        for route in ["gpt-*", "gpt-5", "gpt-5*", "cheap"] {
+            assert!(wide.may(route), "{route}");
+        }
+        for route in ["gpt", "*", "cheap-2", "claude-*"] {
+            assert!(!wide.may(route), "{route}");
+        }
+        assert!(!client("gpt-5").may("gpt-*"), "a name is no pattern");
+        assert!(!client("[]").may("gpt-5"));
     }
 
     #[test]

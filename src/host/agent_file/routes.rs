@@ -23,8 +23,9 @@ record! {
         /// The SHA-256 of the key, as 64 hexadecimal digits: `unfazed serve --hash-key` makes a key, and prints it with its hash.
         /// Example: `2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b`
         pub sha256: Spanned<String>,
-        /// The routes that the key may use, as they are written under `routes`. Left out: all.
-        /// Example: `["gpt-5"]`
+        /// The routes that the key may use: their names as they are written under `routes`, or patterns that these match. Left
+        /// out: all.
+        /// Example: `["gpt-*"]`
         pub routes: Option<OneOrMany<Spanned<String>>>,
         /// Whether the key may read the metrics and the state of a gateway beyond this machine.
         /// Example: `true`
@@ -67,6 +68,14 @@ record! {
         /// Checks: P0206.
         /// Example: `5`
         pub cost: Option<Spanned<CostLimit>>,
+    }
+}
+
+impl GatewayKeyEntry {
+    /// The names, and patterns of names, of the routes that the key may use; `None`: all.
+    pub(crate) fn allowed_routes(&self) -> Option<Vec<Selector>> {
+        let routes = self.routes.as_ref()?.0.iter();
+        Some(routes.filter_map(|route| Selector::parse(&route.value).ok()).collect())
     }
 }
 
@@ -124,8 +133,9 @@ pub(super) struct KeyWithCosts<'f> {
 pub(super) fn keys_with_costs(file: &AgentFile) -> impl Iterator<Item = KeyWithCosts<'_>> {
     file.keys.iter().filter_map(|(name, key)| {
         let cost = key.budget.as_ref()?.value.cost.as_ref()?.span;
+        let allowed = key.allowed_routes();
         let may = |route: &str| {
-            key.routes.as_ref().is_none_or(|routes| routes.0.iter().any(|known| known.value == route))
+            allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|name| name.matches(route)))
         };
         let routes = file.routes.iter().filter(|(route, _)| may(route));
         let models = routes.flat_map(|(_, models)| &models.0).map(|model| &*model.value).collect();
@@ -192,8 +202,14 @@ fn of_key(file: &AgentFile, key: &GatewayKeyEntry) -> Vec<Diagnostic> {
         problems.push(problem.help("give it `requests`, `tokens` or `cost`"));
     }
     for route in key.routes.iter().flat_map(|routes| &routes.0) {
-        if !file.routes.contains_key(&route.value) {
-            problems.push(unknown("route", route, file.routes.keys().map(String::as_str)));
+        let names = file.routes.keys().map(String::as_str);
+        match Selector::parse(&route.value) {
+            Ok(selector) if names.clone().any(|name| selector.matches(name)) => {}
+            Ok(_) => problems.push(unknown("route", route, names)),
+            Err(error) => {
+                let problem = Diagnostic::error(Code::BAD_VALUE, route.span, error.message);
+                problems.push(error.help.into_iter().fold(problem, Diagnostic::help));
+            }
         }
     }
     problems

@@ -69,6 +69,20 @@ async fn a_key_opens_the_routes_that_it_may_use() {
 }
 
 #[tokio::test]
+async fn a_pattern_in_the_routes_of_a_key_opens_all_that_it_matches() {
+    let upstream = upstream();
+    let routes = "{gpt-5: main, 'gpt-*': main, cheap: main}";
+    let keys = format!("keys: {{desk: {{sha256: {SESAME}, routes: ['gpt-*']}}}}\n");
+    let gateway = Gateway::start(&(one("openai", &upstream).replace("{main: main}", routes) + &keys));
+    for (route, status) in [("gpt-5", 200), ("gpt-6", 200), ("cheap", 404)] {
+        let body = format!("{{\"model\":\"{route}\"}}");
+        assert_eq!(gateway.post(CHAT, &[("x-api-key", "sesame")], body).await.status, status, "{route}");
+    }
+    let listed = gateway.get("/v1/models", &[("x-api-key", "sesame")]).await.json();
+    assert_eq!((listed["data"].as_array().unwrap().len(), &listed["data"][0]["id"]), (1, &"gpt-5".into()));
+}
+
+#[tokio::test]
 async fn a_name_that_no_route_has_leads_nowhere() {
     let upstream = upstream();
     let gateway = Gateway::start(&one("openai", &upstream));
