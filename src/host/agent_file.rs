@@ -19,6 +19,8 @@ mod process;
 mod routes;
 mod secrets;
 mod servers;
+#[cfg(feature = "serve")]
+mod tls;
 mod tools;
 mod windows;
 
@@ -60,6 +62,8 @@ pub(crate) use self::routes::{GatewayKeys, LimitedKeys};
 pub use self::secrets::SecretError;
 #[cfg(feature = "serve")]
 pub(crate) use self::servers::AgentServers;
+#[cfg(feature = "serve")]
+pub(crate) use self::tls::tls_report;
 pub(crate) use crate::host::key_source::KeySource;
 
 /// The longest name of a tool that providers take.
@@ -97,6 +101,9 @@ record! {
         /// The keys of clients of `unfazed serve`, by their names. Without any it serves this machine alone, and whoever is on it.
         /// Example: `{"desk": {"sha256": "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"}}`
         pub keys: IndexMap<String, GatewayKeyEntry> = IndexMap::new(),
+        /// What `unfazed serve` secures its connections with. Without it they are plain HTTP.
+        /// Example: `{"certificate": "cert.pem", "key": "key.pem"}`
+        pub tls: Option<TlsEntry>,
         /// A file that says how large the windows of models are, as `LiteLLM` publishes it: `model_prices_and_context_window.json`;
         /// as YAML, in the form of the catalogue that ships with the product.
         /// It takes precedence over what ships with the product. The path starts at this file's folder.
@@ -117,6 +124,18 @@ record! {
         /// The seed of every jittered delay; the same seed gives the same delays.
         /// Example: `42`
         pub seed: u64 = 0,
+    }
+}
+
+record! {
+    /// The certificate of a server, and its private key. Renewed ones are taken while it serves.
+    pub(crate) struct TlsEntry {
+        /// The file of the certificate and of those of its issuers, in PEM form; paths start at this file's folder.
+        /// Example: `/etc/letsencrypt/live/models.example/fullchain.pem`
+        pub certificate: Spanned<String>,
+        /// The file of its private key, in PEM form and without a passphrase.
+        /// Example: `/etc/letsencrypt/live/models.example/privkey.pem`
+        pub key: Spanned<String>,
     }
 }
 

@@ -30,6 +30,8 @@ mod result_files;
 mod result_length;
 mod results;
 pub mod scripted;
+#[cfg(feature = "serve")]
+pub(crate) mod server_certificate;
 mod shared;
 mod similar_file;
 mod stop;

@@ -13,7 +13,7 @@ use crate::analysis::{CallFile, KnownTool, LintOptions};
 use crate::context::ModelCatalogue;
 use crate::engine::ToolSpec;
 use crate::host::PolicyFiles;
-use crate::host::agent_file::{AgentFile, NamedAgent};
+use crate::host::agent_file::{AgentFile, NamedAgent, tls_report};
 use crate::host::scripted::Script;
 use crate::policy::{Effect, Loader};
 use crate::simulate::Scenario;
@@ -178,6 +178,7 @@ impl FileChecker<'_> {
             FileKind::Agent => {
                 let (named, mut found) = NamedAgent::read(path, bytes, &self.loader());
                 let Some(named) = named else { return (self.mistaken(path, bytes, found), Vec::new()) };
+                found.extend(tls_report(path, &named.file));
                 found.push(self.lint(&named));
                 return (found, named.paths().iter().map(|path| files::one(path)).collect());
             }
@@ -195,11 +196,16 @@ impl FileChecker<'_> {
     /// policy may offer it is not known then.
     fn mistaken(&self, path: &Path, bytes: &[u8], found: Vec<Report>) -> Vec<Report> {
         let (file, _) = AgentFile::read_rest(&path.display().to_string(), bytes);
-        let Some(file) = file.filter(|_| self.options.names.is_none() && self.options.tools.is_none()) else {
-            return found;
+        let Some(file) = file else { return found };
+        let names_are_known = self.options.names.is_some() || self.options.tools.is_some();
+        let mut found = if names_are_known {
+            found
+        } else {
+            let options = LintOptions { names: Some(agents::own(&file.value)), ..self.options.clone() };
+            NamedAgent::read(path, bytes, &self.loader().with_lints(options)).1
         };
-        let options = LintOptions { names: Some(agents::own(&file.value)), ..self.options.clone() };
-        NamedAgent::read(path, bytes, &self.loader().with_lints(options)).1
+        found.extend(tls_report(path, &file));
+        found
     }
 
     /// Without a choice every profile is checked.

@@ -1,7 +1,9 @@
 //! What the commands that serve clients over HTTP have in common: who may reach them, and how much a request may be.
 
 mod body;
+mod connections;
 mod origin;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +14,9 @@ use axum::response::Response;
 use tokio::net::TcpListener;
 
 pub(in crate::cli) use self::body::read_body;
+pub(in crate::cli) use self::connections::serve;
 pub(in crate::cli) use self::origin::OriginRules;
+pub(in crate::cli) use self::tls::TlsServer;
 use super::exit::CommandFailure;
 use crate::host::file_error;
 

@@ -2,7 +2,6 @@
 
 mod access;
 mod budgets;
-mod connections;
 mod demo;
 mod page;
 mod server;
@@ -11,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -23,6 +22,7 @@ use self::access::AccessRules;
 use self::budgets::BudgetKeeper;
 use self::server::GatewayServer;
 use super::exit::{CommandFailure, ExitStatus};
+use super::http::TlsServer;
 use super::policies::reported;
 use super::run::metrics;
 use super::run::signals::StopSignals;
@@ -31,6 +31,7 @@ use super::{files, http, named, out, policies, runtime};
 use crate::host::agent_file::{
     AgentFileError, AgentServers, FileGateway, GatewayFileError, GatewayWatch, NamedAgent,
 };
+use crate::host::server_certificate::{CertificateWatch, ServerCertificate};
 use crate::policy::Loader;
 
 /// What the keys begin with that are made here, so that scanners of secrets can find them.
@@ -39,6 +40,8 @@ const PREFIX: &str = "ufz-";
 const RANDOM: usize = 32;
 /// How often files are looked at.
 const LOOKS: Duration = Duration::from_secs(1);
+/// What is said beyond this machine where nothing secures the connections.
+const NO_TLS: &str = "note: keys and conversations pass this address unencrypted; write `tls` into the file, or let a proxy with TLS stand before it\n";
 const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them under `keys`, as `unfazed serve --hash-key` makes them";
 
 /// Serves models under a policy to any SDK: set its base URL to the address of this gateway
@@ -53,7 +56,7 @@ const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them
   OPENAI_BASE_URL=http://127.0.0.1:8787/v1 OPENAI_API_KEY=ufz-... python app.py
   ANTHROPIC_BASE_URL=http://127.0.0.1:8787 ANTHROPIC_API_KEY=ufz-... python app.py
 
-The file is an agent file with `models`, `policy`, `routes` and `keys`. Clients speak Chat Completions or Responses of
+The file is an agent file with `models`, `policy`, `routes`, `keys` and `tls`. Clients speak Chat Completions or Responses of
 OpenAI, Messages of Anthropic, or Gemini's dialect, and are converted for models that speak another one.
 
 Exit codes:
@@ -137,12 +140,13 @@ fn read(path: &Path, loader: &Loader) -> Result<NamedAgent, CommandFailure> {
 struct Service {
     bound: SocketAddr,
     listener: TcpListener,
+    tls: Option<Arc<TlsServer>>,
     server: Arc<GatewayServer>,
     servers: AgentServers,
     stop: CancellationToken,
     drain: Duration,
     keeper: Arc<BudgetKeeper>,
-    /// Writes what keys spend, and takes edits, if that is wanted.
+    /// Writes what keys spend, and takes renewed certificates, and edits, if that is wanted.
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -154,36 +158,37 @@ impl Service {
         address: SocketAddr,
         reload: bool,
     ) -> Result<Self, CommandFailure> {
-        let FileGateway { gateway, keys, drain, servers, watch } = made;
+        let FileGateway { gateway, keys, drain, tls, servers, watch } = made;
         let access =
             AccessRules::new(address, &keys.keys).ok_or_else(|| CommandFailure::Usage(NO_KEYS.to_owned()))?;
         let gateway = Arc::new(gateway);
         let keeper = Arc::new(BudgetKeeper::new(Arc::clone(&gateway), spent));
         keeper.take(&keys).map_err(|error| CommandFailure::Report(error.to_string()))?;
+        let tls = tls.map(secured).transpose()?;
         let listener = http::bind("--addr", address).await?;
         let bound =
             listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
-        if !access.is_loopback() {
-            out::say(
-                "note: keys and conversations pass this address unencrypted; let a proxy with TLS stand before it\n",
-            );
+        if tls.is_none() && !access.is_loopback() {
+            out::say(NO_TLS);
         }
-        out::say(&format!("serves  http://{bound}\n"));
+        out::say(&format!("serves  {}://{bound}\n", if tls.is_some() { "https" } else { "http" }));
         let stop = CancellationToken::new();
         let server = Arc::new(GatewayServer::new(gateway, access, stop.clone()));
         let watch = watch.filter(|_| reload);
         let edits = |watch| take_edits(watch, Arc::clone(&server), Arc::clone(&keeper), address);
         let edits = watch.map(|watch| tokio::spawn(edits(watch)));
-        let tasks = edits.into_iter().chain([tokio::spawn(Arc::clone(&keeper).keep())]).collect();
-        Ok(Self { bound, listener, server, servers, stop, drain, keeper, tasks })
+        let (tls, renewed) = tls.unzip();
+        let tasks = edits.into_iter().chain(renewed).chain([tokio::spawn(Arc::clone(&keeper).keep())]);
+        let tasks = tasks.collect();
+        Ok(Self { bound, listener, tls, server, servers, stop, drain, keeper, tasks })
     }
 
     /// Serves until a signal ends it.
     async fn run(self, signals: &mut StopSignals) -> Result<ExitStatus, CommandFailure> {
-        let Self { listener, server, servers, stop, drain, keeper, tasks, .. } = self;
+        let Self { listener, tls, server, servers, stop, drain, keeper, tasks, .. } = self;
         let router = server.router();
         let mut serving = pin!(async {
-            connections::serve(listener, router, stop.clone(), drain).await;
+            http::serve(listener, tls, router, stop.clone(), drain).await;
             Ok(())
         });
         let mut ended = signals.unless_heard(serving.as_mut()).await;
@@ -197,6 +202,19 @@ impl Service {
         servers.shutdown().await;
         Ok(ExitStatus::Clean)
     }
+}
+
+/// What secures the connections, and what renews it. A certificate that has expired is served: there is no better one.
+fn secured(
+    (watch, certificate): (CertificateWatch, ServerCertificate),
+) -> Result<(Arc<TlsServer>, JoinHandle<()>), CommandFailure> {
+    if let Err(error) = certificate.valid(SystemTime::now()) {
+        out::say(&format!("warning: {error}; clients refuse it\n"));
+    }
+    let tls = TlsServer::new(certificate).map_err(|error| CommandFailure::Report(error.to_string()))?;
+    let tls = Arc::new(tls);
+    let renewing = tokio::spawn(Arc::clone(&tls).renew(watch));
+    Ok((tls, renewing))
 }
 
 /// Takes edits of the file and of its policies, as long as it is polled.
@@ -227,7 +245,7 @@ async fn take_edits(
                     Ok(access) => {
                         server.set_access(access);
                         out::say(
-                            "note: the policy and the keys are read again; models and routes are at the next start\n",
+                            "note: the policy and the keys are read again; models, routes and `tls` are at the next start\n",
                         );
                     }
                     Err(why) => out::say(&format!("warning: the keys before stay: {why}\n")),

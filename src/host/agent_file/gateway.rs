@@ -14,6 +14,7 @@ use crate::ErrorCause;
 use crate::host::gateway::{Gateway, GatewayModel, GatewayPolicyError, RouteTable, gateway_policy};
 use crate::host::policy_files::FileStamps;
 use crate::host::scripted::{Script, ScriptedServer};
+use crate::host::server_certificate::{CertificateWatch, ServerCertificate};
 use crate::host::{LivePolicy, ModelConfig, ModelFacts, PolicyFiles, Provider};
 use crate::policy::{Loader, Policy};
 
@@ -26,6 +27,8 @@ pub(crate) struct FileGateway {
     pub(crate) keys: LimitedKeys,
     /// How long requests in flight may take to end.
     pub(crate) drain: core::time::Duration,
+    /// What connections are secured with; `None`: they are not.
+    pub(crate) tls: Option<(CertificateWatch, ServerCertificate)>,
     /// The scripts that stand for models.
     pub(crate) servers: AgentServers,
     /// Looks whether the file has changed; `None`: there is none.
@@ -57,7 +60,7 @@ impl FileGateway {
             models.insert(name, model);
         }
         let gateway = Gateway::new(LivePolicy::new(policy), models, routes, 0);
-        Ok(Self { gateway, keys: LimitedKeys::default(), drain: DEMO_DRAIN, servers, watch: None })
+        Ok(Self { gateway, keys: LimitedKeys::default(), drain: DEMO_DRAIN, tls: None, servers, watch: None })
     }
 }
 
@@ -65,10 +68,11 @@ impl NamedAgent {
     /// The gateway to the models of the file. Scripts are started; nothing else is asked yet. The file has routes.
     ///
     /// # Errors
-    /// Keys that are missing, models that cannot be used, and a policy that bounds a run.
+    /// Keys that are missing, models and certificates that cannot be used, and a policy that bounds a run.
     pub(crate) async fn gateway(self) -> Result<FileGateway, GatewayFileError> {
         let file = &self.file.value;
         let routed = file.routed_models();
+        let tls = self.tls().transpose().map_err(AgentFileError::from)?;
         let (policy, seen) = self.gateway_policy()?;
         let live = LivePolicy::new(policy);
         let watch = GatewayWatch::new(self.path.clone(), self.loader.clone(), live.clone(), seen);
@@ -83,6 +87,7 @@ impl NamedAgent {
             gateway,
             keys: LimitedKeys::of(&self.file),
             drain: file.stop.drain.into(),
+            tls,
             servers,
             watch: Some(watch),
         })

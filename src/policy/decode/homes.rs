@@ -11,6 +11,8 @@ use super::{Decode, SchemaOf};
 const NAME: &str = "NAME";
 /// Fields that are in more mappings tell nothing.
 const MOST: usize = 4;
+/// A word that people write anywhere for a secret: that a server's certificate has one, too, tells them nothing.
+const ANYWHERE: &str = "key";
 /// So many mappings of a document are looked at.
 const MAPPINGS: usize = 2_000;
 
@@ -61,7 +63,7 @@ impl FieldHomes {
 
     /// Where a field belongs, if that is reported by its name.
     pub(super) fn help(&self, field: &str) -> Option<String> {
-        let paths = self.0.get(field).filter(|paths| paths.len() <= MOST)?;
+        let paths = self.0.get(field).filter(|paths| paths.len() <= MOST && field != ANYWHERE)?;
         let place = |path: &String| match path.as_str() {
             "" => "the top level".to_owned(),
             path => format!("`{path}`"),

@@ -10,10 +10,12 @@ mod reload;
 mod state;
 mod stopped;
 mod streams;
+mod tls;
 mod upstream;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -34,6 +36,13 @@ struct Gateway {
     url: String,
     http: reqwest::Client,
     folder: TempDir,
+    /// What it has said on standard error so far.
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+/// A connection for each request: one that is kept may end at any time.
+fn client() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
 }
 
 /// An answer of the gateway.
@@ -76,11 +85,11 @@ impl Gateway {
                 None => before.push(line),
             }
         };
+        let said = Arc::new(Mutex::new(before));
+        let later = Arc::clone(&said);
         // What it says later is read, so that it never waits for it.
-        std::thread::spawn(move || lines.for_each(drop));
-        // A connection for each request: one that is kept may end at any time.
-        let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
-        Self { child, url, http, folder }
+        std::thread::spawn(move || lines.for_each(|line| later.lock().unwrap().push(line)));
+        Self { child, url, http: client().build().unwrap(), folder, said }
     }
 
     async fn post(&self, path: &str, headers: &[(&str, &str)], body: impl Into<reqwest::Body>) -> Answer {
@@ -112,7 +121,7 @@ impl Gateway {
 
     /// Its address without the scheme.
     fn address(&self) -> &str {
-        self.url.strip_prefix("http://").unwrap()
+        self.url.split_once("://").unwrap().1
     }
 
     fn signal(&self, signal: &str) {
