@@ -118,7 +118,7 @@ record! {
         /// Where sessions are kept.
         pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), url: None, fsync: FsyncEntry::Turn, redact: RedactEntry::Patterns },
         /// What becomes of work in flight when the run ends.
-        pub stop: StopEntry = StopEntry { drain: Nanos::from_secs(5) },
+        pub stop: StopEntry = StopEntry { drain: None },
         /// Processes in the background.
         pub background: BackgroundEntry = BackgroundEntry { max: BackgroundEntry::MAX },
         /// The seed of every jittered delay; the same seed gives the same delays.
@@ -143,9 +143,22 @@ record! {
     /// What becomes of work in flight when the run ends.
     pub(crate) struct StopEntry {
         /// The longest it may take to end; then it is dropped and its processes are killed. Longer than the grace of
-        /// every tool.
+        /// every tool. Left out: 5 s, and 1 min for the requests of `unfazed serve`.
         /// Example: `10s`
-        pub drain: Nanos = Nanos::from_secs(5),
+        pub drain: Option<Nanos>,
+    }
+}
+
+impl StopEntry {
+    /// How long a run may take to end.
+    pub(crate) fn of_run(&self) -> Nanos {
+        self.drain.unwrap_or(Nanos::from_secs(5))
+    }
+
+    /// How long the requests to a gateway may take to end. Streams of models take longer than tools.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_gateway(&self) -> Nanos {
+        self.drain.unwrap_or(Nanos::from_secs(60))
     }
 }
 

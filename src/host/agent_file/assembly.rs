@@ -186,7 +186,7 @@ impl NamedAgent {
             Agent::new(self.policy.clone())
         };
         let agent =
-            agent.tools(self.tools()).drain(file.stop.drain.into()).clock(Clock::system()).redact(hidden);
+            agent.tools(self.tools()).drain(file.stop.of_run().into()).clock(Clock::system()).redact(hidden);
         Ok(agent.redact_forms(file.session.redact == RedactEntry::Patterns))
     }
 

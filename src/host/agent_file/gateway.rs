@@ -86,7 +86,7 @@ impl NamedAgent {
         Ok(FileGateway {
             gateway,
             keys: LimitedKeys::of(&self.file),
-            drain: file.stop.drain.into(),
+            drain: file.stop.of_gateway().into(),
             tls,
             servers,
             watch: Some(watch),
@@ -142,5 +142,22 @@ impl AgentFile {
     /// The models that a route leads to.
     fn routed_models(&self) -> Vec<&str> {
         self.routes.values().flat_map(|models| &models.0).map(|model| &*model.value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Nanos;
+
+    #[test]
+    fn requests_have_longer_to_end_than_runs_unless_the_file_says_how_long() {
+        let times = |stop: &str| {
+            let text = format!("version: 1\nmodels: {{m: {{api: scripted, script: s.yaml}}}}\n{stop}");
+            let stop = AgentFile::read("gateway.yaml", text.as_bytes()).unwrap().value.stop;
+            (stop.of_run(), stop.of_gateway())
+        };
+        assert_eq!(times(""), (Nanos::from_secs(5), Nanos::from_secs(60)));
+        assert_eq!(times("stop: {drain: 9s}"), (Nanos::from_secs(9), Nanos::from_secs(9)));
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn no_time_to_end(
     entry: &ToolEntry,
 ) -> Option<Diagnostic> {
     let ToolEntry::Process { grace, .. } = entry else { return None };
-    let drain = document.value.stop.drain;
+    let drain = document.value.stop.of_run();
     if *grace <= drain {
         return None;
     }

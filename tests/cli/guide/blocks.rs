@@ -13,6 +13,8 @@ const WORDS: &[&str] = &[
     "jsonl",
     "toml",
     "sh",
+    "ini",
+    "dockerfile",
     "text",
     "mermaid",
     "python",

@@ -12,7 +12,7 @@
 //!   page run in one folder, with the files of the blocks above them. `UNFAZED_WRITE_GUIDE=1` writes anew what they print.
 //! - `rust`: compiles and runs, by `src/doctests.rs`; in `README.md` a piece of an example.
 //! - `python`: runs, and prints the `text` that follows, by `bindings/python/tests/test_docs.py`.
-//! - `json`, `jsonl`, `toml`, `sh`, `text`: nothing is done with them here.
+//! - `json`, `jsonl`, `toml`, `sh`, `ini`, `dockerfile`, `text`: nothing is done with them here.
 
 mod blocks;
 #[cfg(unix)]
