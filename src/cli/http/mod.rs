@@ -16,9 +16,14 @@ use tokio::net::TcpListener;
 pub(in crate::cli) use self::body::read_body;
 pub(in crate::cli) use self::connections::serve;
 pub(in crate::cli) use self::origin::OriginRules;
-pub(in crate::cli) use self::tls::TlsServer;
+pub(in crate::cli) use self::tls::{TlsServer, secured};
 use super::exit::CommandFailure;
 use crate::host::file_error;
+
+/// What addresses of a server begin with.
+pub(in crate::cli) const fn scheme(is_secured: bool) -> &'static str {
+    if is_secured { "https" } else { "http" }
+}
 
 /// Takes an address. Port 0 is any free one. `option` is the one that says it.
 pub(in crate::cli) async fn bind(option: &str, address: SocketAddr) -> Result<TcpListener, CommandFailure> {

@@ -3,15 +3,18 @@
 use core::fmt;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::cli::exit::CommandFailure;
 use crate::cli::out;
 use crate::host::server_certificate::{CertificateWatch, ServerCertificate, provider};
 
@@ -37,11 +40,7 @@ pub(in crate::cli) struct TlsServer {
 struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl TlsServer {
-    /// A server with that certificate.
-    ///
-    /// # Errors
-    /// There is no TLS with it.
-    pub(in crate::cli) fn new(certificate: ServerCertificate) -> Result<Self, rustls::Error> {
+    fn new(certificate: ServerCertificate) -> Result<Self, rustls::Error> {
         let current = Arc::new(CurrentCertificate(RwLock::new(certificate.certified)));
         let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
             .with_safe_default_protocol_versions()?
@@ -52,7 +51,7 @@ impl TlsServer {
     }
 
     /// Takes renewed certificates for new connections, as long as it is polled. Those that cannot be used change nothing.
-    pub(in crate::cli) async fn renew(self: Arc<Self>, mut watch: CertificateWatch) {
+    async fn renew(self: Arc<Self>, mut watch: CertificateWatch) {
         let mut tick = tokio::time::interval(LOOKS);
         loop {
             tick.tick().await;
@@ -88,6 +87,23 @@ impl TlsServer {
         };
         tokio::time::timeout(HANDSHAKE_WITHIN, securing).await.ok().flatten()
     }
+}
+
+/// What secures the connections of a server, and what renews its certificate. One that has expired is served: there is no better
+/// one.
+///
+/// # Errors
+/// There is no TLS with it.
+pub(in crate::cli) fn secured(
+    (watch, certificate): (CertificateWatch, ServerCertificate),
+) -> Result<(Arc<TlsServer>, JoinHandle<()>), CommandFailure> {
+    if let Err(error) = certificate.valid(SystemTime::now()) {
+        out::say(&format!("warning: {error}; clients refuse it\n"));
+    }
+    let tls = TlsServer::new(certificate).map_err(|error| CommandFailure::Report(error.to_string()))?;
+    let tls = Arc::new(tls);
+    let renewing = tokio::spawn(Arc::clone(&tls).renew(watch));
+    Ok((tls, renewing))
 }
 
 /// Answers a request that came without TLS, in its own words.

@@ -25,8 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::access::AccessRules;
 use self::session::{HttpSession, InFlight, MessageHead, OpenRequest};
 use super::RelayMaker;
-use crate::cli::exit::CommandFailure;
-use crate::cli::http::{close_refused, read_body};
+use crate::cli::http::{self, TlsServer, close_refused, read_body};
 use crate::host::McpRelay;
 
 /// The most clients at once: each has a server.
@@ -60,8 +59,9 @@ pub(super) async fn serve(
     maker: RelayMaker,
     access: AccessRules,
     listener: TcpListener,
+    tls: Option<Arc<TlsServer>>,
     stop: CancellationToken,
-) -> Result<(), CommandFailure> {
+) {
     let server = Arc::new(RelayServer { maker, access, sessions: Mutex::default() });
     let methods: MethodRouter<Arc<RelayServer>> = axum::routing::post(post)
         .get(listen)
@@ -73,19 +73,19 @@ pub(super) async fn serve(
         .layer(axum::middleware::map_response(close_refused))
         .with_state(Arc::clone(&server));
     let sweeping = tokio::spawn(sweep(Arc::clone(&server)));
-    let ended = tokio::select! {
-        ended = axum::serve(listener, router) => ended,
-        () = stop.cancelled() => Ok(()),
-    };
+    // Streams of clients are open until their sessions end, which is what is done after `stop`.
+    tokio::select! {
+        () = http::serve(listener, tls, router, CancellationToken::new(), Duration::ZERO) => {}
+        () = stop.cancelled() => {}
+    }
     sweeping.abort();
     let sessions: Vec<Arc<HttpSession>> = server.sessions().drain().map(|(_, session)| session).collect();
     futures_util::future::join_all(sessions.iter().map(|session| session.close())).await;
-    ended.map_err(|error| CommandFailure::io("cannot serve clients", error))
 }
 
 /// Where clients send their messages.
-pub(super) fn url(address: SocketAddr) -> String {
-    format!("http://{address}{PATH}")
+pub(super) fn url(address: SocketAddr, is_secured: bool) -> String {
+    format!("{}://{address}{PATH}", http::scheme(is_secured))
 }
 
 impl RelayServer {

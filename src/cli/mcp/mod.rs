@@ -20,12 +20,14 @@ use self::file::ServedFile;
 use self::listen::AccessRules;
 use self::maker::RelayMaker;
 use super::exit::{CommandFailure, ExitStatus};
+use super::http::TlsServer;
 use super::lines::{self, InputLine};
 use super::run::metrics::{self, MetricsServer};
 use super::run::signals::StopSignals;
 use super::sessions::SessionPlace;
 use super::settings::CliSettings;
 use super::{http, named, out, policies, runtime};
+use crate::host::server_certificate::{CertificateFiles, CertificateWatch};
 use crate::host::{McpConfig, McpReach, McpRelay, Metrics, RelayApproval};
 use crate::store::FsyncMode;
 
@@ -85,6 +87,12 @@ pub(crate) struct McpArgs {
     /// The variable of the environment that holds the key that these clients send. Beyond this machine it takes one.
     #[arg(long, value_name = "VARIABLE", requires = "listen")]
     key: Option<String>,
+    /// The file of a certificate, and of those of its issuers, that these clients are served with over TLS. A renewed one is taken.
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
+    tls_certificate: Option<PathBuf>,
+    /// The file of its private key.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
     /// Serves the metrics to Prometheus: `127.0.0.1:9464`.
     #[arg(long, value_name = "ADDR", value_parser = metrics::address)]
     metrics_addr: Option<SocketAddr>,
@@ -274,18 +282,33 @@ async fn serve_http(
             "--listen: beyond this machine clients need a key; name the variable that holds it with --key";
         CommandFailure::Usage(message.to_owned())
     })?;
+    let tls = certificate(args).transpose()?;
     let listener = http::bind("--listen", address).await?;
     let address = listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
-    out::say(&format!("listens  {}\n", listen::url(address)));
+    out::say(&format!("listens  {}\n", listen::url(address, tls.is_some())));
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let mut serving = pin!(listen::serve(maker, access, listener, stopping));
+    let mut serving = pin!(async {
+        listen::serve(maker, access, listener, tls, stopping).await;
+        Ok(())
+    });
     let heard = signals.unless_heard(serving.as_mut()).await;
     if matches!(heard, Err(CommandFailure::Cancelled)) {
         stop.cancel();
         serving.await?;
     }
     heard.map(|()| ExitStatus::Clean)
+}
+
+/// What the connections of clients are secured with; `None`: they are not.
+fn certificate(args: &McpArgs) -> Option<Result<Arc<TlsServer>, CommandFailure>> {
+    let (certificate, key) = args.tls_certificate.clone().zip(args.tls_key.clone())?;
+    let opened = CertificateWatch::open(CertificateFiles { certificate, key }).map_err(|error| {
+        let option = if error.is_of_key() { "--tls-key" } else { "--tls-certificate" };
+        CommandFailure::Usage(format!("{option}: {error}"))
+    });
+    // It renews the certificate as long as the program runs.
+    Some(opened.and_then(http::secured).map(|(tls, _)| tls))
 }
 
 /// Takes the lines of the client until it closes its end, or does not read any more.

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -31,7 +31,6 @@ use super::{files, http, named, out, policies, runtime};
 use crate::host::agent_file::{
     AgentFileError, AgentServers, FileGateway, GatewayFileError, GatewayWatch, NamedAgent,
 };
-use crate::host::server_certificate::{CertificateWatch, ServerCertificate};
 use crate::policy::Loader;
 
 /// What the keys begin with that are made here, so that scanners of secrets can find them.
@@ -164,14 +163,14 @@ impl Service {
         let gateway = Arc::new(gateway);
         let keeper = Arc::new(BudgetKeeper::new(Arc::clone(&gateway), spent));
         keeper.take(&keys).map_err(|error| CommandFailure::Report(error.to_string()))?;
-        let tls = tls.map(secured).transpose()?;
+        let tls = tls.map(http::secured).transpose()?;
         let listener = http::bind("--addr", address).await?;
         let bound =
             listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
         if tls.is_none() && !access.is_loopback() {
             out::say(NO_TLS);
         }
-        out::say(&format!("serves  {}://{bound}\n", if tls.is_some() { "https" } else { "http" }));
+        out::say(&format!("serves  {}://{bound}\n", http::scheme(tls.is_some())));
         let stop = CancellationToken::new();
         let server = Arc::new(GatewayServer::new(gateway, access, stop.clone()));
         let watch = watch.filter(|_| reload);
@@ -202,19 +201,6 @@ impl Service {
         servers.shutdown().await;
         Ok(ExitStatus::Clean)
     }
-}
-
-/// What secures the connections, and what renews it. A certificate that has expired is served: there is no better one.
-fn secured(
-    (watch, certificate): (CertificateWatch, ServerCertificate),
-) -> Result<(Arc<TlsServer>, JoinHandle<()>), CommandFailure> {
-    if let Err(error) = certificate.valid(SystemTime::now()) {
-        out::say(&format!("warning: {error}; clients refuse it\n"));
-    }
-    let tls = TlsServer::new(certificate).map_err(|error| CommandFailure::Report(error.to_string()))?;
-    let tls = Arc::new(tls);
-    let renewing = tokio::spawn(Arc::clone(&tls).renew(watch));
-    Ok((tls, renewing))
 }
 
 /// Takes edits of the file and of its policies, as long as it is polled.

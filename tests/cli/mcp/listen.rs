@@ -202,3 +202,28 @@ fn beyond_this_machine_clients_need_a_key() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("clients need a key; name the variable that holds it with --key"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_served_over_tls() {
+    let made = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/serve/certificates");
+    let path = |name: &str| made.join(name).display().to_string();
+    let (certificate, key) = (path("first.pem"), path("first.key"));
+    let mut relay = Relay::start(&["--tls-certificate", &certificate, "--tls-key", &key], "");
+    assert!(relay.url.starts_with("https://127.0.0.1:"), "{}", relay.url);
+    // Who speaks plain HTTP, is told so.
+    let plain = relay.http.get(relay.url.replace("https:", "http:")).send().await.unwrap();
+    assert_eq!(plain.status().as_u16(), 400);
+    let trusted = reqwest::Certificate::from_pem(&std::fs::read(&certificate).unwrap()).unwrap();
+    relay.http = reqwest::Client::builder().no_proxy().add_root_certificate(trusted).build().unwrap();
+    let session = relay.client(&[]).await;
+    let headers = [("mcp-session-id", &*session)];
+    let answer = relay.send("POST", &headers, Some(&call(7, "echo", "a"))).await;
+    assert_eq!(answer.messages[0]["result"]["content"][0]["text"], "a");
+
+    let other = path("second.key");
+    let args = ["mcp", "--listen", "127.0.0.1:0", "--tls-certificate", &certificate, "--tls-key", &other];
+    let args = [&args[..], &["--", "no-such-server"]].concat();
+    let output = command::unfazed(relay.folder.path(), &args).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("--tls-key: the private key "), "{said}");
+}
