@@ -8,6 +8,7 @@ mod hostile;
 mod http;
 mod listen;
 mod passed;
+mod quiet;
 mod restart;
 mod rounds;
 mod several;

@@ -3,8 +3,8 @@
     shelf.py NAME NOTES HAS
 
 HAS is JSON: the names of its `tools`, `prompts` and `resources` (addresses), each on a page of its own, its `templates`, and
-`features`, which it announces besides. Tool `grow` adds a tool, `ask` asks the client, `die` ends it, `doze` reads nothing until there is a
-file NOTES.NAME.go. NOTES is where it notes each line that it reads, after its name. It ends at once while there is a file NOTES.NAME.
+`features`, which it announces besides. Tool `grow` adds a tool, or declares one with another `schema`, and says so unless `quietly`;
+`ask` asks the client, `die` ends it, `doze` reads nothing until there is a file NOTES.NAME.go. NOTES is where it notes each line that it reads, after its name. It ends at once while there is a file NOTES.NAME.
 With `hangs` it never answers a handshake, with `waits` it answers one when there is a file NOTES.NAME.go. It refuses to list its tools
 while there is a file NOTES.NAME.mute. With `token` it asks by that token how far its question is.
 """
@@ -17,6 +17,7 @@ import time
 
 NAME, NOTES, HAS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 tools = list(HAS.get("tools", []))
+schemas = {}
 asker = None
 lock = threading.Lock()
 
@@ -65,8 +66,11 @@ def call(ident, name, params):
     if name == "die":
         os._exit(3)
     if name == "grow":
-        tools.append(params["arguments"]["tool"])
-        say({"method": "notifications/tools/list_changed"})
+        new = params["arguments"]
+        tools.extend([] if new["tool"] in tools else [new["tool"]])
+        schemas[new["tool"]] = new.get("schema", {"type": "object"})
+        if not new.get("quietly"):
+            say({"method": "notifications/tools/list_changed"})
     if name == "ask":
         asker = ident
         meta = {"_meta": {"progressToken": HAS["token"]}} if "token" in HAS else {}
@@ -91,7 +95,8 @@ def answer(message):
     if method == "tools/list" and os.path.exists(f"{NOTES}.{NAME}.mute"):
         return {"error": {"code": -32603, "message": f"{NAME} lists nothing"}}
     if method == "tools/list":
-        return page(params, "tools", [{"name": name, "inputSchema": {"type": "object"}} for name in tools])
+        listed = [{"name": name, "inputSchema": schemas.get(name, {"type": "object"})} for name in tools]
+        return page(params, "tools", listed)
     if method == "tools/call":
         return call(message["id"], params["name"], params)
     if method == "prompts/list":

@@ -154,6 +154,8 @@ async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Str
     let meta = params.protocol_meta();
     let mut found = relay.server_meant(params.name());
     if found.is_none() {
+        // A server need not say that it has others now.
+        relay.servers.iter().for_each(|server| server.tools.outdate());
         relay.list_all_tools(&meta).await;
         found = relay.server_meant(params.name());
     }
@@ -177,7 +179,7 @@ async fn policy_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Str
         ));
     };
     let listed = match relay.link(&server).await {
-        Ok(upstream) => relay.list_tools(&server, &upstream, &meta).await,
+        Ok(upstream) => relay.list_tools_for(&name, &server, &upstream, &meta).await,
         Err(error) => Err(error),
     };
     match listed {

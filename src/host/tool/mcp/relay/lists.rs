@@ -173,6 +173,9 @@ impl RelayParts {
                     items.push((at, name, item));
                 }
             }
+            if kind == ListKind::Tools {
+                server.tools.compare(shown);
+            }
         }
         if kind == ListKind::Tools {
             for (server, shown) in self.servers.iter().zip(tools) {

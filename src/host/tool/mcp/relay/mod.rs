@@ -392,6 +392,23 @@ impl RelayParts {
         listed.unwrap_or_else(|_| Err(format!("the server did not list its tools within {within}").into()))
     }
 
+    /// The same for a call of the tool that the policy knows by that name: where it is not known, the server may have it by now.
+    async fn list_tools_for(
+        &self,
+        name: &str,
+        server: &RelayServer,
+        link: &Arc<RelayLink>,
+        meta: &Map<String, Value>,
+    ) -> Result<(), LinkError> {
+        let was_outdated = server.tools.is_outdated();
+        self.list_tools(server, link, meta).await?;
+        if was_outdated || server.tools.get(name).is_some() {
+            return Ok(());
+        }
+        server.tools.outdate();
+        self.list_tools(server, link, meta).await
+    }
+
     /// Lets the run know of the tools of all servers.
     fn set_catalogue(&self) -> Result<(), LinkError> {
         let _one_at_a_time = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,9 +18,14 @@ impl ShownTools {
     pub(super) fn add(&mut self, name: &str, declaration: &RawValue) -> bool {
         let is_new = !self.tools.contains_key(name);
         if is_new {
-            self.tools.insert(name.to_owned(), xxh3_64(declaration.get().as_bytes()));
+            self.tools.insert(name.to_owned(), digest(declaration));
         }
         is_new
+    }
+
+    /// Whether there is that tool, declared like that.
+    pub(super) fn has(&self, name: &str, declaration: &RawValue) -> bool {
+        self.tools.get(name) == Some(&digest(declaration))
     }
 
     /// Whether the list has further pages.
@@ -37,6 +42,10 @@ impl ShownTools {
         let is_same = |(name, digest): (&String, &u64)| now.tools.get(name) == Some(digest);
         !self.tools.iter().all(is_same) || (!self.has_more && self.tools.len() != now.tools.len())
     }
+}
+
+fn digest(declaration: &RawValue) -> u64 {
+    xxh3_64(declaration.get().as_bytes())
 }
 
 #[cfg(test)]

@@ -73,6 +73,11 @@ impl RelayTools {
         self.stale.store(true, Ordering::Release);
     }
 
+    /// Whether they are to be listed before they are known.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.stale.load(Ordering::Acquire)
+    }
+
     /// The name by which the policy knows a tool.
     pub(super) fn name_of(&self, remote: &str) -> String {
         format!("{}{remote}", self.prefix)
@@ -109,6 +114,14 @@ impl RelayTools {
         self.known().shown = Some(shown);
     }
 
+    /// The server has listed these for the client. Whether it has others than before it need not say, and in the protocol's version
+    /// 2026-07-28 it says so to subscribers alone: a call must not be held against what the client is not shown any more.
+    pub(super) fn compare(&self, shown: &ShownTools) {
+        if shown.differ_from(&self.known().listed) {
+            self.outdate();
+        }
+    }
+
     /// Lists the tools, unless they are known. `meta` is the `_meta` of the request that needs them. `learned` is done before
     /// anybody else takes them for known.
     pub(super) async fn refresh(
@@ -118,7 +131,7 @@ impl RelayTools {
         learned: impl FnOnce() -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
         let _one_at_a_time = self.listing.lock().await;
-        if !self.stale.load(Ordering::Acquire) {
+        if !self.is_outdated() {
             return Ok(());
         }
         let mut fresh = FreshTools { stale: &self.stale, is_whole: false };
@@ -171,6 +184,7 @@ impl RelayTools {
             .filter(|item| self.may_be_shown(item, &mut shown))
             .collect();
         shown.has_more(page.next.is_some());
+        self.compare(&shown);
         self.were_shown(shown);
         if kept.len() == page.items.len() {
             return None;
@@ -188,7 +202,7 @@ impl RelayTools {
     fn show(&self, item: &RawValue, shown: &mut ShownTools) -> Result<(), McpToolIssue> {
         let declared = declared(item)?;
         // What the relay has listed itself is checked already.
-        if self.get(&self.name_of(&declared.name)).is_none() {
+        if !self.known().listed.has(&declared.name, item) {
             usable(&declared)?;
         }
         if shown.add(&declared.name, item) {
