@@ -147,7 +147,8 @@ pub enum Event {
         /// All tools there are now.
         tools: Vec<ToolFacts>,
     },
-    /// This is what all hosts know of breakers and budgets that they share, this one among them.
+    /// This is what all hosts know of breakers and budgets that they share, this one among them, and what others have found of
+    /// providers.
     SharedChanged(SharedKnown),
     /// The user or the host asks the run to end, as the policy's `turn.on_stop` says.
     StopRequested {

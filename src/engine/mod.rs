@@ -36,11 +36,14 @@ mod model_standing;
 mod narrate;
 mod observe;
 pub(crate) mod orphans;
+#[cfg(feature = "serve")]
+mod outage_joining;
 mod overhead;
 mod pace_clock;
 mod plain_call;
 mod problems;
 mod provider_limit;
+mod provider_outages;
 mod reason;
 mod record_line;
 mod reduce;
@@ -97,6 +100,8 @@ pub use pace_clock::PaceClock;
 pub use plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext, PlainRules};
 pub(crate) use problems::told;
 pub use provider_limit::{LimitUnit, ProviderLimit};
+#[cfg(feature = "serve")]
+pub(crate) use provider_outages::ProviderOutages;
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, SummarizeMessages};
 pub use repeats::{LoopPattern, LoopRepetition, LoopStage};
 pub use result::{ContentPart, CutRules, KeptText, ResultSpill, ToolResult, content_text, cut_text};

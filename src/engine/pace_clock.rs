@@ -118,6 +118,28 @@ impl PaceClock {
         }
     }
 
+    /// The time up to which it knows.
+    #[cfg(feature = "serve")]
+    pub(crate) const fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// The clock that others know, of which what was taken from `own` since all knew `known` is taken too.
+    #[cfg(feature = "serve")]
+    pub(crate) fn joined_by(&self, own: &Self, known: Option<&Self>, now: Instant) -> Self {
+        let mut all = self.clone();
+        all.advance(now);
+        let taken = |clock: &Self| {
+            let mut clock = clock.clone();
+            clock.advance(now);
+            clock.begin().saturating_sub(clock.released)
+        };
+        let (own, known) = (taken(own), known.map_or(0, taken));
+        all.taken =
+            all.begin().saturating_add(own.saturating_sub(known)).saturating_sub(known.saturating_sub(own));
+        all
+    }
+
     /// Stands still until then. Afterwards calls start one by one at the rate, without a burst.
     pub(in crate::engine) fn hold(&mut self, until: Instant, now: Instant) {
         self.advance(now);

@@ -402,6 +402,21 @@ impl TargetCooldowns {
         Some(until)
     }
 
+    /// The ends of all cooldowns, by [`cooldown_key`].
+    #[cfg(feature = "serve")]
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, Instant)> {
+        self.0.iter().map(|(name, until)| (name.as_str(), *until))
+    }
+
+    /// Sets the end of a cooldown; one that is past ends it.
+    pub(crate) fn set(&mut self, name: String, until: Instant, now: Instant) {
+        if until > now {
+            self.0.insert(name, until);
+        } else {
+            self.0.remove(&name);
+        }
+    }
+
     /// Ends the cooldown of a model, or of its provider, after a reply.
     pub(crate) fn end(&mut self, target: &str, policy: &ModelPolicy) {
         // A reply proves that the provider accepts calls again; waiting for the end of the cooldown would only cost

@@ -22,6 +22,8 @@ mod plain_path;
 mod policy_files;
 mod policy_watch;
 mod port;
+#[cfg(feature = "serve")]
+pub(crate) mod reached;
 mod read_file;
 #[allow(unnameable_types, reason = "what an agent and a model of this crate hand to each other")]
 mod redact;

@@ -1,4 +1,4 @@
-//! What keys have spent, kept in a file while the gateway serves.
+//! What keys have spent, kept in a file while the gateway serves, unless gateways share it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,14 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Keeps what keys have spent.
 pub(super) struct BudgetKeeper {
     gateway: Arc<Gateway>,
-    path: PathBuf,
+    /// `None`: it is kept elsewhere.
+    path: Option<PathBuf>,
     kept: Mutex<KeptBudgets>,
 }
 
 #[derive(Default)]
 struct KeptBudgets {
-    /// `None`: no key has a budget.
+    /// `None`: no key has a budget, or it is kept elsewhere.
     file: Option<SpentFile>,
     /// What could not be written yet.
     unwritten: Option<SpentRecord>,
@@ -37,7 +38,7 @@ pub(super) fn path(sessions: &Path, file: &Path) -> PathBuf {
 }
 
 impl BudgetKeeper {
-    pub(super) fn new(gateway: Arc<Gateway>, path: PathBuf) -> Self {
+    pub(super) fn new(gateway: Arc<Gateway>, path: Option<PathBuf>) -> Self {
         Self { gateway, path, kept: Mutex::default() }
     }
 
@@ -47,8 +48,9 @@ impl BudgetKeeper {
     /// What was spent cannot be read, or another gateway counts there; the limits before stay.
     pub(super) fn take(&self, keys: &LimitedKeys) -> Result<(), SpentFileError> {
         let mut kept = self.lock();
-        if keys.have_budgets() && kept.file.is_none() {
-            let (file, record) = SpentFile::open(&self.path)?;
+        let path = self.path.as_ref().filter(|_| keys.have_budgets() && kept.file.is_none());
+        if let Some(path) = path {
+            let (file, record) = SpentFile::open(path)?;
             self.gateway.restore_spent(record);
             kept.file = Some(file);
         }
@@ -83,6 +85,11 @@ impl BudgetKeeper {
                 }
             }
         }
+    }
+
+    /// Tells the gateways that share it what was spent at last.
+    pub(super) async fn tell(&self) {
+        self.gateway.tell_used().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptBudgets> {

@@ -5,6 +5,7 @@ mod budgets;
 mod demo;
 mod page;
 mod server;
+mod sharing;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,14 @@ use tokio_util::sync::CancellationToken;
 use self::access::AccessRules;
 use self::budgets::BudgetKeeper;
 use self::server::GatewayServer;
+use self::sharing::MeetingPlace;
 use super::exit::{CommandFailure, ExitStatus};
 use super::http::TlsServer;
 use super::policies::reported;
 use super::run::metrics;
 use super::run::signals::StopSignals;
 use super::settings::CliSettings;
-use super::{files, http, named, out, policies, runtime};
+use super::{files, http, named, out, policies, runtime, sessions};
 use crate::host::agent_file::{
     AgentFileError, AgentServers, FileGateway, GatewayFileError, GatewayWatch, NamedAgent,
 };
@@ -92,11 +94,18 @@ pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus
     let Some(path) = &args.file else { return runtime::block_on(serve_demo(args.addr)) };
     let loader = named::chosen(args.profile.as_deref(), settings);
     let named = read(path, &loader)?;
-    let sessions = settings.sessions.as_deref().unwrap_or(Path::new(&named.file.value.session.dir));
-    let spent = budgets::path(sessions, path);
+    let dir = settings.sessions.as_deref().unwrap_or(Path::new(&named.file.value.session.dir));
+    let spent = budgets::path(dir, path);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let place = sessions::of_run(settings, Some((&named.file.value, folder)))?;
     runtime::block_on(async {
         let mut signals = StopSignals::listen();
-        let made = named.gateway().await.map_err(failed)?;
+        let mut made = named.gateway().await.map_err(failed)?;
+        let meeting = MeetingPlace::find(&place, path).await?;
+        let spent = if meeting.is_none() { Some(spent) } else { None };
+        if let Some(meeting) = meeting {
+            made.gateway = meeting.join(made.gateway);
+        }
         let service = Service::open(made, spent, args.addr, args.reload).await?;
         service.run(&mut signals).await
     })
@@ -108,7 +117,7 @@ async fn serve_demo(address: SocketAddr) -> Result<ExitStatus, CommandFailure> {
     if !address.ip().is_loopback() {
         return Err(CommandFailure::Usage("--addr: the demo serves this machine alone".to_owned()));
     }
-    let service = Service::open(demo::gateway().await?, PathBuf::new(), address, false).await?;
+    let service = Service::open(demo::gateway().await?, None, address, false).await?;
     let url = format!("http://{}", service.bound);
     out::say(&format!("look    {url}/ shows what it does; Ctrl-C ends it\n"));
     let asking = tokio::spawn(demo::ask(url));
@@ -150,10 +159,10 @@ struct Service {
 }
 
 impl Service {
-    /// `spent`: where what keys spend is kept.
+    /// `spent`: the file in which is kept what keys spend; `None`: it is kept elsewhere, or nowhere.
     async fn open(
         made: FileGateway,
-        spent: PathBuf,
+        spent: Option<PathBuf>,
         address: SocketAddr,
         reload: bool,
     ) -> Result<Self, CommandFailure> {
@@ -172,13 +181,14 @@ impl Service {
         }
         out::say(&format!("serves  {}://{bound}\n", http::scheme(tls.is_some())));
         let stop = CancellationToken::new();
+        let shared = Arc::clone(&gateway).keep_shared();
         let server = Arc::new(GatewayServer::new(gateway, access, stop.clone()));
         let watch = watch.filter(|_| reload);
         let edits = |watch| take_edits(watch, Arc::clone(&server), Arc::clone(&keeper), address);
         let edits = watch.map(|watch| tokio::spawn(edits(watch)));
         let (tls, renewed) = tls.unzip();
-        let tasks = edits.into_iter().chain(renewed).chain([tokio::spawn(Arc::clone(&keeper).keep())]);
-        let tasks = tasks.collect();
+        let kept = [tokio::spawn(Arc::clone(&keeper).keep()), tokio::spawn(shared)];
+        let tasks = edits.into_iter().chain(renewed).chain(kept).collect();
         Ok(Self { bound, listener, tls, server, servers, stop, drain, keeper, tasks })
     }
 
@@ -197,6 +207,7 @@ impl Service {
         }
         tasks.iter().for_each(JoinHandle::abort);
         keeper.write();
+        keeper.tell().await;
         ended?;
         servers.shutdown().await;
         Ok(ExitStatus::Clean)

@@ -1,8 +1,12 @@
 //! Where sessions are kept: in a folder, or in a database.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::host::SharedState;
 use crate::host::agent_file::AgentFile;
+#[cfg(feature = "postgres")]
+use crate::store::Store as _;
 use crate::store::{FsyncMode, SessionId};
 use secrecy::SecretString;
 
@@ -72,6 +76,28 @@ impl SessionPlace {
         match &self.url {
             Some(url) => database(url, &self.dir, fsync),
             None => OpenStore::folder(&self.dir, fsync),
+        }
+    }
+
+    /// The database, and what hosts share in it; `None`: sessions are in a folder. A database that is away is asked later.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn shared_state(
+        &self,
+    ) -> Result<Option<(String, Arc<dyn SharedState>)>, CommandFailure> {
+        let Some(url) = &self.url else { return Ok(None) };
+        let store = crate::store::PgStore::connect_or_wait(config(url)?).await;
+        let store = store.map_err(|error| failed(&error))?;
+        Ok(Some((store.place(), Arc::new(store))))
+    }
+
+    /// Sessions are in a folder.
+    #[cfg(not(feature = "postgres"))]
+    pub(crate) async fn shared_state(
+        &self,
+    ) -> Result<Option<(String, Arc<dyn SharedState>)>, CommandFailure> {
+        match &self.url {
+            Some(_) => Err(CommandFailure::Usage(WITHOUT.into())),
+            None => std::future::ready(Ok(None)).await,
         }
     }
 

@@ -149,6 +149,17 @@ impl ModelHealth {
         self.resting.until(target, policy, now)
     }
 
+    /// The ends of all cooldowns, by model or provider.
+    #[cfg(feature = "serve")]
+    pub(in crate::engine) fn cooldowns(&self) -> impl Iterator<Item = (&str, Instant)> {
+        self.resting.all()
+    }
+
+    /// Takes the end of a cooldown from another host.
+    pub(in crate::engine) fn set_cooldown(&mut self, name: String, until: Instant, now: Instant) {
+        self.resting.set(name, until, now);
+    }
+
     /// Starts a cooldown of a model after the fallback to another; `asked` is the server delay.
     pub(in crate::engine) fn cool_down(
         &mut self,

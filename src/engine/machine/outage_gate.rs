@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::provider_outages::OutageProbes;
 use crate::policy::{ErrorClass, ProbeRule};
 use crate::time::{Instant, Nanos};
 
@@ -58,7 +59,7 @@ impl CallOutcome {
 impl OutageGate {
     /// Whether there is nothing to remember.
     pub(super) const fn is_unused(&self) -> bool {
-        self.rule.is_none()
+        self.rule.is_none() && self.closed.is_none()
     }
 
     pub(super) const fn follow(&mut self, rule: ProbeRule) {
@@ -73,6 +74,26 @@ impl OutageGate {
     /// The calls of this epoch that may be in flight, and when the next of them may start; `None`: the gate is open.
     pub(super) fn window(&self) -> Option<(u32, Instant)> {
         self.closed.map(|closed| (closed.window, closed.probe_at))
+    }
+
+    /// What other hosts are told of it; `None`: it is open.
+    pub(super) fn probes(&self) -> Option<OutageProbes> {
+        let ClosedGate { probe_at, delay, window } = self.closed?;
+        Some(OutageProbes { failures: self.failures, probe_at, delay, window })
+    }
+
+    /// Takes what another host has found. `is_awaited`: calls wait at the gate.
+    pub(super) fn told(&mut self, found: Option<OutageProbes>, is_awaited: bool) {
+        let Some(OutageProbes { failures, probe_at, delay, window }) = found else {
+            // The calls that wait here follow one by one, too.
+            return self.answered(self.epoch, is_awaited);
+        };
+        if window == 1 {
+            // Calls in flight say what is known by now.
+            self.epoch = self.epoch.saturating_add(1);
+        }
+        self.failures = failures;
+        self.closed = Some(ClosedGate { probe_at, delay, window });
     }
 
     /// Records the end of a call that began in `epoch`. `is_awaited`: calls wait at the gate.
@@ -180,6 +201,24 @@ mod tests {
         assert_eq!(gate.window(), Some((4, secs(1))));
         gate.ended(CallOutcome::Answered, gate.epoch(), false, secs(3));
         assert_eq!(gate.window(), None);
+    }
+
+    #[test]
+    fn what_another_host_has_found_holds_here_too() {
+        let (mut one, mut other) = (gate(), gate());
+        let before = other.epoch();
+        for _ in 0..3 {
+            end(&mut one, CallOutcome::Outage, 10);
+        }
+        other.told(one.probes(), false);
+        assert_eq!((other.window(), other.text()), (one.window(), one.text()));
+        other.ended(CallOutcome::Answered, before, false, secs(10));
+        assert!(other.window().is_some(), "a call from before says nothing");
+        end(&mut one, CallOutcome::Answered, 11);
+        one.told(None, true);
+        assert_eq!(one.window(), Some((3, secs(11))), "those that wait follow one by one");
+        other.told(None, false);
+        assert_eq!(other.window(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A waiting call has a wait of its own in the work table; its entry here lasts as long as that wait is open. When the
 //! wait is over the call asks again, since a server may have asked for a pause meanwhile.
 
+mod outages;
 mod standing;
 
 use std::collections::BTreeMap;

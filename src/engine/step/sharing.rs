@@ -1,4 +1,4 @@
-//! Shared breakers and budgets reported by other hosts.
+//! Shared breakers, budgets and outages reported by other hosts.
 
 use super::super::because::because;
 use super::super::breaker::CircuitBreaker;
@@ -14,6 +14,13 @@ impl RunStep<'_> {
         }
         for (tool, breaker) in known.breakers {
             self.take_breaker(tool, breaker);
+        }
+        let now = self.state.now;
+        for (name, until) in known.outages.cooldowns {
+            self.state.models.set_cooldown(name, until, now);
+        }
+        for (name, outage) in known.outages.pools {
+            self.state.pace.set_outage(&name, outage, now);
         }
     }
 

@@ -16,6 +16,7 @@ mod quota;
 mod relay;
 mod request;
 mod routes;
+mod sharing;
 mod status;
 mod turn;
 mod wording;

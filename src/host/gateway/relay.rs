@@ -16,6 +16,7 @@ use super::models::{GatewayModel, GuardedModels};
 use super::quota::{KeyCharge, KeyLedger, KeyRefusal, KeyRules, SpentRecord};
 use super::request::RequestBody;
 use super::routes::{Route, RouteTable};
+use super::sharing::GatewaySharing;
 use super::status::{GatewayStatus, KeyStatus, TargetStatus};
 use super::turn::{self, RelayedCall};
 use crate::host::LivePolicy;
@@ -26,6 +27,7 @@ use crate::host::model::front::GatewayDialect;
 use crate::host::model::front::{FrontCall, ReplyHead, Unconvertible};
 use crate::host::model::relay::{RelayKind, passed_on};
 use crate::host::new_uuid;
+use crate::host::reached::ReachedState;
 use crate::policy::Selector;
 
 /// How many bytes of a request are taken for a token, before its provider has counted them.
@@ -33,12 +35,14 @@ const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Requests of any SDK, relayed to models under a policy.
 pub(crate) struct Gateway {
-    behind: Arc<GuardedModels>,
+    pub(super) behind: Arc<GuardedModels>,
     routes: RouteTable,
     /// What keys have used.
     ledger: Arc<Mutex<KeyLedger>>,
-    clock: Clock,
+    pub(super) clock: Clock,
     board: Arc<GatewayBoard>,
+    /// What it shares with other gateways, if it does.
+    pub(super) sharing: Option<GatewaySharing>,
 }
 
 /// A request of a client that may make it.
@@ -86,7 +90,15 @@ impl Gateway {
         let config = config.on_attempt(move |attempt| told.attempt(attempt));
         let config = facts.fold(config, |config, (name, facts)| config.facts(name, facts));
         let behind = Arc::new(GuardedModels { guard: Guard::new(config), models, policy });
-        Self { behind, routes, ledger: Arc::default(), clock: Clock::system(), board }
+        Self { behind, routes, ledger: Arc::default(), clock: Clock::system(), board, sharing: None }
+    }
+
+    /// Shares with the gateways of that name what keys use and what is found of providers. While `port` is away, each goes on with
+    /// what it knows.
+    #[must_use]
+    pub(crate) fn share(mut self, port: ReachedState, name: &str) -> Self {
+        self.sharing = Some(GatewaySharing::new(port, name, &self.ledger, self.clock));
+        self
     }
 
     /// The routes.
@@ -132,12 +144,15 @@ impl Gateway {
     }
 
     /// Charges a key with a request, if it has limits.
-    fn charge(&self, request: &GatewayRequest<'_>) -> Result<Option<KeyCharge>, KeyRefusal> {
+    async fn charge(&self, request: &GatewayRequest<'_>) -> Result<Option<KeyCharge>, KeyRefusal> {
         // As it is estimated elsewhere; what the provider says corrects it.
         let bytes = u64::try_from(request.body.bytes().len()).unwrap_or(u64::MAX);
         let (key, estimate) = (request.client, bytes.div_ceil(BYTES_OF_A_TOKEN));
-        let has_limits = self.ledger().begin(key, estimate, self.clock.now())?;
-        Ok(has_limits.then(|| KeyCharge::new(&self.ledger, self.clock, key, estimate)))
+        let since = match &self.sharing {
+            Some(sharing) => sharing.quota.begin(key, estimate).await?,
+            None => self.ledger().begin(key, estimate, self.clock.now())?,
+        };
+        Ok(since.map(|since| KeyCharge::new(&self.ledger, self.clock, key, (since, estimate))))
     }
 
     /// Answers a request. An answer that is dropped is cancelled, up to the model's server.
@@ -149,7 +164,7 @@ impl Gateway {
                 return GatewayAnswer::refused(request.endpoint.dialect, &error);
             }
         };
-        let charge = match self.charge(&request) {
+        let charge = match self.charge(&request).await {
             Ok(charge) => charge,
             Err(refusal) => {
                 let now = self.clock.now();

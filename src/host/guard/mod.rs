@@ -59,7 +59,7 @@ use super::{
 };
 use crate::context::{ByteEstimate, overhead, tool_tokens};
 use crate::engine::{
-    Interpreter, Metric, MetricName, Outcome, RequestOverhead, RunStarted, State, ToolCatalogue,
+    Event, Interpreter, Metric, MetricName, Outcome, RequestOverhead, RunStarted, State, ToolCatalogue,
 };
 use crate::policy::Policy;
 use crate::session::{ReducerError, RetryFeedback, SessionSlices};
@@ -187,6 +187,12 @@ impl Guard {
     /// Reads the state of the run.
     pub fn state<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         self.inner.run.read(read)
+    }
+
+    /// Takes an event that is of no call.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) fn tell(&self, event: Event) -> Result<(), ProposalError> {
+        self.inner.run.tell(event)
     }
 
     /// Ends when all that happened is written down. What may act waits for that in any case; this is for the end of a process.

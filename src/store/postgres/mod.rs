@@ -92,6 +92,16 @@ impl PgStore {
         Ok(Self { link, config })
     }
 
+    /// The same for who goes on without the database: one that cannot be reached now is asked later.
+    #[cfg(feature = "serve")]
+    pub(crate) async fn connect_or_wait(config: PgConfig) -> Result<Self, StoreError> {
+        let link = DatabaseLink::new(&config).map_err(|trouble| config.failed("open", &trouble))?;
+        match migrate::check(&link, &config).await {
+            Ok(()) | Err(StoreError::Io { .. }) => Ok(Self { link, config }),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes the tables, or brings them to the version of this program. What is in them stays.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ where scope = $1 and version = $3 returning version";
 
 impl PgStore {
     /// What hosts share under that name: the state of a breaker or a budget of a host of your own. Names are free, but for those
-    /// that begin with `breaker ` and `budget `: these are the agents'.
+    /// that begin with `breaker ` and `budget `, which are the agents', and with `gateway `.
     ///
     /// # Errors
     /// The database cannot be asked, or holds what is no JSON.

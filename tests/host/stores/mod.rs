@@ -14,6 +14,8 @@ mod command;
 #[cfg(feature = "postgres")]
 mod example;
 #[cfg(feature = "postgres")]
+mod gateways;
+#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
 mod server;

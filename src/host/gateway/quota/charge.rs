@@ -7,12 +7,15 @@ use super::ledger::KeyLedger;
 use crate::host::clock::Clock;
 use crate::policy::{Cost, Price};
 use crate::session::Usage;
+use crate::time::Instant;
 
 /// The estimate of a request, until what it used is known. Dropped before, the estimate stays, if a model was called.
 pub(in crate::host::gateway) struct KeyCharge {
     ledger: Arc<Mutex<KeyLedger>>,
     clock: Clock,
     key: String,
+    /// The period of the budget in which it has begun.
+    since: Instant,
     estimate: u64,
     was_called: AtomicBool,
     /// What it used, as far as it is known.
@@ -24,10 +27,18 @@ impl KeyCharge {
         ledger: &Arc<Mutex<KeyLedger>>,
         clock: Clock,
         key: &str,
-        estimate: u64,
+        (since, estimate): (Instant, u64),
     ) -> Self {
         let (ledger, key) = (Arc::clone(ledger), key.to_owned());
-        Self { ledger, clock, key, estimate, was_called: AtomicBool::new(false), used: Mutex::default() }
+        Self {
+            ledger,
+            clock,
+            key,
+            since,
+            estimate,
+            was_called: AtomicBool::new(false),
+            used: Mutex::default(),
+        }
     }
 
     /// A model is called for it.
@@ -57,6 +68,6 @@ impl Drop for KeyCharge {
         let estimate = if self.was_called.load(Ordering::Relaxed) { self.estimate } else { 0 };
         let used = known.unwrap_or((estimate, Cost::default()));
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.end(&self.key, self.estimate, used, self.clock.now());
+        ledger.end(&self.key, (self.since, self.estimate), used, self.clock.now());
     }
 }

@@ -1,12 +1,12 @@
 //! What keys have used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeyRefusal, KeyRule, KeyRules, Placed};
-use crate::engine::PaceClock;
-use crate::policy::{Cost, PaceRate};
+use super::key_use::{KeyUse, SpentAmounts};
+use super::{KeyRefusal, KeyRule, KeyRules};
+use crate::policy::Cost;
 use crate::time::Instant;
 
 /// What keys have used, and what they may use.
@@ -16,26 +16,8 @@ pub(in crate::host::gateway) struct KeyLedger {
     used: BTreeMap<String, KeyUse>,
     /// Whether anything was spent since it was written down last.
     is_changed: bool,
-}
-
-#[derive(Default)]
-struct KeyUse {
-    requests: Option<PaceClock>,
-    tokens: Option<PaceClock>,
-    /// The estimates of the requests in flight.
-    reserved: u64,
-    spent: SpentAmounts,
-}
-
-/// What a key has spent in a period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SpentAmounts {
-    /// When the period began, in nanoseconds since 1970.
-    since: Instant,
-    pub(crate) requests: u64,
-    pub(crate) tokens: u64,
-    /// In picodollars.
-    cost: u64,
+    /// The keys that have used something since they were told of last.
+    untold: BTreeSet<String>,
 }
 
 /// What was spent by all keys, as it survives the process.
@@ -66,12 +48,6 @@ impl SpentRecord {
     }
 }
 
-impl SpentAmounts {
-    pub(crate) const fn cost(&self) -> Cost {
-        Cost(self.cost)
-    }
-}
-
 impl KeyLedger {
     /// Takes other limits; what was used stays used.
     pub(in crate::host::gateway) fn set_rules(&mut self, rules: KeyRules) {
@@ -95,54 +71,71 @@ impl KeyLedger {
         Some(SpentRecord { version: SpentRecord::VERSION, keys })
     }
 
-    /// A request of that key begins, which is estimated at so many tokens. `false`: the key has no limit.
+    /// The keys with limits.
+    pub(super) fn limited(&self) -> impl Iterator<Item = &String> {
+        self.rules.keys()
+    }
+
+    /// Those of them that have used something since they were told of.
+    pub(super) fn untold(&self) -> impl Iterator<Item = &String> {
+        self.untold.iter().filter(|key| self.rules.contains_key(*key))
+    }
+
+    /// The limits of a key, and what it has used; `None`: it has no limit.
+    pub(super) fn of(&self, key: &str) -> Option<(&KeyRule, KeyUse)> {
+        Some((self.rules.get(key)?, self.used.get(key).cloned().unwrap_or_default()))
+    }
+
+    /// Replaces what a key has used, and keeps what it has used since it was `before`. `is_told`: others know of it.
+    pub(super) fn replace(
+        &mut self,
+        key: &str,
+        (before, all): (&KeyUse, &KeyUse),
+        is_told: bool,
+        now: Instant,
+    ) {
+        let used = self.used.entry(key.to_owned()).or_default();
+        if is_told && used == before {
+            self.untold.remove(key);
+        } else {
+            self.untold.insert(key.to_owned());
+        }
+        *used = used.joined(before, all, now);
+    }
+
+    /// Takes what others have used of a key since all knew `known`.
+    pub(super) fn join(&mut self, key: &str, known: &KeyUse, others: &KeyUse, now: Instant) {
+        let used = self.used.entry(key.to_owned()).or_default();
+        *used = used.joined(known, others, now);
+    }
+
+    /// A request of that key begins, which is estimated at so many tokens. Returns the period of its budget; `None`: the key has no
+    /// limit.
     pub(in crate::host::gateway) fn begin(
         &mut self,
         key: &str,
         tokens: u64,
         now: Instant,
-    ) -> Result<bool, KeyRefusal> {
-        let Some(rule) = self.rules.get(key) else { return Ok(false) };
-        let used = self.used.entry(key.to_owned()).or_default();
-        used.follow(rule, now);
-        if let Some(refusal) = used.over_budget(rule, now).or_else(|| used.over_pace(rule, tokens, now)) {
-            return Err(refusal);
-        }
-        for (clock, units) in [(&mut used.requests, 1), (&mut used.tokens, tokens)] {
-            if let Some(clock) = clock {
-                clock.take(units, now);
-            }
-        }
-        used.reserved = used.reserved.saturating_add(tokens);
-        if rule.budget.is_some() {
-            used.spent.requests = used.spent.requests.saturating_add(1);
-            self.is_changed = true;
-        }
-        Ok(true)
+    ) -> Result<Option<Instant>, KeyRefusal> {
+        let Some(rule) = self.rules.get(key) else { return Ok(None) };
+        let since = self.used.entry(key.to_owned()).or_default().begin(rule, tokens, now)?;
+        self.untold.insert(key.to_owned());
+        self.is_changed |= rule.budget.is_some();
+        Ok(Some(since))
     }
 
-    /// It has ended, and has used that.
+    /// One that began in that period has ended, and has used that.
     pub(in crate::host::gateway) fn end(
         &mut self,
         key: &str,
-        estimate: u64,
-        (tokens, cost): (u64, Cost),
+        (since, estimate): (Instant, u64),
+        used: (u64, Cost),
         now: Instant,
     ) {
-        let Some(used) = self.used.get_mut(key) else { return };
-        used.reserved = used.reserved.saturating_sub(estimate);
-        if let Some(clock) = &mut used.tokens {
-            if tokens > estimate {
-                clock.take(tokens.saturating_sub(estimate), now);
-            } else {
-                clock.give_back(estimate.saturating_sub(tokens));
-            }
-        }
-        let Some(rule) = self.rules.get(key).filter(|rule| rule.budget.is_some()) else { return };
-        used.follow(rule, now);
-        used.spent.tokens = used.spent.tokens.saturating_add(tokens);
-        used.spent.cost = used.spent.cost.saturating_add(cost.0);
-        self.is_changed = true;
+        let (Some(rule), Some(known)) = (self.rules.get(key), self.used.get_mut(key)) else { return };
+        known.end(rule, (since, estimate), used, now);
+        self.untold.insert(key.to_owned());
+        self.is_changed |= rule.budget.is_some();
     }
 
     /// How the keys with limits stand.
@@ -154,7 +147,7 @@ impl KeyLedger {
             KeyStanding {
                 key,
                 rule,
-                free: [&used.requests, &used.tokens].map(|clock| Some(clock.as_ref()?.free(now))),
+                free: used.free(now),
                 spent: used.spent,
                 ends: rule.budget.as_ref().map(|budget| budget.end(now)),
             }
@@ -163,65 +156,13 @@ impl KeyLedger {
     }
 }
 
-impl KeyUse {
-    /// Takes over the rates and the period of that time.
-    fn follow(&mut self, rule: &KeyRule, now: Instant) {
-        for (clock, rate) in [(&mut self.requests, &rule.requests), (&mut self.tokens, &rule.tokens)] {
-            match (clock.as_mut(), rate) {
-                (_, None) => *clock = None,
-                (Some(clock), Some(rate)) => clock.follow(rate.value, now),
-                (None, Some(rate)) => *clock = Some(PaceClock::new(rate.value, now)),
-            }
-        }
-        if let Some(budget) = &rule.budget {
-            let start = budget.start(now);
-            // A clock that is set back begins no period anew.
-            if self.spent.since < start {
-                self.spent = SpentAmounts { since: start, ..SpentAmounts::default() };
-            }
-        }
-    }
-
-    fn over_budget(&self, rule: &KeyRule, now: Instant) -> Option<KeyRefusal> {
-        let budget = rule.budget.as_ref()?;
-        let refusal = |rule, value: String, place: &str| KeyRefusal {
-            rule,
-            value: format!("{value} in {}", budget.per),
-            place: place.to_owned(),
-            until: budget.end(now),
-            is_budget: true,
-        };
-        let tokens = self.spent.tokens.saturating_add(self.reserved);
-        let requests = (budget.requests.as_ref(), self.spent.requests, "budget.requests");
-        for (limit, used, name) in [requests, (budget.tokens.as_ref(), tokens, "budget.tokens")] {
-            if let Some(Placed { value, place }) = limit.filter(|limit| used >= limit.value) {
-                return Some(refusal(name, value.to_string(), place));
-            }
-        }
-        let Placed { value, place } =
-            budget.cost.as_ref().filter(|limit| self.spent.cost() >= limit.value)?;
-        Some(refusal("budget.cost", format!("{value} USD"), place))
-    }
-
-    fn over_pace(&mut self, rule: &KeyRule, tokens: u64, now: Instant) -> Option<KeyRefusal> {
-        let requests = (&mut self.requests, &rule.requests, 1, "pace.requests");
-        let limits = [requests, (&mut self.tokens, &rule.tokens, tokens, "pace.tokens")];
-        let late = limits.into_iter().filter_map(|(clock, rate, units, name)| {
-            let until = clock.as_mut()?.due(0, units, now);
-            (until > now).then_some((until, rate.as_ref()?, name))
-        });
-        let (until, rate, rule) = late.max_by_key(|(until, ..)| *until)?;
-        let Placed { value, place }: &Placed<PaceRate> = rate;
-        Some(KeyRefusal { rule, value: value.to_string(), place: place.clone(), until, is_budget: false })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use core::num::NonZeroU32;
 
-    use super::super::KeyBudget;
+    use super::super::{KeyBudget, Placed};
     use super::*;
+    use crate::policy::PaceRate;
     use crate::time::Nanos;
 
     const DAY: Nanos = Nanos::from_secs(86_400);
@@ -256,27 +197,33 @@ mod tests {
 
     #[test]
     fn a_budget_holds_for_its_period_and_for_what_is_in_flight() {
-        let (mut ledger, now) = (ledger(budget(100)), secs(86_400 * 3 + 5));
+        let (mut ledger, day, now) = (ledger(budget(100)), secs(86_400 * 3), secs(86_400 * 3 + 5));
         for _ in 0..10 {
             assert_eq!(refused(&mut ledger, now), None);
         }
         let midnight = secs(86_400 * 4);
         assert_eq!(refused(&mut ledger, now), Some(("budget.tokens", midnight)));
-        ledger.end("shop", 10, (0, Cost(0)), now);
+        ledger.end("shop", (day, 10), (0, Cost(0)), now);
         assert_eq!(refused(&mut ledger, now), None, "one that used nothing gives its tokens back");
         for _ in 0..10 {
-            ledger.end("shop", 10, (1, Cost(50)), now);
+            ledger.end("shop", (day, 10), (1, Cost(50)), now);
         }
         assert_eq!(refused(&mut ledger, now), Some(("budget.cost", midnight)));
         assert_eq!(refused(&mut ledger, midnight), None);
-        assert_eq!(ledger.begin("other", 1, now), Ok(false), "others have no limit");
+        assert_eq!(ledger.begin("other", 1, now), Ok(None), "others have no limit");
+        // What began yesterday counts whole for the day on which it ends.
+        ledger.end("shop", (day, 10), (85, Cost(0)), midnight);
+        assert_eq!(
+            [refused(&mut ledger, midnight), refused(&mut ledger, midnight)].map(|refused| refused.is_some()),
+            [false, true]
+        );
     }
 
     #[test]
     fn what_was_spent_survives_and_other_limits_change_nothing_of_it() {
         let (mut before, now) = (ledger(budget(20)), secs(86_400 * 3 + 5));
-        assert_eq!(before.begin("shop", 10, now), Ok(true));
-        before.end("shop", 10, (20, Cost(1)), now);
+        let day = before.begin("shop", 10, now).unwrap().unwrap();
+        before.end("shop", (day, 10), (20, Cost(1)), now);
         let record = before.changed().unwrap();
         assert_eq!(before.changed(), None);
         let text = serde_json::to_string(&record).unwrap();
@@ -298,7 +245,7 @@ mod tests {
         assert_eq!([refused(&mut ledger, now), refused(&mut ledger, now)], [None, None]);
         assert_eq!(refused(&mut ledger, now), Some(("pace.requests", secs(1_005))));
         // Tokens that were not foreseen are a debt.
-        ledger.end("shop", 10, (170, Cost(0)), now);
+        ledger.end("shop", (Instant::default(), 10), (170, Cost(0)), now);
         assert_eq!(refused(&mut ledger, secs(1_010)), Some(("pace.tokens", secs(1_090))));
         assert_eq!(ledger.changed(), None, "a pace is not written down");
     }

@@ -1,16 +1,20 @@
 //! What each key may use: how often it asks, and how much it spends in a period.
 //!
 //! A request is charged when it begins, with an estimate, and corrected when its tokens are known. One that begins below a limit is
-//! answered whole, so a budget may be exceeded by what is in flight.
+//! answered whole, so a budget may be exceeded by what is in flight. Gateways that share count each request in one place when it
+//! begins, and what it has used a little later.
 
 mod charge;
+mod key_use;
 mod ledger;
+mod shared;
 
 use std::collections::BTreeMap;
 
 pub(super) use self::charge::KeyCharge;
 pub(crate) use self::ledger::SpentRecord;
 pub(super) use self::ledger::{KeyLedger, KeyStanding};
+pub(super) use self::shared::SharedQuota;
 use crate::policy::{Cost, PaceRate};
 use crate::time::{Instant, Nanos};
 

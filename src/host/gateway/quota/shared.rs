@@ -1,0 +1,367 @@
+//! What keys use, counted in one place for all gateways.
+//!
+//! A request waits until it is counted there. Those of one key that come while others of it are counted are counted together, so the
+//! place is asked once at a time for each key. While it is away, each gateway counts by itself, and tells the others later.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant as Moment;
+
+use super::key_use::KeyUse;
+use super::{KeyLedger, KeyRefusal};
+use crate::host::clock::Clock;
+use crate::host::reached::ReachedState;
+use crate::host::{SharedValue, new_uuid};
+use crate::policy::Cost;
+use crate::time::Instant;
+
+/// So long it is tried to count a request, if others count all the time.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// What keys use, as all gateways of one name know it.
+pub(in crate::host::gateway) struct SharedQuota {
+    port: Arc<ReachedState>,
+    name: String,
+    ledger: Arc<Mutex<KeyLedger>>,
+    clock: Clock,
+    /// The requests that wait, of the keys that are being counted.
+    waiting: Mutex<BTreeMap<String, Vec<WaitingRequest>>>,
+    /// What all knew last.
+    known: Mutex<BTreeMap<String, KnownUse>>,
+}
+
+/// A request that waits to be counted.
+struct WaitingRequest {
+    tokens: u64,
+    answer: oneshot::Sender<KeyAnswer>,
+}
+
+/// The period of its budget; `None`: the key has no limit.
+type KeyAnswer = Result<Option<Instant>, KeyRefusal>;
+
+/// What all knew last of a key.
+#[derive(Clone, Default)]
+struct KnownUse {
+    version: u64,
+    used: KeyUse,
+    /// What was written and not answered: it may be there.
+    unanswered: Option<WrittenUse>,
+}
+
+/// What all know of a key, as it is written.
+#[derive(Clone, Debug, Default)]
+struct WrittenUse {
+    by: String,
+    used: KeyUse,
+}
+
+/// Requests of a key that are counted.
+struct CountedUse {
+    /// What was used before.
+    own: KeyUse,
+    /// What is used with them.
+    written: WrittenUse,
+    answers: Vec<KeyAnswer>,
+    /// Whether the others have to know.
+    is_news: bool,
+}
+
+impl SharedQuota {
+    /// Gateways count together if they have the same `name`.
+    pub(in crate::host::gateway) fn new(
+        port: &Arc<ReachedState>,
+        name: &str,
+        ledger: &Arc<Mutex<KeyLedger>>,
+        clock: Clock,
+    ) -> Arc<Self> {
+        let (port, ledger) = (Arc::clone(port), Arc::clone(ledger));
+        let (waiting, known) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { port, name: name.to_owned(), ledger, clock, waiting, known })
+    }
+
+    /// A request of that key begins, which is estimated at so many tokens.
+    pub(in crate::host::gateway) async fn begin(self: &Arc<Self>, key: &str, tokens: u64) -> KeyAnswer {
+        let alone = || lock(&self.ledger).begin(key, tokens, self.clock.now());
+        if self.port.is_away() || lock(&self.ledger).of(key).is_none() {
+            return alone();
+        }
+        let (answer, answered) = oneshot::channel();
+        if self.enter(key, Some(WaitingRequest { tokens, answer })) {
+            // It is counted even if the client goes away meanwhile.
+            tokio::spawn(Arc::clone(self).count(key.to_owned()));
+        }
+        answered.await.unwrap_or_else(|_| alone())
+    }
+
+    /// Tells the others what was used here, and looks at what they have used.
+    pub(in crate::host::gateway) async fn tell(self: &Arc<Self>) {
+        let untold: Vec<String> = lock(&self.ledger).untold().cloned().collect();
+        for key in untold {
+            if self.enter(&key, None) {
+                Arc::clone(self).count(key).await;
+            }
+        }
+        let keys: Vec<String> = lock(&self.ledger).limited().cloned().collect();
+        let names = keys.iter().map(|key| self.name_of(key)).collect();
+        let Ok(found) = self.port.get(names).await else { return };
+        for (key, found) in keys.iter().zip(found) {
+            // Of those that are being counted it was asked too early.
+            let waiting = lock(&self.waiting);
+            if !waiting.contains_key(key) {
+                self.look(key, found.as_ref());
+            }
+        }
+    }
+
+    /// A request waits to be counted. Returns whether nobody counts those of its key.
+    fn enter(&self, key: &str, request: Option<WaitingRequest>) -> bool {
+        let mut waiting = lock(&self.waiting);
+        let leads = !waiting.contains_key(key);
+        if leads || request.is_some() {
+            waiting.entry(key.to_owned()).or_default().extend(request);
+        }
+        leads
+    }
+
+    /// Counts the requests of a key until none waits.
+    async fn count(self: Arc<Self>, key: String) {
+        loop {
+            let requests = lock(&self.waiting).get_mut(&key).map(core::mem::take).unwrap_or_default();
+            self.count_together(&key, requests).await;
+            let mut waiting = lock(&self.waiting);
+            if waiting.get(&key).is_none_or(Vec::is_empty) {
+                waiting.remove(&key);
+                return;
+            }
+        }
+    }
+
+    async fn count_together(&self, key: &str, requests: Vec<WaitingRequest>) {
+        let (name, began) = (self.name_of(key), Moment::now());
+        loop {
+            let Some(counted) = self.counted(key, &requests) else {
+                return self.answer(key, requests.into_iter().map(|request| (request, Ok(None))));
+            };
+            let CountedUse { own, written, answers, is_news } = counted;
+            let mut known = self.known(key);
+            let replaced = if is_news {
+                self.port.replace(name.clone(), known.version, written.value()).await
+            } else {
+                Ok(true)
+            };
+            if replaced == Ok(false) && began.elapsed() < PATIENCE {
+                let found = self.port.get(vec![name.clone()]).await;
+                if let Ok(found) = found {
+                    self.look(key, found.first().and_then(Option::as_ref));
+                    continue;
+                }
+            }
+            let is_told = replaced == Ok(true);
+            lock(&self.ledger).replace(key, (&own, &written.used), is_told, self.clock.now());
+            match replaced {
+                Ok(true) if is_news => {
+                    known = KnownUse {
+                        version: known.version.saturating_add(1),
+                        used: written.used,
+                        unanswered: None,
+                    };
+                }
+                Err(_) => known.unanswered = Some(written),
+                Ok(_) => {}
+            }
+            lock(&self.known).insert(key.to_owned(), known);
+            return self.answer(key, requests.into_iter().zip(answers));
+        }
+    }
+
+    /// What all know if these requests begin now; `None`: the key has no limit any more.
+    fn counted(&self, key: &str, requests: &[WaitingRequest]) -> Option<CountedUse> {
+        let ledger = lock(&self.ledger);
+        let (rule, own) = ledger.of(key)?;
+        let mut all = own.clone();
+        let now = self.clock.now().max(all.latest());
+        let begin = |request: &WaitingRequest| all.begin(rule, request.tokens, now).map(Some);
+        let answers: Vec<KeyAnswer> = requests.iter().map(begin).collect();
+        // A client that asks on and on is refused by what was known a moment ago.
+        let is_news = ledger.untold().any(|untold| untold == key) || answers.iter().any(Result::is_ok);
+        let written = WrittenUse { by: new_uuid().to_string(), used: all };
+        Some(CountedUse { own, written, answers, is_news })
+    }
+
+    /// Takes what all know of a key by now; `None`: nothing.
+    fn look(&self, key: &str, found: Option<&SharedValue>) {
+        let version = found.map_or(0, |found| found.version);
+        // What cannot be read is nothing: it is counted anew.
+        let found = found.and_then(|found| WrittenUse::read(&found.value)).unwrap_or_default();
+        let known = self.known(key);
+        if version == known.version {
+            return;
+        }
+        // If an answer was lost, what was written is what all knew.
+        let written = known.unanswered.filter(|written| written.by == found.by);
+        let before = written.map_or(known.used, |written| written.used);
+        let now = self.clock.now().max(found.used.latest());
+        lock(&self.ledger).join(key, &before, &found.used, now);
+        lock(&self.known).insert(key.to_owned(), KnownUse { version, used: found.used, unanswered: None });
+    }
+
+    fn answer(&self, key: &str, answers: impl Iterator<Item = (WaitingRequest, KeyAnswer)>) {
+        for (WaitingRequest { tokens, answer }, said) in answers {
+            // Whoever has gone away meanwhile has used nothing.
+            if let Err(Ok(Some(since))) = answer.send(said) {
+                lock(&self.ledger).end(key, (since, tokens), (0, Cost::default()), self.clock.now());
+            }
+        }
+    }
+
+    fn known(&self, key: &str) -> KnownUse {
+        lock(&self.known).get(key).cloned().unwrap_or_default()
+    }
+
+    fn name_of(&self, key: &str) -> String {
+        format!("gateway {} key {key}", self.name)
+    }
+}
+
+impl WrittenUse {
+    fn value(&self) -> Value {
+        json!({ "version": 1, "used": self.used, "by": self.by })
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        let used = value.get("used").filter(|_| value.get("version") == Some(&json!(1)))?;
+        let by = value.get("by")?.as_str()?.to_owned();
+        Some(Self { by, used: KeyUse::deserialize(used).ok()? })
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::{KeyBudget, KeyRule, Placed};
+    use super::*;
+    use crate::host::{BoxFuture, InProcess, SharedState, SharedStateError};
+    use crate::time::Nanos;
+
+    /// A place that can go away, with the value it was given last or without.
+    #[derive(Default)]
+    struct Place {
+        kept: InProcess,
+        is_away: AtomicBool,
+        loses_answers: AtomicBool,
+    }
+
+    fn away<T>() -> Result<T, SharedStateError> {
+        Err(SharedStateError(crate::ErrorCause::new("it is away".to_owned())))
+    }
+
+    impl SharedState for Place {
+        fn get(
+            &self,
+            names: Vec<String>,
+        ) -> BoxFuture<'_, Result<Vec<Option<SharedValue>>, SharedStateError>> {
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                if self.is_away.load(Ordering::Relaxed) {
+                    return away();
+                }
+                self.kept.get(names).await
+            })
+        }
+
+        fn replace(
+            &self,
+            name: String,
+            known: u64,
+            value: Value,
+        ) -> BoxFuture<'_, Result<bool, SharedStateError>> {
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                if self.is_away.load(Ordering::Relaxed) {
+                    return away();
+                }
+                let replaced = self.kept.replace(name, known, value).await;
+                if self.loses_answers.load(Ordering::Relaxed) { away() } else { replaced }
+            })
+        }
+    }
+
+    /// A gateway at that place, whose key `shop` may make so many requests a day.
+    fn gateway(place: &Arc<Place>, requests: u64) -> Arc<SharedQuota> {
+        let requests = Some(Placed { value: requests, place: "gateway.yaml:1:1".into() });
+        let budget = KeyBudget { per: Nanos::from_secs(86_400), requests, tokens: None, cost: None };
+        let rule = KeyRule { budget: Some(budget), ..KeyRule::default() };
+        let ledger = Arc::<Mutex<KeyLedger>>::default();
+        lock(&ledger).set_rules([("shop".to_owned(), rule)].into());
+        let port = Arc::new(ReachedState::new(Arc::clone(place) as _, Box::new(|_| ())));
+        SharedQuota::new(&port, "gateway", &ledger, Clock::starting_at(Instant(5)))
+    }
+
+    fn spent(gateway: &SharedQuota) -> (u64, u64) {
+        let ledger = lock(&gateway.ledger);
+        let (_, used) = ledger.of("shop").unwrap();
+        (used.spent.requests, used.spent.tokens)
+    }
+
+    async fn begun(gateway: &Arc<SharedQuota>, times: usize) -> usize {
+        let asked = (0..times).map(|_| gateway.begin("shop", 10));
+        futures_util::future::join_all(asked).await.iter().filter(|begun| begun.is_ok()).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_gateways_let_no_more_begin_than_one() {
+        let place = Arc::<Place>::default();
+        let (one, other) = (gateway(&place, 25), gateway(&place, 25));
+        let (first, second) = tokio::join!(begun(&one, 20), begun(&other, 20));
+        assert_eq!(first + second, 25);
+        assert_eq!((begun(&one, 3).await, begun(&other, 3).await), (0, 0));
+        // A gateway that comes later knows of them, and so does one that was told of nothing else.
+        assert_eq!(begun(&gateway(&place, 25), 3).await, 0);
+        lock(&one.ledger).end("shop", (Instant(0), 10), (70, Cost::default()), Instant(6));
+        one.tell().await;
+        other.tell().await;
+        assert_eq!((spent(&one), spent(&other)), ((25, 310), (25, 310)));
+        assert_eq!(begun(&one, 1).await, 0);
+        assert_eq!(one.begin("other", 10).await, Ok(None), "others have no limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_it_is_away_each_counts_by_itself_and_tells_it_later() {
+        let place = Arc::<Place>::default();
+        let (one, other) = (gateway(&place, 25), gateway(&place, 25));
+        assert_eq!((begun(&one, 5).await, begun(&other, 5).await), (5, 5));
+        place.is_away.store(true, Ordering::Relaxed);
+        assert_eq!((begun(&one, 9).await, begun(&other, 30).await), (9, 15));
+        place.is_away.store(false, Ordering::Relaxed);
+        for gateway in [&one, &other, &one] {
+            gateway.tell().await;
+        }
+        assert_eq!((spent(&one).0, spent(&other).0), (34, 34));
+        assert_eq!((begun(&one, 3).await, begun(&other, 3).await), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_kept_without_an_answer_is_not_counted_twice() {
+        let place = Arc::<Place>::default();
+        let (one, other) = (gateway(&place, 25), gateway(&place, 25));
+        place.loses_answers.store(true, Ordering::Relaxed);
+        assert_eq!(begun(&one, 5).await, 5);
+        assert!(one.port.is_away());
+        assert_eq!(begun(&one, 2).await, 2);
+        place.loses_answers.store(false, Ordering::Relaxed);
+        one.tell().await;
+        one.tell().await;
+        other.tell().await;
+        assert_eq!((spent(&one).0, spent(&other).0), (7, 7));
+    }
+}

@@ -1,0 +1,222 @@
+//! Gateways that share through a database what their keys use and what they find of providers.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::server::{Database, PASSWORD, Server};
+use crate::command;
+use crate::waiting::wait;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The key `sesame`.
+const SESAME: &str = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
+const ANSWERS: &str =
+    "version: 1\nrepeat_last: true\nreplies: [{text: hello, usage: {input: 3, output: 2}}]\n";
+const FAILS: &str = "version: 1\nreplies:\n  - {error: {status: 500, message: down}, times: 2}\n  - {text: hello, times: 1000}\n";
+const POLICY: &str = "version: 1\nmodels: {'*': {retry: {max_attempts: 1}}}\n";
+
+/// A gateway, and what it says.
+struct Gateway {
+    child: Child,
+    url: String,
+    said: Arc<Mutex<Vec<String>>>,
+    _folder: TempDir,
+}
+
+impl Gateway {
+    /// A gateway whose first model follows that script; its key has these limits.
+    fn start(database: &Database, (policy, main): (&str, &str), limits: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("policy.yaml", policy);
+        write("main.yaml", main);
+        write("spare.yaml", ANSWERS);
+        write(
+            "gateway.yaml",
+            &format!(
+                "version: 1\npolicy: policy.yaml\nmodels:\n  main: {{api: scripted, script: main.yaml}}\n  \
+                 spare: {{api: scripted, script: spare.yaml}}\nroutes: {{both: [main, spare], main: main}}\n\
+                 keys: {{shop: {{sha256: {SESAME}, {limits}}}}}\n"
+            ),
+        );
+        let mut command =
+            command::unfazed(folder.path(), &["serve", "gateway.yaml", "--addr", "127.0.0.1:0"]);
+        command.env("UNFAZED_SESSIONS_URL", database.url()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let said = Arc::<Mutex<Vec<String>>>::default();
+        let says = Arc::clone(&said);
+        std::thread::spawn(move || lines.for_each(|line| says.lock().unwrap().push(line)));
+        let url = until(|| {
+            said.lock().unwrap().iter().find_map(|line| Some(line.strip_prefix("serves  ")?.to_owned()))
+        });
+        Self { child, url, said, _folder: folder }
+    }
+
+    /// So many requests at once; the status of each, and its model.
+    fn ask(&self, times: usize, model: &str) -> Vec<(u16, String)> {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let ask = || async {
+            let request = http.post(format!("{}/v1/chat/completions", self.url)).bearer_auth("sesame");
+            let answer =
+                request.body(format!(r#"{{"model":"{model}","messages":[]}}"#)).send().await.unwrap();
+            let target =
+                answer.headers().get("x-unfazed-target").map(|name| name.to_str().unwrap().to_owned());
+            (answer.status().as_u16(), target.unwrap_or_default())
+        };
+        wait(futures_util::future::join_all((0..times).map(|_| ask())))
+    }
+
+    /// How many of so many requests at once are answered; the others are refused.
+    fn answered(&self, times: usize) -> usize {
+        let all = self.ask(times, "main");
+        assert!(all.iter().all(|(status, _)| [200, 429].contains(status)), "{all:?}");
+        all.iter().filter(|(status, _)| *status == 200).count()
+    }
+
+    fn status(&self) -> Value {
+        let asked =
+            async { reqwest::get(format!("{}/status.json", self.url)).await.unwrap().text().await.unwrap() };
+        serde_json::from_str(&wait(asked)).unwrap()
+    }
+
+    /// What it has said with that word in it.
+    fn said(&self, word: &str) -> Vec<String> {
+        let said = self.said.lock().unwrap();
+        assert!(!said.iter().any(|line| line.contains(PASSWORD)), "{said:?}");
+        said.iter().filter(|line| line.contains(word)).cloned().collect()
+    }
+
+    fn stop(mut self) {
+        let id = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks until it is there.
+fn until<T>(look: impl Fn() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it has not come about");
+        std::thread::yield_now();
+    }
+}
+
+/// So many requests at both at once; how many of all are answered.
+fn both(one: &Gateway, other: &Gateway, times: usize) -> usize {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| other.answered(times));
+        one.answered(times) + other.join().unwrap()
+    })
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn a_budget_of_a_key_is_one_for_two_gateways_and_survives_them() {
+    let database = Database::new();
+    let start =
+        || Gateway::start(&database, (POLICY, ANSWERS), "budget: {per: 30d, requests: 60, tokens: 100000}");
+    let (one, other) = (start(), start());
+    assert_eq!(one.said("shares  postgres://").len(), 1);
+    assert_eq!(both(&one, &other, 40), 60);
+    assert_eq!(both(&one, &other, 5), 0);
+    // Five tokens of each answer, wherever it was given.
+    let tokens = |gateway: &Gateway| gateway.status()["keys"][0]["budget"]["limits"][1]["used"].clone();
+    until(|| (tokens(&one) == 300 && tokens(&other) == 300).then_some(()));
+    one.stop();
+    drop(other);
+    let later = start();
+    assert_eq!(later.answered(3), 0);
+    assert_eq!(later.said("warning"), [""; 0]);
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn a_pace_of_a_key_is_one_for_two_gateways() {
+    let database = Database::new();
+    let start = || Gateway::start(&database, (POLICY, ANSWERS), "pace: {requests: {limit: 30, per: 1h}}");
+    let (one, other) = (start(), start());
+    assert_eq!(both(&one, &other, 20), 30);
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn a_model_that_one_gateway_has_given_up_rests_at_the_other() {
+    let database = Database::new();
+    let limits = "pace: {requests: unlimited}";
+    let one = Gateway::start(&database, (POLICY, FAILS), limits);
+    let other = Gateway::start(&database, (POLICY, ANSWERS), limits);
+    assert_eq!(other.ask(1, "both"), [(200, "main".to_owned())]);
+    assert_eq!(one.ask(1, "both"), [(200, "spare".to_owned())]);
+    until(|| other.status()["targets"][0]["cooldown"].is_object().then_some(()));
+    assert_eq!(other.ask(1, "both"), [(200, "spare".to_owned())]);
+    // Its own model answers all the same, which ends it for both.
+    assert_eq!(other.ask(1, "main"), [(200, "main".to_owned())]);
+    until(|| one.status()["targets"][0]["cooldown"].is_null().then_some(()));
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn an_outage_that_one_gateway_has_found_holds_the_calls_of_the_other() {
+    let database = Database::new();
+    let policy = "version: 1\nmodels: {'*': {retry: {max_attempts: 1}, \
+                  pace: {breaker: {failures: 2, base: 2s, cap: 2s}}}}\n";
+    let limits = "pace: {requests: unlimited}";
+    let one = Gateway::start(&database, (policy, FAILS), limits);
+    let other = Gateway::start(&database, (policy, ANSWERS), limits);
+    assert!(one.ask(2, "main").iter().all(|(status, _)| *status == 500));
+    let outage = |gateway: &Gateway| gateway.status()["targets"][0]["pace"]["outage"].clone();
+    let found = until(|| Some(outage(&other)).filter(Value::is_string));
+    assert_eq!(found, outage(&one));
+    // The call is the probe, and what it finds holds for both.
+    assert_eq!(other.ask(1, "main"), [(200, "main".to_owned())]);
+    until(|| outage(&one).is_null().then_some(()));
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn while_the_database_is_away_each_gateway_goes_on_by_itself_and_says_so_once() {
+    let database = Database::on(Server::new());
+    let start = || Gateway::start(&database, (POLICY, ANSWERS), "budget: {per: 30d, requests: 60}");
+    let (one, other) = (start(), start());
+    assert_eq!(both(&one, &other, 10), 20);
+    database.server.kill();
+    assert_eq!(both(&one, &other, 10), 20);
+    for gateway in [&one, &other] {
+        until(|| (!gateway.said("out of reach").is_empty()).then_some(()));
+    }
+    // Nobody waits for it, and one that begins meanwhile serves too.
+    let began = Instant::now();
+    let late = start();
+    assert_eq!(late.answered(5), 5);
+    assert_eq!(both(&one, &other, 5), 10);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    database.server.start();
+    for gateway in [&one, &other, &late] {
+        until(|| (!gateway.said("within reach again").is_empty()).then_some(()));
+    }
+    let used = |gateway: &Gateway| gateway.status()["keys"][0]["budget"]["limits"][0]["used"].clone();
+    for gateway in [&one, &other, &late] {
+        until(|| (used(gateway) == 55).then_some(()));
+        assert_eq!(gateway.said("out of reach").len(), 1);
+        assert_eq!(gateway.said("within reach again").len(), 1);
+    }
+    assert_eq!(both(&one, &other, 10), 5);
+}
