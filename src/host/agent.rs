@@ -34,7 +34,7 @@ use super::redact::SecretRedactor;
 use super::results::with_readers;
 use super::shared::SharedState;
 use super::task::{RunError, RunReport, RunTask};
-use super::telemetry::Telemetry;
+use super::telemetry::{Telemetry, spans};
 use super::tool::Tools;
 use super::under_way::UnderWay;
 use super::{
@@ -158,7 +158,7 @@ impl Agent {
         let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
         let run = task.as_ref().map_or(&*past.state.run, |task| &*task.run);
-        let span = tracing::info_span!("run", correlation_id = %run, policy);
+        let (within, span) = (spans::agent(run), tracing::info_span!("run", correlation_id = %run, policy));
         let metrics = self.metrics.clone().unwrap_or_default();
         let run = AgentRun {
             agent: self,
@@ -173,7 +173,7 @@ impl Agent {
             clock: self.clock.unwrap_or_else(Clock::system),
             state: State::new(),
             messages: Arc::default(),
-            telemetry: Telemetry::new(Arc::clone(&metrics), facts),
+            telemetry: Telemetry::new(Arc::clone(&metrics), facts).within(within.clone()),
             attempts: Vec::new(),
             long_reply: false,
             metrics,
@@ -189,7 +189,7 @@ impl Agent {
             journal,
         };
         // A run is large; whoever awaits it would be as large.
-        Box::pin(run.live(past, task, outside)).instrument(span).await
+        Box::pin(run.live(past, task, outside)).instrument(span).instrument(within).await
     }
 }
 
@@ -563,7 +563,9 @@ impl AgentRun<'_> {
                 DirectiveKind::Note(note) => self.take_note(note),
                 DirectiveKind::Work(order) => {
                     self.under_way.begun(&order);
-                    work.push(self.begin(order));
+                    let span = self.telemetry.span(order.id());
+                    let begun = self.begin(order);
+                    work.push(if span.is_none() { begun } else { Box::pin(begun.instrument(span)) });
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Counters, gauges and histograms of runs, folded from what the interpreter counts and the host measures.
 
 mod meter;
+#[cfg(feature = "otlp")]
+pub(super) mod otlp;
 mod prometheus;
 
 use std::collections::BTreeMap;

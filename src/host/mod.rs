@@ -18,6 +18,8 @@ mod metrics;
 mod model;
 mod observer;
 mod off_thread;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod plain_path;
 mod policy_files;
 mod policy_watch;

@@ -11,7 +11,8 @@ pub(crate) fn unfazed(folder: &Path, args: &[&str]) -> Command {
 /// Another program, which calls the command.
 pub(crate) fn program(name: &str, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(name);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("UNFAZED_")) {
+    let ours = |name: &str| name.starts_with("UNFAZED_") || name.starts_with("OTEL_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| ours(&name.to_string_lossy())) {
         command.env_remove(name);
     }
     command.args(args).current_dir(folder).stdin(Stdio::null());

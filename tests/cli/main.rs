@@ -4,6 +4,8 @@
 mod ai_agent;
 mod check;
 mod check_fix;
+#[cfg(feature = "otlp")]
+mod collector;
 mod command;
 mod conformance;
 mod connections;
@@ -12,6 +14,8 @@ mod context_command;
 #[cfg(unix)]
 mod desk;
 mod examples;
+#[cfg(all(unix, feature = "otlp"))]
+mod exported;
 mod guide;
 #[cfg(unix)]
 mod headers;

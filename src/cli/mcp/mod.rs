@@ -139,7 +139,7 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
     }
     // What a client shows of a server is its standard error: what goes wrong is written there without being asked for.
     let log = if settings.log.is_empty() { RELAY_LOG.to_owned() } else { settings.log.clone() };
-    super::logs::start(&CliSettings { log, ..settings.clone() })?;
+    let export = super::logs::start_exporting(&CliSettings { log, ..settings.clone() })?;
     let loader = named::chosen(args.profile.as_deref(), settings);
     let ServedFile { policy, paths, servers, agent } = if let Some(path) = &args.file {
         ServedFile::read(path, &loader)?
@@ -158,7 +158,13 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
     let metrics = Arc::new(Metrics::new());
     let maker = RelayMaker { servers, approve: args.approve.into(), policy, watched, metrics, store, agent };
     // Dropped after the runtime: the store has one of its own.
-    runtime::block_on(serve(args, maker.clone()))
+    runtime::block_on(async {
+        let counted = Arc::clone(&maker.metrics);
+        export.metrics(move || counted.snapshot());
+        let ended = serve(args, maker.clone()).await;
+        export.end().await;
+        ended
+    })
 }
 
 impl From<ApproveMode> for RelayApproval {

@@ -134,11 +134,22 @@ enum StreamFlag {
 }
 
 pub(crate) fn run(args: &RunArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
-    super::logs::start(settings)?;
-    super::runtime::block_on(live(args, settings))
+    let export = super::logs::start_exporting(settings)?;
+    super::runtime::block_on(async {
+        let metrics = Arc::new(Metrics::new());
+        let counted = Arc::clone(&metrics);
+        export.metrics(move || counted.snapshot());
+        let ended = Box::pin(live(args, settings, metrics)).await;
+        export.end().await;
+        ended
+    })
 }
 
-async fn live(args: &RunArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
+async fn live(
+    args: &RunArgs,
+    settings: &CliSettings,
+    metrics: Arc<Metrics>,
+) -> Result<ExitStatus, CommandFailure> {
     let RunRequest { agent, task: wanted, profile, resume } = match request::of(args, settings)? {
         RequestedRun::Run(request) => request,
         RequestedRun::Outcome(found) => return over::show(&found, args.format),
@@ -149,7 +160,6 @@ async fn live(args: &RunArgs, settings: &CliSettings) -> Result<ExitStatus, Comm
         _ => named::chosen(args.profile.as_deref(), settings),
     };
     let wishes = RunWishes { has_task: wanted.is_some(), reload: args.reload, resume };
-    let metrics = Arc::new(Metrics::new());
     let serving = match args.metrics_addr {
         Some(address) => Some(MetricsServer::start(address, Arc::clone(&metrics)).await?),
         None => None,

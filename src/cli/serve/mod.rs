@@ -25,6 +25,7 @@ use self::server::GatewayServer;
 use self::sharing::MeetingPlace;
 use super::exit::{CommandFailure, ExitStatus};
 use super::http::TlsServer;
+use super::logs::Export;
 use super::policies::reported;
 use super::run::metrics;
 use super::run::signals::StopSignals;
@@ -90,8 +91,8 @@ pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus
     if args.hash_key {
         return make_key();
     }
-    super::logs::start(settings)?;
-    let Some(path) = &args.file else { return runtime::block_on(serve_demo(args.addr)) };
+    let export = super::logs::start_exporting(settings)?;
+    let Some(path) = &args.file else { return runtime::block_on(serve_demo(args.addr, export)) };
     let loader = named::chosen(args.profile.as_deref(), settings);
     let named = read(path, &loader)?;
     let dir = settings.sessions.as_deref().unwrap_or(Path::new(&named.file.value.session.dir));
@@ -107,12 +108,12 @@ pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus
             made.gateway = meeting.join(made.gateway);
         }
         let service = Service::open(made, spent, args.addr, args.reload).await?;
-        service.run(&mut signals).await
+        service.run(&mut signals, export).await
     })
 }
 
 /// Serves the demo, and asks it.
-async fn serve_demo(address: SocketAddr) -> Result<ExitStatus, CommandFailure> {
+async fn serve_demo(address: SocketAddr, export: Export) -> Result<ExitStatus, CommandFailure> {
     let mut signals = StopSignals::listen();
     if !address.ip().is_loopback() {
         return Err(CommandFailure::Usage("--addr: the demo serves this machine alone".to_owned()));
@@ -121,7 +122,7 @@ async fn serve_demo(address: SocketAddr) -> Result<ExitStatus, CommandFailure> {
     let url = format!("http://{}", service.bound);
     out::say(&format!("look    {url}/ shows what it does; Ctrl-C ends it\n"));
     let asking = tokio::spawn(demo::ask(url));
-    let ended = service.run(&mut signals).await;
+    let ended = service.run(&mut signals, export).await;
     asking.abort();
     ended
 }
@@ -193,8 +194,10 @@ impl Service {
     }
 
     /// Serves until a signal ends it.
-    async fn run(self, signals: &mut StopSignals) -> Result<ExitStatus, CommandFailure> {
+    async fn run(self, signals: &mut StopSignals, export: Export) -> Result<ExitStatus, CommandFailure> {
         let Self { listener, tls, server, servers, stop, drain, keeper, tasks, .. } = self;
+        let counted = Arc::clone(&server);
+        export.metrics(move || counted.metrics());
         let router = server.router();
         let mut serving = pin!(async {
             http::serve(listener, tls, router, stop.clone(), drain).await;
@@ -208,6 +211,7 @@ impl Service {
         tasks.iter().for_each(JoinHandle::abort);
         keeper.write();
         keeper.tell().await;
+        export.end().await;
         ended?;
         servers.shutdown().await;
         Ok(ExitStatus::Clean)

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::access::AccessRules;
 use super::page;
 use crate::cli::http::{close_refused, read_body};
+use crate::host::MetricsSnapshot;
 use crate::host::gateway::{
     Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
     PathCall, RequestBody,
@@ -51,6 +52,11 @@ impl GatewayServer {
     pub(super) fn new(gateway: Arc<Gateway>, access: AccessRules, stop: CancellationToken) -> Self {
         let in_flight = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
         Self { gateway, access: RwLock::new(access), in_flight, stop }
+    }
+
+    /// What is counted.
+    pub(super) fn metrics(&self) -> MetricsSnapshot {
+        self.gateway.metrics()
     }
 
     /// Takes other keys for the requests that come from now on.
@@ -212,7 +218,7 @@ async fn health(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) ->
 
 async fn metrics(State(server): State<Arc<GatewayServer>>, headers: HeaderMap) -> Response {
     match server.access().metrics(&headers) {
-        Ok(()) => ([(CONTENT_TYPE, PROMETHEUS)], server.gateway.metrics().to_prometheus()).into_response(),
+        Ok(()) => ([(CONTENT_TYPE, PROMETHEUS)], server.metrics().to_prometheus()).into_response(),
         Err(error) => refusal(GatewayDialect::Chat, &error),
     }
 }

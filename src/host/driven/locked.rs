@@ -7,16 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::Span;
 
 use super::{InterruptedCall, ProposalError, interrupted};
 use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, PlainNext,
-    ProposalId, ProposalRef, RunStarted, SettledProposal, State, ToolCatalogue, ToolFacts, ToolSpec,
+    ProposalId, ProposalRef, RunStarted, SettledProposal, State, ToolCatalogue, ToolFacts, ToolSpec, WorkId,
 };
 use crate::host::checkpoint::{SessionCheckpoint, rule_changes, same_tools};
 use crate::host::clock::Clock;
 use crate::host::observer::Journal;
-use crate::host::telemetry::{ModelAttempt, Telemetry};
+use crate::host::telemetry::{ModelAttempt, Telemetry, spans};
 use crate::host::trace;
 use crate::policy::Policy;
 use crate::session::ReducerError;
@@ -324,6 +325,14 @@ impl LockedRun {
         read(&self.lock().state)
     }
 
+    /// The span that a piece of work is to be done in.
+    pub(in crate::host) fn span(&self, work: WorkId) -> Span {
+        if !spans::may_be_read() {
+            return Span::none();
+        }
+        self.lock().telemetry.as_ref().map_or_else(Span::none, |telemetry| telemetry.span(work))
+    }
+
     /// Changes the run; listeners learn of it afterwards.
     fn change<T>(&self, change: impl FnOnce(&mut LockedParts) -> T) -> T {
         let mut inner = self.lock();
@@ -548,6 +557,11 @@ impl OpenTicket {
     /// It was not made: there is nothing to withdraw.
     fn given_up(mut self) {
         self.ended = true;
+    }
+
+    /// The span that a piece of its work is to be done in.
+    pub(in crate::host) fn span(&self, work: WorkId) -> Span {
+        self.locked.span(work)
     }
 
     /// What is about the proposal as a whole.

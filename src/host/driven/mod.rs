@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::future::{AbortHandle, abortable};
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
+use tracing::Instrument;
 
 pub use self::work::RunHost;
 
@@ -284,7 +285,8 @@ impl DrivenRun {
                 DirectiveKind::Note(_) => host.noted(&directive),
                 DirectiveKind::Work(work) => {
                     let id = work.id();
-                    let (future, handle) = abortable(work::carry_out(work, of, host));
+                    let (future, handle) =
+                        abortable(work::carry_out(work, of, host).instrument(self.locked.span(id)));
                     handles.push((id, handle));
                     under_way.push(future);
                 }

@@ -120,7 +120,7 @@ pub(super) fn gateway_error(error: &CallError<RelayFailure>) -> GatewayError {
     GatewayError::of(class, last.and_then(|failure| failure.status), message)
 }
 
-fn class(error: &CallError<RelayFailure>) -> ErrorClass {
+pub(super) fn class(error: &CallError<RelayFailure>) -> ErrorClass {
     match error {
         CallError::Exhausted(given_up) => {
             given_up.exhausted.attempts.last().map_or(ErrorClass::NetworkError, |attempt| attempt.error_type)

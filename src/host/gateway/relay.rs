@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
+use tracing::Instrument;
 
 use super::answer::GatewayAnswer;
 use super::board::{Decision, GatewayBoard, RequestFacts};
@@ -28,6 +29,9 @@ use crate::host::model::front::{FrontCall, ReplyHead, Unconvertible};
 use crate::host::model::relay::{RelayKind, passed_on};
 use crate::host::new_uuid;
 use crate::host::reached::ReachedState;
+#[cfg(feature = "otlp")]
+use crate::host::telemetry::otel;
+use crate::host::telemetry::spans;
 use crate::policy::Selector;
 
 /// How many bytes of a request are taken for a token, before its provider has counted them.
@@ -157,6 +161,15 @@ impl Gateway {
 
     /// Answers a request. An answer that is dropped is cancelled, up to the model's server.
     pub(crate) async fn answer(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
+        let span = spans::request(request.endpoint.path, request.client);
+        #[cfg(feature = "otlp")]
+        otel::within(&span, &|name| Some(request.headers.get(name)?.to_str().ok()?.to_owned()));
+        let answer = self.answer_within(request).instrument(span.clone()).await;
+        spans::responded(&span, answer.status.as_u16());
+        answer
+    }
+
+    async fn answer_within(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
         let RequestRoute { targets, front, name } = match self.route(&request) {
             Ok(route) => route,
             Err(error) => {

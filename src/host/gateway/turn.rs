@@ -9,8 +9,9 @@ use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
+use tracing::Span;
 
-use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
+use super::answer::{GatewayAnswer, GatewayBody, class, gateway_error};
 use super::board::BoardTicket;
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
@@ -24,6 +25,7 @@ use crate::host::model::front::FrontCall;
 use crate::host::model::relay::{
     AnswerHead, AnswerSink, RelayFailure, RelayKind, RelayedAnswer, RelayedRequest,
 };
+use crate::host::telemetry::spans;
 use crate::policy::ErrorClass;
 
 /// A request that is relayed.
@@ -59,6 +61,8 @@ struct OutgoingStream {
     events: u64,
     /// How the turn ended, until the client knows it.
     ended: Option<TurnResult>,
+    /// That of the request, which lasts as long as the stream.
+    span: Span,
 }
 
 /// Answers a request: with a stream as soon as the content of one has begun, and with anything else when the turn has ended.
@@ -161,8 +165,8 @@ impl OpenCall {
 }
 
 impl OutgoingStream {
-    const fn new(open: Arc<OpenCall>, pieces: mpsc::Receiver<Bytes>) -> Self {
-        Self { open, turn: None, pieces, events: 0, ended: None }
+    fn new(open: Arc<OpenCall>, pieces: mpsc::Receiver<Bytes>) -> Self {
+        Self { open, turn: None, pieces, events: 0, ended: None, span: Span::current() }
     }
 
     fn of(mut self, turn: TurnFuture) -> Self {
@@ -200,6 +204,7 @@ impl OutgoingStream {
         self.open.ticket.ended(ended.is_ok());
         // Said last, so that what came before it is whole.
         let Err(error) = ended else { return None };
+        spans::failed(&self.span, class(&error).name());
         Some(self.open.call.endpoint.dialect.error_event(&gateway_error(&error), self.events))
     }
 

@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tracing::Instrument;
+
 use super::attempt::within;
 use super::history::FindHistory;
 use super::model_call::ModelCall;
@@ -82,7 +84,9 @@ impl<R: Clone> TurnGuard<R> {
                     let guidance = [&*proposed.said.guidance, &*call.guidance].concat();
                     let asked = ModelCall::new(&call, guidance);
                     let received = Arc::clone(&asked.received);
-                    let attempt = pin!(attempt(asked.clone(), request.with(&asked.guidance)));
+                    let (span, sent) = (proposed.span(id), request.with(&asked.guidance));
+                    let attempt = span.in_scope(|| attempt(asked.clone(), sent));
+                    let attempt = pin!(attempt.instrument(span));
                     let Some(ended) = proposed.carry_out(id, within(call.timeout, attempt)).await else {
                         continue;
                     };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::Span;
 
 use super::plain::{PlainTools, ToolCell};
 use super::{CallError, CallRefused};
@@ -296,6 +297,11 @@ impl Proposed {
             }
         }
         None
+    }
+
+    /// The span that a piece of its work is to be done in.
+    pub(super) fn span(&self, work: WorkId) -> Span {
+        self.open.span(work)
     }
 
     /// What came of it, once it is settled.

@@ -13,6 +13,7 @@ use super::{CallArguments, CallError, ClassifyError, GuardParts};
 use crate::engine::{EffectState, Interpreter, PlainCall, PlainEnd, PlainFailure, PlainRules, ToolOutcome};
 use crate::host::ProposalError;
 use crate::host::driven::locked::AfterFailure;
+use crate::host::telemetry::spans;
 use crate::host::trace;
 use crate::policy::{CallOverride, Policy, ToolPolicy};
 use crate::time::{Instant, Nanos};
@@ -397,7 +398,9 @@ impl ToolTerms {
             || !policy.validate.value.is_empty()
             || inner.tools.schema(name).is_some();
         let (most, plain, whole) = (most_at_once(&policy), PlainRules::of(&rules, name), rules);
-        let rules = if planned || inner.recorded { PlainRules::default() } else { plain };
+        // Without the run there are no spans.
+        let is_seen = planned || inner.recorded || spans::are_read();
+        let rules = if is_seen { PlainRules::default() } else { plain };
         Self { generation, whole, rules, policy, most, looks }
     }
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 
 use serde_json::Value;
+use tracing::Instrument;
 
 use super::attempt::{Cause, within};
 use super::run::{Permit, Proposed};
@@ -98,7 +99,9 @@ impl ToolGuard {
             let event = match work {
                 Work::RunTool(tool) if *tool.tool == *self.name() && tool.attempt > made => {
                     made = tool.attempt;
-                    let attempt = pin!(attempt(&tool));
+                    let span = proposed.span(id);
+                    let attempt = span.in_scope(|| attempt(&tool));
+                    let attempt = pin!(attempt.instrument(span));
                     let Some(ended) = proposed.carry_out(id, within(tool.timeout, attempt)).await else {
                         continue;
                     };

@@ -20,6 +20,8 @@ use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
 use crate::host::redact::SecretRedactor;
+#[cfg(feature = "otlp")]
+use crate::host::telemetry::otel;
 use crate::time::Nanos;
 
 /// The most bytes of an answer that are kept: of a stream what the model says, of a body all.
@@ -160,6 +162,8 @@ impl ModelTransport {
     ) -> Result<Response, Failure> {
         let client = self.clients.connecting_within(timeouts.connect);
         let client = client.map_err(|error| unreadable(error.to_string()))?;
+        #[cfg(feature = "otlp")]
+        let headers = otel::carried(headers);
         let sent = client.post(address.clone()).headers(headers).body(body).send();
         let response = match until {
             Some(until) => tokio::time::timeout_at(until, sent).await,

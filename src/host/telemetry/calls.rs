@@ -138,7 +138,7 @@ impl ModelCalls {
     }
 
     /// Who serves a model, and its name there. What the policy calls the provider goes first.
-    fn names(&self, target: &str, policy: &Policy) -> [String; 2] {
+    pub(super) fn names(&self, target: &str, policy: &Policy) -> [String; 2] {
         let facts = self.models.get(target).cloned().unwrap_or_default();
         let provider = match &policy.model(target).provider.value {
             CooldownScope::Named(name) => name.to_string(),

@@ -6,22 +6,28 @@
 
 mod attempt;
 mod calls;
+#[cfg(feature = "otlp")]
+pub(super) mod otel;
 mod price;
+pub(super) mod spans;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use tracing::Span;
 
 pub use self::attempt::{AttemptStatus, ModelAttempt};
 pub(super) use self::calls::{CallRef, ModelCalls};
 pub use self::price::ModelFacts;
 
 use self::calls::TRIGGER;
+use self::spans::{BegunCall, RunSpans};
 use super::metrics::{MetricId, Metrics};
 use super::port::ByteTraffic;
 use super::result_length::{json_length, result_length};
 use crate::engine::{
-    CallModel, Directive, DirectiveKind, Directives, Envelope, Event, Note, Outcome, RunTool, State,
-    SummarizeMessages, ToolOutcome, TurnMeasure, TurnRetry, Work, WorkId,
+    CallModel, Directive, DirectiveKind, Directives, Envelope, Event, Note, Outcome, ProposalRef, RunTool,
+    State, SummarizeMessages, ToolOutcome, TurnMeasure, TurnRetry, Work, WorkId,
 };
 use crate::policy::Cost;
 use crate::policy::{ErrorClass, Policy};
@@ -36,7 +42,8 @@ pub(super) struct Telemetry {
     run: String,
     under_way: BTreeMap<WorkId, BegunWork>,
     /// The calls whose end the event in flight has told.
-    ended: Vec<ModelAttempt>,
+    ended: Vec<EndedCall>,
+    spans: RunSpans,
     /// What the event in flight has ended by a failure.
     failing: Option<FailingWork>,
     /// What the turn was measured to be, while it begins.
@@ -54,6 +61,14 @@ pub(super) struct Telemetry {
 struct BegunWork {
     at: Instant,
     what: WorkKind,
+    span: Span,
+}
+
+/// A call of a model that is over.
+#[derive(Debug)]
+struct EndedCall {
+    attempt: ModelAttempt,
+    span: Span,
 }
 
 #[derive(Debug)]
@@ -66,7 +81,7 @@ enum WorkKind {
 #[derive(Debug)]
 enum FailingWork {
     Model,
-    Tool { tool: String, latency: Nanos },
+    Tool { tool: String, latency: Nanos, span: Span },
 }
 
 impl Telemetry {
@@ -77,6 +92,7 @@ impl Telemetry {
             run: String::new(),
             under_way: BTreeMap::new(),
             ended: Vec::new(),
+            spans: RunSpans::new(Span::none()),
             failing: None,
             measure: None,
             tool_tokens: 0,
@@ -85,6 +101,17 @@ impl Telemetry {
             refused: 0,
             cost: None,
         }
+    }
+
+    /// The same for a run that the interpreter drives: within this span.
+    pub(super) fn within(mut self, run: Span) -> Self {
+        self.spans = RunSpans::new(run);
+        self
+    }
+
+    /// The span of a piece of work.
+    pub(super) fn span(&self, work: WorkId) -> Span {
+        self.under_way.get(&work).map_or_else(Span::none, |begun| begun.span.clone())
     }
 
     /// What the calls of the run cost so far; `None`: no price is known.
@@ -109,8 +136,9 @@ impl Telemetry {
     }
 
     /// An event is about to be taken.
-    pub(super) fn event(&mut self, Envelope { now, event, .. }: &Envelope, policy: &Policy) {
+    pub(super) fn event(&mut self, Envelope { seq, now, event }: &Envelope, policy: &Policy) {
         (self.measure, self.failing) = (None, None);
+        self.spans.event(*seq, event, &self.run);
         match event {
             Event::RunStarted(started) => self.run.clone_from(&started.run),
             Event::TurnPrepared { measure, .. } => {
@@ -123,17 +151,19 @@ impl Telemetry {
                 self.measure = Some(TurnMeasure { message_tokens, tool_tokens, ..TurnMeasure::default() });
             }
             Event::ModelResponded { work, reply } => {
-                if let Some(mut attempt) = self.model_ended(*work, *now, policy) {
+                if let Some(mut ended) = self.model_ended(*work, *now, policy) {
                     if let Some(tokens) = reply.usage {
-                        attempt.used(tokens);
+                        ended.attempt.used(tokens);
                     }
-                    self.ended.push(attempt);
+                    #[cfg(feature = "otlp")]
+                    otel::finished(&ended.span, &reply.finish);
+                    self.ended.push(ended);
                 }
             }
             Event::ModelFailed { work, failure } => {
-                if let Some(mut attempt) = self.model_ended(*work, *now, policy) {
-                    attempt.fail(failure.status, failure.message.clone());
-                    self.ended.push(attempt);
+                if let Some(mut ended) = self.model_ended(*work, *now, policy) {
+                    ended.attempt.fail(failure.status, failure.message.clone());
+                    self.ended.push(ended);
                     self.failing = Some(FailingWork::Model);
                 }
             }
@@ -153,8 +183,9 @@ impl Telemetry {
     ) -> Vec<ModelAttempt> {
         self.classified(state.failure_class());
         for directive in &directives.0 {
+            self.spans.decided(directive);
             match &directive.order {
-                DirectiveKind::Work(work) => self.begun(work, now, policy),
+                DirectiveKind::Work(work) => self.begun(work, directive.of, now, policy),
                 DirectiveKind::Note(Note::Finish { outcome }) => {
                     self.cut_off(now, policy);
                     self.finished(outcome, state.turn);
@@ -169,45 +200,54 @@ impl Telemetry {
         if directives.0.iter().any(looks) {
             return Vec::new();
         }
-        let mut ended = std::mem::take(&mut self.ended);
-        for attempt in &mut ended {
-            if let Some(cost) = self.calls.count(attempt) {
+        let mut attempts = Vec::new();
+        for EndedCall { mut attempt, span } in std::mem::take(&mut self.ended) {
+            if let Some(cost) = self.calls.count(&mut attempt) {
                 self.cost = Some(self.cost.unwrap_or_default().plus(cost));
             }
+            spans::called(&span, &attempt);
+            attempts.push(attempt);
         }
-        ended
+        attempts
     }
 
     /// The failure that the event brought is of that class.
     fn classified(&mut self, class: Option<ErrorClass>) {
         match self.failing.take() {
             Some(FailingWork::Model) => {
-                if let Some(attempt) = self.ended.last_mut() {
+                if let Some(EndedCall { attempt, .. }) = self.ended.last_mut() {
                     attempt.error_type = class;
                 }
             }
-            Some(FailingWork::Tool { tool, latency }) => self.count_tool(&tool, class, latency),
+            Some(FailingWork::Tool { tool, latency, span }) => {
+                spans::failed(&span, class.map_or("_OTHER", ErrorClass::name));
+                self.count_tool(&tool, class, latency);
+            }
             None => {}
         }
     }
 
-    fn begun(&mut self, work: &Work, at: Instant, policy: &Policy) {
-        let what = match work {
+    fn begun(&mut self, work: &Work, of: Option<ProposalRef>, at: Instant, policy: &Policy) {
+        let (what, span) = match work {
             Work::CallModel(CallModel { turn, attempt, max_attempts, target, .. }) => {
                 if let Some(TurnMeasure { message_tokens, tool_tokens, .. }) = self.measure {
                     self.calls.remaining(target, message_tokens.saturating_add(tool_tokens), policy);
                 }
                 let (turn, attempt, max_attempts) = (*turn, *attempt, *max_attempts);
+                let span = self.call_span(of, turn, attempt, target, policy);
                 let (target, traffic) = (target.clone(), ByteTraffic::default());
-                WorkKind::Model { turn, attempt, max_attempts, target, traffic }
+                (WorkKind::Model { turn, attempt, max_attempts, target, traffic }, span)
             }
             Work::Summarize(SummarizeMessages { turn, target, .. }) => {
+                let span = self.call_span(of, *turn, 1, target, policy);
                 let (target, traffic) = (target.clone(), ByteTraffic::default());
-                WorkKind::Model { turn: *turn, attempt: 1, max_attempts: Some(1), target, traffic }
+                (WorkKind::Model { turn: *turn, attempt: 1, max_attempts: Some(1), target, traffic }, span)
             }
-            Work::RunTool(RunTool { tool, arguments, .. }) => {
+            Work::RunTool(run) => {
+                let RunTool { tool, arguments, .. } = run;
                 self.metrics.add(MetricId::ToolBytesIn, &[tool], length(json_length(arguments)));
-                WorkKind::Tool { tool: tool.clone(), traffic: ByteTraffic::default() }
+                let what = WorkKind::Tool { tool: tool.clone(), traffic: ByteTraffic::default() };
+                (what, self.spans.tool(of, run))
             }
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
@@ -216,11 +256,28 @@ impl Telemetry {
             | Work::Consult(_)
             | Work::Ask(_) => return,
         };
-        self.under_way.insert(work.id(), BegunWork { at, what });
+        self.under_way.insert(work.id(), BegunWork { at, what, span });
     }
 
-    fn model_ended(&mut self, work: WorkId, now: Instant, policy: &Policy) -> Option<ModelAttempt> {
-        let BegunWork { at, what: WorkKind::Model { turn, attempt, max_attempts, target, traffic } } =
+    /// The span of a call of a model that begins.
+    fn call_span(
+        &self,
+        of: Option<ProposalRef>,
+        turn: u32,
+        attempt: u32,
+        target: &str,
+        policy: &Policy,
+    ) -> Span {
+        // The names cost more than all the rest, and nobody may read them.
+        if !spans::may_be_read() {
+            return Span::none();
+        }
+        let [provider, model] = self.calls.names(target, policy);
+        self.spans.call(of, &BegunCall { turn, attempt, target, provider: &provider, model: &model })
+    }
+
+    fn model_ended(&mut self, work: WorkId, now: Instant, policy: &Policy) -> Option<EndedCall> {
+        let BegunWork { at, what: WorkKind::Model { turn, attempt, max_attempts, target, traffic }, span } =
             self.under_way.remove(&work)?
         else {
             return None;
@@ -228,11 +285,12 @@ impl Telemetry {
         let which = CallRef { run: &self.run, turn, attempt, max_attempts, target: &target };
         let mut attempt = self.calls.record(&which, now.since(at), policy);
         (attempt.bytes_in, attempt.bytes_out) = (traffic.sent(), traffic.received());
-        Some(attempt)
+        Some(EndedCall { attempt, span })
     }
 
     fn tool_ended(&mut self, work: WorkId, outcome: &ToolOutcome, now: Instant) {
-        let Some(BegunWork { at, what: WorkKind::Tool { tool, traffic } }) = self.under_way.remove(&work)
+        let Some(BegunWork { at, what: WorkKind::Tool { tool, traffic }, span }) =
+            self.under_way.remove(&work)
         else {
             return;
         };
@@ -246,7 +304,7 @@ impl Telemetry {
         self.metrics.add(MetricId::ToolBytesOut, &[&tool], bytes);
         let latency = now.since(at);
         if matches!(outcome, ToolOutcome::Failed { .. }) {
-            self.failing = Some(FailingWork::Tool { tool, latency });
+            self.failing = Some(FailingWork::Tool { tool, latency, span });
         } else {
             self.count_tool(&tool, None, latency);
         }
@@ -262,13 +320,14 @@ impl Telemetry {
 
     /// Nobody waits for this work any more.
     fn dropped(&mut self, work: WorkId, now: Instant, policy: &Policy) {
-        if let Some(BegunWork { at, what: WorkKind::Tool { tool, .. } }) = self.under_way.get(&work) {
+        if let Some(BegunWork { at, what: WorkKind::Tool { tool, .. }, span }) = self.under_way.get(&work) {
             let (tool, latency) = (tool.clone(), now.since(*at));
+            spans::failed(span, ErrorClass::Cancelled.name());
             self.under_way.remove(&work);
             self.count_tool(&tool, Some(ErrorClass::Cancelled), latency);
-        } else if let Some(mut attempt) = self.model_ended(work, now, policy) {
-            attempt.cancel();
-            self.ended.push(attempt);
+        } else if let Some(mut ended) = self.model_ended(work, now, policy) {
+            ended.attempt.cancel();
+            self.ended.push(ended);
         }
     }
 
@@ -278,7 +337,7 @@ impl Telemetry {
             Note::Dropped { work } => self.dropped(*work, now, policy),
             Note::TurnRetry(retry) => self.turn_retry(retry, policy),
             Note::RejectTurn { error_type, .. } => {
-                if let Some(attempt) = self.ended.last_mut() {
+                if let Some(EndedCall { attempt, .. }) = self.ended.last_mut() {
                     attempt.reject(*error_type);
                 }
             }
@@ -292,7 +351,7 @@ impl Telemetry {
     }
 
     fn turn_retry(&mut self, retry: &TurnRetry, policy: &Policy) {
-        let Some(attempt) = self.ended.last_mut() else {
+        let Some(EndedCall { attempt, .. }) = self.ended.last_mut() else {
             // No call has ended: the model was passed over before it was asked.
             if retry.error_type == ErrorClass::ContextOverflow {
                 self.calls.passed_over(&retry.target, policy);
@@ -304,7 +363,7 @@ impl Telemetry {
     }
 
     fn exhausted(&mut self, exhausted: &RetryExhausted) {
-        let Some(attempt) = self.ended.last_mut() else { return };
+        let Some(EndedCall { attempt, .. }) = self.ended.last_mut() else { return };
         if exhausted.action == "output"
             && let Some(last) = exhausted.attempts.last()
         {
@@ -326,7 +385,14 @@ impl Telemetry {
         }
     }
 
-    fn finished(&self, outcome: &Outcome, turn: u32) {
+    fn finished(&mut self, outcome: &Outcome, turn: u32) {
+        self.spans.finished(match outcome {
+            Outcome::Reported { .. } | Outcome::Answered { .. } => None,
+            Outcome::Failed { exhausted, .. } => {
+                Some(exhausted.attempts.last().map_or("_OTHER", |attempt| attempt.error_type.name()))
+            }
+            Outcome::Stopped { .. } => Some(ErrorClass::Cancelled.name()),
+        });
         let (source, status) = match outcome {
             Outcome::Reported { .. } => (self.source.map_or("tool-call", report_source), "success"),
             Outcome::Answered { .. } => ("text", "success"),

@@ -3,6 +3,8 @@
 mod answers;
 mod calls;
 mod clients;
+#[cfg(feature = "otlp")]
+mod exported;
 mod handshake;
 mod hostile;
 mod http;

@@ -2,6 +2,8 @@
 
 mod converted;
 mod demo;
+#[cfg(feature = "otlp")]
+mod exported;
 mod limits;
 mod page;
 mod refused;
@@ -14,7 +16,7 @@ mod tls;
 mod upstream;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -60,13 +62,7 @@ impl Gateway {
     }
 
     fn under(policy: &str, file: &str, args: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("policy.yaml"), policy).unwrap();
-        std::fs::write(
-            folder.path().join("gateway.yaml"),
-            format!("version: 1\npolicy: policy.yaml\n{file}"),
-        )
-        .unwrap();
+        let folder = folder(policy, file);
         let here: &[&str] = if args.contains(&"--addr") { &[] } else { &["--addr", "127.0.0.1:0"] };
         let all = [&["serve", "gateway.yaml"], here, args].concat();
         Self::spawned(folder, &all)
@@ -74,7 +70,11 @@ impl Gateway {
 
     /// The gateway of that command.
     fn spawned(folder: TempDir, args: &[&str]) -> Self {
-        let mut command = command::unfazed(folder.path(), args);
+        let command = command::unfazed(folder.path(), args);
+        Self::of_command(folder, command)
+    }
+
+    fn of_command(folder: TempDir, mut command: Command) -> Self {
         let mut child = command.env("UPSTREAM_KEY", "sk-upstream").stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut before = Vec::new();
@@ -126,7 +126,7 @@ impl Gateway {
 
     fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 }
 
@@ -160,6 +160,15 @@ impl Drop for Gateway {
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 const RESPONSES: &str = "/v1/responses";
+
+/// A folder with the files of a gateway.
+fn folder(policy: &str, file: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("policy.yaml"), policy).unwrap();
+    let file = format!("version: 1\npolicy: policy.yaml\n{file}");
+    std::fs::write(folder.path().join("gateway.yaml"), file).unwrap();
+    folder
+}
 
 /// A model at that upstream.
 fn model(name: &str, api: &str, upstream: &Upstream) -> String {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tracing::Instrument;
 
 use super::call;
 use super::link::{ClientRequest, RelayLink};
@@ -16,6 +17,10 @@ use super::params::{CallParams, ClientCapabilities};
 use super::progress::SharedToken;
 use super::upstream::RelayServer;
 use super::{AskedOfClient, RelayParts};
+#[cfg(feature = "otlp")]
+use crate::host::telemetry::otel;
+use crate::host::telemetry::spans;
+use crate::text::visible;
 use crate::time::Nanos;
 
 /// The error by which MCP says that there is no such resource.
@@ -235,7 +240,10 @@ impl RelayParts {
         let turns = self.turns_of(params.name());
         self.begin(id, async move {
             let _of_call = CallInProgress::begin(&relay, params.progress_token().map(str::to_owned));
-            call::make(&relay, &own, params, turns).await
+            let span = spans::mcp_call(&visible(params.name()));
+            #[cfg(feature = "otlp")]
+            otel::within(&span, &|name| params.meta_text(name));
+            call::make(&relay, &own, params, turns).instrument(span).await
         })
         .await;
     }

@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 
 use super::message::PROTOCOL_META;
 use super::surrogates::without_halves;
+#[cfg(feature = "otlp")]
+use crate::host::telemetry::otel;
 
 /// Where a request says what its client can do, if there was no handshake.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -174,6 +176,12 @@ impl CallParams {
         self.meta.get("progressToken").map(|token| token.get())
     }
 
+    /// A text of its `_meta`.
+    #[cfg(feature = "otlp")]
+    pub(super) fn meta_text(&self, field: &str) -> Option<String> {
+        serde_json::from_str(self.meta.get(field)?.get()).ok()
+    }
+
     /// What each request of the client has in its `_meta`, if there is no handshake.
     pub(super) fn protocol_meta(&self) -> Map<String, Value> {
         let fields = self.meta.iter().filter(|(key, _)| key.starts_with(PROTOCOL_META));
@@ -210,6 +218,10 @@ impl CallParams {
         }
         let mut meta = self.meta.clone();
         meta.insert(IDEMPOTENCY_KEY.to_owned(), to_raw_value(key)?);
+        #[cfg(feature = "otlp")]
+        for (name, value) in otel::carried_fields() {
+            meta.insert(name, to_raw_value(&value)?);
+        }
         fields.insert("_meta".to_owned(), to_raw_value(&meta)?);
         serde_json::to_string(&fields)
     }
