@@ -52,6 +52,17 @@ impl PolicyWatch {
         Ok(Self { loader, paths, live, seen: files.into_stamps(), complaint: FileComplaint::default() })
     }
 
+    /// Looks at the files as [`poll`](Self::poll) does, and logs what has become of them.
+    pub(crate) fn look(&mut self) {
+        match self.poll() {
+            Ok(true) => tracing::info!("the policy was read again"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(error = %error, "the files of the policy cannot be used; the last good policy holds");
+            }
+        }
+    }
+
     /// The effective policy.
     pub const fn live(&self) -> &LivePolicy {
         &self.live

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -28,7 +28,7 @@ use super::sessions::SessionPlace;
 use super::settings::CliSettings;
 use super::{http, named, out, policies, runtime};
 use crate::host::server_certificate::{CertificateFiles, CertificateWatch};
-use crate::host::{McpConfig, McpReach, McpRelay, Metrics, RelayApproval};
+use crate::host::{McpConfig, McpReach, McpRelay, Metrics, PolicyWatch, RelayApproval};
 use crate::store::FsyncMode;
 
 /// The longest that a client is waited for which has closed its end, and may read what is left.
@@ -154,7 +154,9 @@ pub(crate) fn run(args: &McpArgs, settings: &CliSettings) -> Result<ExitStatus, 
         Some(dir) => Some(SessionPlace::named(Some(dir), None, settings)?.open(FsyncMode::Turn)?),
         None => None,
     };
-    let watched = (args.reload && !paths.is_empty()).then_some((loader, paths));
+    let watched = (args.reload && !paths.is_empty()).then(|| PolicyWatch::load(loader, &paths));
+    let watched = watched.transpose().map_err(|error| CommandFailure::Stopped(error.to_string()))?;
+    let watched = watched.map(|watch| Arc::new(Mutex::new(watch)));
     let metrics = Arc::new(Metrics::new());
     let maker = RelayMaker { servers, approve: args.approve.into(), policy, watched, metrics, store, agent };
     // Dropped after the runtime: the store has one of its own.

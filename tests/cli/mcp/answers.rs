@@ -8,6 +8,7 @@ const POLICY: &str = "version: 1
 tools:
   receipt: {retry: {retry_on: {add: [execution_error, invalid_args]}}}
   wrapped: {result: {max: 1000 chars}}
+  report: {result: {max: 1000 chars}}
 ";
 
 #[test]
@@ -74,4 +75,40 @@ fn a_text_in_a_wrapper_is_cut_and_kept_as_text() {
     let kept = &read["result"]["contents"][0];
     assert_eq!(kept["text"], "a \"line\"\n".repeat(500));
     assert_eq!(kept["mimeType"], "text/plain");
+}
+
+#[test]
+fn what_a_server_logs_is_no_answer_and_ends_nothing() {
+    let mut client = Client::ready("odd", POLICY, &[]);
+    assert_eq!(texts(&client.call("loud", &json!({}))), ["fine"]);
+    assert_eq!(texts(&client.call("loud", &json!({}))), ["fine"]);
+    let noted = std::fs::read_to_string(client.folder.path().join("notes")).unwrap();
+    assert_eq!(noted.matches("started").count(), 1, "it was not started again");
+}
+
+#[test]
+fn a_result_that_is_cut_keeps_its_files_and_links_and_all_of_its_text() {
+    let mut client = Client::ready("odd", POLICY, &[]);
+    let result = client.call("report", &json!({}));
+    let kinds: Vec<&Value> =
+        result["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
+    assert_eq!(kinds, ["text", "resource", "resource_link", "resource_link"], "{result}");
+    let result = client.call("report", &json!({"text": true}));
+    assert!(texts(&result)[0].len() < 1500, "{result}");
+    let read = client.ask("resources/read", &json!({"uri": result["content"][1]["uri"]}));
+    let whole = read["result"]["contents"][0]["text"].as_str().unwrap();
+    assert!(whole.starts_with("a long story") && whole.ends_with("{\"rows\":2}"), "{whole}");
+}
+
+#[test]
+fn a_call_that_has_acted_although_it_failed_is_no_error() {
+    let policy = "version: 1
+tools:
+  die: {on_uncertain_effect: {kind: verify, tool: echo, arguments: {text: \"'yes'\"}, acted: \"result == 'yes'\"}}
+";
+    let mut client = Client::ready("odd", policy, &[]);
+    let result = client.call("die", &json!({}));
+    assert!(texts(&result)[0].contains("it has acted"), "{result}");
+    let about = &result["_meta"]["unfazed"];
+    assert_eq!((&result["isError"], &about["class"]), (&json!(false), &Value::Null), "{result}");
 }

@@ -153,18 +153,91 @@ fn breaks_off() -> String {
     url
 }
 
+/// A server at `/mcp/` that leads there from `/mcp`, and whose answers to calls break off and are had by asking again. Returns
+/// its address.
+fn resumes(from: &str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}{from}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut called = json!(null);
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (head, body) = received(&stream);
+            let message: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+            let answer = |result: serde_json::Value, id: &serde_json::Value| {
+                let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
+                format!("200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {message}\n\n")
+            };
+            let answer = match message["method"].as_str() {
+                _ if head.contains(" /elsewhere ") => {
+                    "307 Moved\r\nlocation: http://example.org/mcp?key=1\r\n\r\n".to_owned()
+                }
+                _ if !head.contains(" /mcp/ ") => "307 Moved\r\nlocation: /mcp/\r\n\r\n".to_owned(),
+                Some("initialize") => {
+                    let server = json!({"name": "b", "version": "1"});
+                    answer(
+                        json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}),
+                        &message["id"],
+                    )
+                }
+                Some("tools/list") => answer(
+                    json!({"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}),
+                    &message["id"],
+                ),
+                Some("tools/call") => {
+                    called = message["id"].clone();
+                    let cut = "content-length: 999\r\n\r\nid: 7\nretry: 0\ndata:\n\ndata: {";
+                    format!("200 OK\r\ncontent-type: text/event-stream\r\n{cut}")
+                }
+                _ if head.contains("last-event-id: 7") => {
+                    answer(json!({"content": [{"type": "text", "text": "paid"}]}), &called)
+                }
+                _ if body.is_empty() => "405 No\r\n\r\n".to_owned(),
+                _ => "202 Accepted\r\n\r\n".to_owned(),
+            };
+            let answer = answer.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+            stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_asked_for_again() {
+    let mut client = client_of(&resumes("/mcp/"), "sesame");
+    client.shake_hands(&json!({}));
+    assert_eq!(texts(&client.call("pay", &json!({}))), ["paid"]);
+}
+
+#[test]
+fn a_server_is_followed_to_another_address_of_its_own_alone() {
+    let mut client = client_of(&resumes("/mcp"), "sesame");
+    client.shake_hands(&json!({}));
+    assert_eq!(texts(&client.call("pay", &json!({}))), ["paid"]);
+    let mut client = client_of(&resumes("/elsewhere"), "sesame");
+    let answer = client.ask("initialize", &json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    let why = answer["error"]["message"].as_str().unwrap();
+    assert!(why.contains("to http://example.org/mcp;"), "{why}");
+}
+
 /// The body of a request.
 fn posted(stream: &std::net::TcpStream) -> String {
+    received(stream).1
+}
+
+/// The head of a request, in lower case, and its body.
+fn received(stream: &std::net::TcpStream) -> (String, String) {
     let (mut lines, mut length, mut line) = (BufReader::new(stream), 0, String::new());
+    let mut whole = String::new();
     while lines.read_line(&mut line).unwrap_or_default() > 2 {
         let head = line.to_ascii_lowercase();
+        whole.push_str(&head);
         length =
             head.strip_prefix("content-length:").map_or(length, |written| written.trim().parse().unwrap());
         line.clear();
     }
     let mut body = vec![0; length];
     lines.read_exact(&mut body).unwrap();
-    String::from_utf8(body).unwrap()
+    (whole, String::from_utf8(body).unwrap())
 }
 
 #[test]

@@ -120,6 +120,26 @@ async fn each_client_has_a_session_and_a_server_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_client_has_the_last_good_policy_where_the_files_are_broken() {
+    let relay = Relay::start(&["--reload"], "");
+    let policy = relay.folder.path().join("p.yaml");
+    let echo = async |session: &str| {
+        let answer = relay.send("POST", &[("mcp-session-id", session)], Some(&call(7, "echo", "a"))).await;
+        answer.messages.last().unwrap()["result"]["_meta"]["unfazed"]["class"].clone()
+    };
+    let one = relay.client(&[]).await;
+    assert_eq!(echo(&one).await, Value::Null);
+    let edited = "version: 1\ntools: {echo: {approval: always}}\n";
+    std::fs::write(&policy, edited).unwrap();
+    assert_eq!(echo(&one).await, "permission_denied");
+    std::fs::write(&policy, "version: 1\ntools: {echo: {approval: perhaps}}\n").unwrap();
+    let two = relay.client(&[]).await;
+    assert_eq!(echo(&two).await, "permission_denied", "not the policy of the start");
+    std::fs::write(&policy, "version: 1\n").unwrap();
+    assert_eq!(echo(&two).await, Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_that_may_not_be_are_refused_before_they_reach_a_server() {
     let relay = Relay::start(&["--key", "RELAY_KEY"], "sesame");
     let hello = request(0, "initialize", &json!({}));

@@ -19,6 +19,12 @@ NOTES, MODE = sys.argv[1], (sys.argv[2:] or ["plain"])[0]
 AGAIN = os.path.exists(NOTES)
 OBJECT = {"type": "object"}
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+# What a server logs that should not, and a notification with a byte that is no UTF-8.
+LOGGED = [
+    b'{"error":"cache miss","level":"warn"}', b'{"id":null,"error":"slow","level":"warn"}', b'{"id":3,"error":"slow"}',
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"unknown notification"}}',
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"caf\xe9"}}',
+]
 seen = {}
 lock = threading.Lock()
 
@@ -53,7 +59,7 @@ def tools():
     ]
     if MODE == "odd":
         listed += [tool("receipt"), tool("consent"), tool("crash"), tool("wrapped", outputSchema=OBJECT), tool("multi"),
-                   tool("bare")]
+                   tool("bare"), tool("loud"), tool("report")]
     return listed + ([tool("late")] if MODE == "again" and AGAIN else [])
 
 
@@ -97,6 +103,19 @@ def call(ident, params):
     if name == "wrapped":
         lines = "a \"line\"\n" * 500
         return text(lines, structuredContent={"result": lines})
+    if name == "loud":
+        with lock:
+            for line in LOGGED:
+                sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
+        time.sleep(0.1)
+        return text("fine")
+    if name == "report":
+        held = {"uri": "file:///a.bin", "blob": "AAEC"}
+        blocks = [{"type": "text", "text": "a long story " * 500}, {"type": "resource", "resource": held},
+                  {"type": "resource_link", "uri": "file:///b", "name": "b"}]
+        only_text = arguments.get("text")
+        return {"content": blocks[:1] if only_text else blocks, "structuredContent": {"rows": 2}}
     if name == "bare":
         return {"isError": True}
     if name == "multi":

@@ -14,6 +14,8 @@ use crate::engine::RecordLine;
 const MOST_LEVELS: usize = 120;
 /// The deepest tool: it is three levels deep in the message.
 const MOST_TOOL_LEVELS: usize = MOST_LEVELS - 4;
+/// JSON-RPC 2.0, section 5.1.
+const METHOD_NOT_FOUND: i64 = -32601;
 /// What is reported of an answer that is broken.
 pub(super) const NO_JSON: &str = "the server's answer is not JSON";
 /// What is reported of several messages at once: MCP has none since its version 2025-06-18.
@@ -63,6 +65,26 @@ struct MessageHead<'a> {
     error: Option<&'a RawValue>,
 }
 
+impl MessageHead<'_> {
+    /// Whether it is JSON that is no message: a server that logs to its standard output may well write `{"error": ...}`, or an `id`
+    /// of its own. Answers without `jsonrpc` are known from servers, errors as texts are not.
+    fn is_logged(&self) -> bool {
+        self.jsonrpc.is_none()
+            && self.method.is_none()
+            && self.result.is_none()
+            && (self.id.is_none() || self.error.is_none_or(|error| error_in(error).is_none()))
+    }
+}
+
+/// An error object as JSON-RPC has it; `None`: it is something else.
+fn error_in(error: &RawValue) -> Option<Value> {
+    if RecordLine::levels(error.get().as_bytes()) > MOST_LEVELS {
+        return None;
+    }
+    let error: Value = serde_json::from_str(error.get()).ok()?;
+    (error["code"].is_i64() && error["message"].is_string()).then_some(error)
+}
+
 /// A list of tools, of which each can be looked at alone.
 #[derive(Deserialize)]
 struct ToolList<'a> {
@@ -82,9 +104,15 @@ pub(super) fn read(line: &[u8]) -> ReadLine {
     }
     // Whatever is in it is only passed over here, however deep.
     let Ok(head) = serde_json::from_slice::<MessageHead<'_>>(line) else { return broken(line) };
+    if head.is_logged() {
+        return ReadLine::Noise;
+    }
     let Some(id) = head.id.and_then(id_of).filter(|_| head.method.is_none()) else {
         if let Some(error) = nameless(&head) {
             return ReadLine::Nameless(error);
+        }
+        if head.method.is_none() {
+            return ReadLine::Noise;
         }
         // What a server asks or tells.
         return if RecordLine::levels(line) <= MOST_LEVELS { ReadLine::Message } else { ReadLine::Noise };
@@ -105,13 +133,12 @@ fn nameless(head: &MessageHead<'_>) -> Option<Value> {
     if head.jsonrpc.is_none() || head.method.is_some() || (head.result.is_none() && head.error.is_none()) {
         return None;
     }
-    let said = head.error.filter(|error| RecordLine::levels(error.get().as_bytes()) <= MOST_LEVELS);
-    let said = said.and_then(|error| serde_json::from_str::<Value>(error.get()).ok());
-    let is_error = |error: &Value| error["code"].is_i64() && error["message"].is_string();
-    Some(
-        said.filter(is_error)
-            .unwrap_or_else(|| error_of("the server's answer does not say by its id whose it is")),
-    )
+    match head.error.and_then(error_in) {
+        // An unknown method has an id, which could be read: what has none is a notification that some servers refuse.
+        Some(error) if error["code"] == METHOD_NOT_FOUND => None,
+        Some(error) => Some(error),
+        None => Some(error_of("the server's answer does not say by its id whose it is")),
+    }
 }
 
 /// Several messages at once. They are noise unless there is an answer among them.
@@ -378,11 +405,15 @@ mod tests {
             let ReadLine::Nameless(error) = of(line) else { panic!("{line} is {:?}", of(line)) };
             assert_eq!(error["message"], "the server's answer does not say by its id whose it is", "{line}");
         }
-        assert_eq!(
-            of(r#"{"level":"error","error":"boom"}"#),
-            ReadLine::Message,
-            "what is logged is no answer"
-        );
+        for line in [
+            r#"{"level":"error","error":"boom"}"#,
+            r#"{"id":2,"level":"warn","error":"boom"}"#,
+            r#"{"id":null,"error":{"code":1,"message":"boom"}}"#,
+            r#"{"id":77,"event":"started"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"unknown notification"}}"#,
+        ] {
+            assert_eq!(of(line), ReadLine::Noise, "what is logged is no answer: {line}");
+        }
     }
 
     #[test]

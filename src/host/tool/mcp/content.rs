@@ -21,12 +21,34 @@ pub(super) async fn read(
         }
         return Err(failure::of_result(&text));
     }
-    // The text next to structured content says the same for clients that do not know it.
-    let only_text = result.content.iter().all(|block| matches!(block, ContentBlock::Text(_)));
     match &result.structured_content {
-        Some(data) if only_text && !data.is_null() => Ok(structured(data, most)),
+        Some(data) if !data.is_null() && says_the_same(&result.content, data) => Ok(structured(data, most)),
         _ => Ok(Value::String(whole(result, most, aside).await)),
     }
+}
+
+/// Whether the text next to structured content says the same, for clients that do not know it (the specification of 2025-06-18,
+/// "Structured Content"). The kit in Python writes a text for each element of a list, and puts what is no object into a field.
+fn says_the_same(content: &[ContentBlock], data: &Value) -> bool {
+    let texts: Option<Vec<&str>> = content
+        .iter()
+        .map(|block| match block {
+            ContentBlock::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    let is = |text: &str, data: &Value| {
+        data.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *data)
+    };
+    let inner = data.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next());
+    texts.is_some_and(|texts| {
+        let each = |list: &Vec<Value>| {
+            list.len() == texts.len() && texts.iter().zip(list).all(|(text, value)| is(text, value))
+        };
+        let said =
+            |data: &Value| matches!(&*texts, [text] if is(text, data)) || data.as_array().is_some_and(each);
+        texts.is_empty() || said(data) || inner.is_some_and(said)
+    })
 }
 
 fn structured(data: &Value, most: usize) -> Value {
@@ -174,6 +196,25 @@ mod tests {
         let result =
             json!({"content": [{"type": "text", "text": "{\"a\":1}"}], "structuredContent": {"a": 1}});
         assert_eq!(read_json(result, 100), Ok(json!({"a": 1})));
+    }
+
+    #[test]
+    fn text_that_says_something_else_than_structured_content_is_read_too() {
+        let read = |texts: Value, data: Value| {
+            let texts = texts.as_array().unwrap().iter();
+            let content: Vec<_> = texts.map(|text| json!({"type": "text", "text": text})).collect();
+            read_json(json!({"content": content, "structuredContent": data}), 1000).unwrap()
+        };
+        let rows = json!({"rows": 2});
+        assert_eq!(read(json!(["Two rows."]), rows.clone()), json!("Two rows.\n{\"rows\":2}"));
+        for (texts, same) in [
+            (json!([]), rows.clone()),
+            (json!(["{ \"rows\": 2 }"]), rows),
+            (json!(["7"]), json!({"result": 7})),
+            (json!(["a", "{\"b\":1}"]), json!({"result": ["a", {"b": 1}]})),
+        ] {
+            assert_eq!(read(texts, same.clone()), same);
+        }
     }
 
     #[test]

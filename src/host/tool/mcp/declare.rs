@@ -1,11 +1,12 @@
 //! What a server says of its tools, as the model and the interpreter see it.
 
 use rmcp::model::{Tool as Declared, ToolAnnotations};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::issue::{McpIssueReason, McpToolIssue};
 use crate::engine::{ToolCatalogue, ToolSpec};
 use crate::policy::Effect;
+use crate::text::Schema;
 
 /// The longest name of a tool that providers take.
 pub(super) const MOST_NAME: usize = 64;
@@ -70,7 +71,7 @@ pub(super) fn shorten(declared: &str, spec: &mut ToolSpec) -> Option<McpToolIssu
 
 /// The tool under the name the model calls it by, or why it cannot be used.
 pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, McpToolIssue> {
-    let spec = ToolSpec {
+    let mut spec = ToolSpec {
         name: name(prefix, &declared.name),
         description: declared.description.clone().unwrap_or_default().into_owned(),
         parameters: Value::Object(declared.input_schema.as_ref().clone()),
@@ -83,10 +84,50 @@ pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, McpToo
             format!("the parameters of tool `{name}` have {size} bytes; at most {MOST_SCHEMA} are taken");
         return Err(McpToolIssue::new(&declared.name, McpIssueReason::InputSchemaTooLarge, &message));
     }
-    ToolCatalogue::new([spec.clone()]).map_err(|error| {
+    let usable = ToolCatalogue::new([spec.clone()]).or_else(|error| {
+        if !leave_out_patterns(&mut spec.parameters) {
+            return Err(error);
+        }
+        ToolCatalogue::new([spec.clone()])
+    });
+    usable.map_err(|error| {
         McpToolIssue::new(&declared.name, McpIssueReason::InvalidInputSchema, &error.to_string())
     })?;
     Ok(spec)
+}
+
+/// Leaves the patterns to the server that are not known here: JSON Schema has those of ECMA-262 (2020-12 core, section 6.4), with
+/// look-around, which may take exponential time. Returns whether there are any.
+fn leave_out_patterns(schema: &mut Value) -> bool {
+    let is_known = |pattern: &str| Schema::compile(&json!({ "pattern": pattern })).is_ok();
+    let fields = match schema {
+        Value::Array(list) => {
+            return list.iter_mut().fold(false, |any, part| leave_out_patterns(part) || any);
+        }
+        Value::Object(fields) => fields,
+        _ => return false,
+    };
+    let mut any = matches!(fields.get("pattern"), Some(Value::String(pattern)) if !is_known(pattern));
+    if any {
+        fields.shift_remove("pattern");
+    }
+    if let Some(Value::Object(by_pattern)) = fields.get_mut("patternProperties") {
+        let before = by_pattern.len();
+        by_pattern.retain(|pattern, _| is_known(pattern));
+        if by_pattern.len() < before {
+            any = true;
+            // Which fields are further ones is not known any more.
+            fields.shift_remove("additionalProperties");
+            fields.shift_remove("unevaluatedProperties");
+        }
+    }
+    for (name, part) in fields {
+        // These hold values, in which `pattern` is a word like any other.
+        if !matches!(name.as_str(), "const" | "enum" | "default" | "examples") {
+            any |= leave_out_patterns(part);
+        }
+    }
+    any
 }
 
 /// What the hints say a run does to the world; `None`: nothing.
@@ -136,6 +177,31 @@ mod tests {
         let spec = spec("fs__", &tool).unwrap();
         assert_eq!((spec.name.as_str(), spec.description.as_str()), ("fs__read", "Reads."));
         assert_eq!(spec.effect, Some(Effect::ReadOnly));
+    }
+
+    #[test]
+    fn patterns_that_are_not_known_here_are_left_to_the_server() {
+        let tool = tool_of(json!({"name": "wait", "inputSchema": {
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "pattern": "^P(?!$)"}, "to": {"type": "string", "pattern": "^[a-z]+$"},
+                "kind": {"const": {"pattern": "(?=a)"}},
+            },
+            "patternProperties": {"^(?=x)": {"type": "integer"}, "^y": {"type": "integer"}}, "additionalProperties": false,
+        }}));
+        assert_eq!(
+            spec("", &tool).unwrap().parameters,
+            json!({
+                "type": "object",
+                "properties": {
+                    "pattern": {"type": "string"}, "to": {"type": "string", "pattern": "^[a-z]+$"},
+                    "kind": {"const": {"pattern": "(?=a)"}},
+                },
+                "patternProperties": {"^y": {"type": "integer"}},
+            })
+        );
+        let broken = tool_of(json!({"name": "a", "inputSchema": {"type": "objct"}}));
+        assert!(spec("", &broken).is_err());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::ErrorCause;
 use crate::engine::EffectState;
 use crate::host::{ToolError, without_number};
 use crate::policy::ErrorClass;
+use crate::text::excerpt;
 
 /// Why there is no connection, or no list of tools.
 #[derive(Clone, Default)]
@@ -97,7 +98,10 @@ pub(super) fn of_service(error: &ServiceError, why: &str) -> ToolError {
 /// An error of the protocol. Its code alone says nothing of how far the call came: the official kits answer with the code of
 /// whatever a running tool met, such as -32600 where it asked a client that cannot be asked.
 pub(super) fn of_protocol(error: &ErrorData) -> ToolError {
-    let said = format!("{} ({})", error.message, error.code.0);
+    let mut said = format!("{} ({})", error.message, error.code.0);
+    if let Some(data) = error.data.as_ref().filter(|data| !data.is_null()) {
+        said = format!("{said}: {}", excerpt(&data.to_string(), MOST_DATA));
+    }
     let plain = unquoted(&error.message);
     match error.code {
         ErrorCode::METHOD_NOT_FOUND => not_found(&said),
@@ -106,6 +110,9 @@ pub(super) fn of_protocol(error: &ErrorData) -> ToolError {
         _ => ToolError::failed(said).effect(EffectState::Unknown),
     }
 }
+
+/// The most bytes of the data of an error that are shown.
+const MOST_DATA: usize = 2048;
 
 /// A text without the code that it quotes.
 fn unquoted(text: &str) -> &str {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use reqwest::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
@@ -29,6 +29,8 @@ pub(super) const MAX_ANSWER: usize = 16 * 1024 * 1024;
 /// The most bytes of a refusal, and how many of them are shown.
 const MAX_REFUSAL: usize = 64 * 1024;
 const MAX_SHOWN: usize = 256;
+/// How often a request is sent on to another address of the server.
+const MOST_FOLLOWED: u32 = 3;
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const BOTH: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
@@ -168,6 +170,26 @@ impl HttpClient {
         })
     }
 
+    /// Sends a request. Follows the server to another address of its own, such as `/mcp/` in the place of `/mcp`: the key and the
+    /// call go to nobody else.
+    async fn send(
+        &self,
+        uri: &str,
+        made: impl Fn(&str) -> Result<RequestBuilder, HttpError>,
+    ) -> Result<Response, HttpError> {
+        let (mut at, mut followed) = (uri.to_owned(), 0);
+        loop {
+            let response = sent(made(&at)?).await?;
+            let same =
+                matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+            let own = led_to(&response).filter(|next| same && next.origin() == response.url().origin());
+            match own {
+                Some(next) if followed < MOST_FOLLOWED => (at, followed) = (next.into(), followed + 1),
+                _ => return Ok(response),
+            }
+        }
+    }
+
     /// Posts a message.
     pub(super) async fn post(
         &self,
@@ -177,8 +199,11 @@ impl HttpClient {
         largest: usize,
     ) -> Result<HttpAnswer, HttpError> {
         let in_session = sender.session.is_some();
-        let request = self.request(Method::POST, uri, sender)?;
-        let response = sent(request.header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON).body(body)).await?;
+        let request = |uri: &str| {
+            let request = self.request(Method::POST, uri, sender.clone())?;
+            Ok(request.header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON).body(body.clone()))
+        };
+        let response = self.send(uri, request).await?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(HttpAnswer::Accepted);
@@ -217,6 +242,13 @@ impl HttpClient {
         session: Option<String>,
     ) -> Result<HttpAnswer, HttpError> {
         let (status, json) = (response.status(), is_of(&response, JSON));
+        if let Some(elsewhere) = led_to(&response).filter(|_| status.is_redirection()) {
+            let why = format!(
+                "HTTP {status} to {}; write that address, as no other server is followed to",
+                shown_address(elsewhere)
+            );
+            return Err(unusable(&why));
+        }
         let overloaded = overloaded(status, response.headers());
         let body = match overloaded {
             Some(error) if !json || status == StatusCode::TOO_MANY_REQUESTS => return Err(error.into()),
@@ -247,8 +279,7 @@ impl HttpClient {
 
     /// Ends a session. A server need not support it.
     pub(super) async fn delete(&self, uri: &str, sender: RequestSender) -> Result<(), HttpError> {
-        let response = self.request(Method::DELETE, uri, sender)?.send().await;
-        let response = response.map_err(client_error)?;
+        let response = self.send(uri, |uri| self.request(Method::DELETE, uri, sender.clone())).await?;
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             return Ok(());
         }
@@ -263,11 +294,14 @@ impl HttpClient {
         sender: RequestSender,
         largest: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        let mut request = self.request(Method::GET, uri, sender)?.header(ACCEPT, BOTH);
-        if let Some(last) = last_event {
-            request = request.header(HEADER_LAST_EVENT_ID, last);
-        }
-        let response = sent(request).await?;
+        let request = |uri: &str| {
+            let request = self.request(Method::GET, uri, sender.clone())?.header(ACCEPT, BOTH);
+            Ok(match &last_event {
+                Some(last) => request.header(HEADER_LAST_EVENT_ID, last),
+                None => request,
+            })
+        };
+        let response = self.send(uri, request).await?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
@@ -311,6 +345,19 @@ async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
         }
         _ => Ok(response),
     }
+}
+
+/// Where an answer leads.
+fn led_to(response: &Response) -> Option<Url> {
+    response.url().join(&text_of(response.headers(), LOCATION.as_str())?).ok()
+}
+
+/// An address without what may be secret in it.
+fn shown_address(mut address: Url) -> Url {
+    address.set_query(None);
+    // An address with a host takes both.
+    let _ = address.set_username("").and_then(|()| address.set_password(None));
+    address
 }
 
 /// The body, if it is no larger.

@@ -291,7 +291,9 @@ impl RelayedCall<'_> {
             return Ok(self.relay.rounds().ask(self.params, past, (&message, until), otherwise));
         }
         match answer {
-            Some(answer) if record.class.is_none() => answer.shown(&record, cut),
+            Some(answer) if record.class.is_none() && !answer.is_failure() => answer.shown(&record, cut),
+            // Another tool, or a person, says that it has acted.
+            _ if record.class.is_none() && !record.is_empty() => Ok(record.failed(is_complete)),
             answer => Ok(record.failed_with(answer.as_ref(), is_complete, cut)),
         }
     }

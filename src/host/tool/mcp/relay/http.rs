@@ -29,6 +29,8 @@ const WAITING: usize = 256;
 const MOST_RESUMED: u32 = 5;
 /// The wait before that, if the server does not say one.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The least, for a stream that is asked for again and again.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait for a server that is to end a session.
 const COURTESY: Duration = Duration::from_secs(1);
 /// The longest wait for a server that takes a message without an answer.
@@ -192,11 +194,17 @@ impl HttpSide {
 
     /// What comes until the answer does. A stream that ends before is asked for the rest of it, if its events have ids.
     async fn rest(&self, mut events: EventStream, awaited: AwaitedRequest) -> Result<(), ToolError> {
-        let mut resumed = 0;
+        let (mut resumed, mut last) = (0, None);
         loop {
-            let (mut last, mut pause) = (None, PAUSE);
+            let (mut pause, mut broken) = (PAUSE, None);
             while let Some(event) = events.next().await {
-                let event = event.map_err(|error| ToolError::network(failure::CUT_OFF).caused_by(error))?;
+                let event = match event {
+                    Ok(event) => event,
+                    Err(error) => {
+                        broken = Some(error);
+                        break;
+                    }
+                };
                 last = event.id.or(last);
                 pause = event.retry.map_or(pause, Duration::from_millis);
                 if let Some(data) = event.data
@@ -206,7 +214,12 @@ impl HttpSide {
                 }
             }
             resumed += 1;
-            let Some(last) = last.filter(|_| resumed <= MOST_RESUMED) else { return Err(no_answer()) };
+            let Some(last) = last.clone().filter(|_| resumed <= MOST_RESUMED) else {
+                return Err(match broken {
+                    Some(error) => no_answer().caused_by(error),
+                    None => no_answer(),
+                });
+            };
             tokio::time::sleep(pause).await;
             let more = self.client.listen(&self.url, Some(last), self.sender(), MAX_ANSWER).await;
             events = more.map_err(|error| failure::of_transport(&error))?;
@@ -235,7 +248,7 @@ impl HttpSide {
                     let _ = self.came(data.as_bytes(), None).await;
                 }
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(pause.max(LEAST_PAUSE)).await;
         }
     }
 

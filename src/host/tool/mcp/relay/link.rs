@@ -260,10 +260,11 @@ impl LinkLines {
     pub(super) async fn next(&mut self) -> Option<LinkEvent> {
         match self {
             Self::Pipe(lines) => {
-                let mut line = String::new();
-                match lines.read_line(&mut line).await {
+                let mut line = Vec::new();
+                match lines.read_until(b'\n', &mut line).await {
                     Ok(0) | Err(_) => None,
-                    Ok(_) => Some(LinkEvent::Line(line)),
+                    // One byte that is no UTF-8 is no reason to go without the rest of what the server says.
+                    Ok(_) => Some(LinkEvent::Line(String::from_utf8_lossy(&line).into_owned())),
                 }
             }
             Self::Events(events) => events.recv().await,

@@ -74,7 +74,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub struct RelayConfig {
     servers: Vec<McpConfig>,
     policy: LivePolicy,
-    watch: Option<PolicyWatch>,
+    watch: Option<Arc<Mutex<PolicyWatch>>>,
     approve: RelayApproval,
     run: String,
     journal: Box<dyn Journal>,
@@ -113,7 +113,7 @@ struct RelayParts {
     /// In the order in which the client sees what they have.
     servers: Vec<Arc<RelayServer>>,
     policy: LivePolicy,
-    watch: Option<Mutex<PolicyWatch>>,
+    watch: Option<Arc<Mutex<PolicyWatch>>>,
     approve: RelayApproval,
     run: DrivenRun,
     to_client: mpsc::Sender<String>,
@@ -180,7 +180,12 @@ impl RelayConfig {
 
     /// The same under the policy of files that are looked at before every call.
     pub fn watching(watch: PolicyWatch, server: McpConfig) -> Self {
-        let live = watch.live().clone();
+        Self::sharing(Arc::new(Mutex::new(watch)), server)
+    }
+
+    /// The same of files that several relays look at: what one of them reads holds for all.
+    pub(crate) fn sharing(watch: Arc<Mutex<PolicyWatch>>, server: McpConfig) -> Self {
+        let live = watch.lock().unwrap_or_else(PoisonError::into_inner).live().clone();
         Self { watch: Some(watch), ..Self::new(live, server) }
     }
 
@@ -230,7 +235,7 @@ impl McpRelay {
             servers: servers.into_iter().map(|config| Arc::new(RelayServer::new(config))).collect(),
             catalogue: Mutex::default(),
             policy,
-            watch: watch.map(Mutex::new),
+            watch,
             approve,
             run,
             to_client,
@@ -370,13 +375,7 @@ impl RelayParts {
     /// Looks whether the files of the policy have changed.
     fn look_at_policy(&self) {
         let Some(watch) = &self.watch else { return };
-        match watch.lock().unwrap_or_else(PoisonError::into_inner).poll() {
-            Ok(true) => tracing::info!("the policy was read again"),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(error = %error, "the files of the policy cannot be used; the last good policy holds");
-            }
-        }
+        watch.lock().unwrap_or_else(PoisonError::into_inner).look();
     }
 
     /// Lists the tools of a server, unless they are known.

@@ -64,6 +64,11 @@ impl CallRecord {
         Self { text, class: Some(class), ..Self::default() }
     }
 
+    /// Whether the interpreter has said nothing of the call.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
     /// Takes note of what was decided.
     pub(super) fn note(&mut self, directive: &Directive) {
         let DirectiveKind::Note(note) = &directive.order else { return };
@@ -95,7 +100,7 @@ impl CallRecord {
         }
     }
 
-    /// The result of a call that was refused, or given up. `is_complete`: it says that it is a result.
+    /// The result of a call that was refused, or given up; without a class, of one that has acted although it failed. `is_complete`: it says that it is a result.
     pub(super) fn failed(&self, is_complete: bool) -> String {
         self.alone(is_complete).to_string()
     }
@@ -138,11 +143,11 @@ impl CallRecord {
     fn alone(&self, is_complete: bool) -> Value {
         let because: Vec<Value> =
             self.because.iter().map(|(rule, place)| json!({ "rule": rule, "place": place })).collect();
-        let class = self.class.unwrap_or(ErrorClass::Cancelled);
-        let about = json!({ "class": class, "attempts": self.attempts, "because": because });
+        let about = json!({ "class": self.class, "attempts": self.attempts, "because": because });
         let texts = core::iter::once(&self.text).chain(&self.guidance);
         let content: Vec<Value> = texts.map(|text| text_block(text)).collect();
-        let mut result = json!({ "content": content, "isError": true, "_meta": { "unfazed": about } });
+        let mut result =
+            json!({ "content": content, "isError": self.class.is_some(), "_meta": { "unfazed": about } });
         if is_complete {
             result["resultType"] = "complete".into();
         }
@@ -180,6 +185,11 @@ impl RelayedResult {
         let learned = if text.len() > most { Value::String(content::cut(text.clone(), most)) } else { data };
         let outcome = ToolOutcome::from(Ok(learned));
         Self { raw: raw.to_owned(), kind: ResultKind::Content, structured, text: Some(text), outcome }
+    }
+
+    /// Whether it says that it is an error.
+    pub(super) fn is_failure(&self) -> bool {
+        self.kind == ResultKind::Failure
     }
 
     /// What it asks the client for; `None`: it asks for nothing.
@@ -221,8 +231,8 @@ impl RelayedResult {
         let mut content: Vec<Box<RawValue>> = Vec::new();
         if let Some(whole) = whole {
             content.push(to_raw_value(&text_block(&record.text)).ok()?);
-            // Pictures and sounds are no text, and the policy does not cut them.
-            content.extend(blocks.into_iter().filter(|block| is_media(block)));
+            // Pictures, sounds, files and links are no text, and the policy does not cut them.
+            content.extend(blocks.into_iter().filter(|block| !is_text(block)));
             content.push(to_raw_value(&keep(whole, kept, links)).ok()?);
             // Clients take a result without it for a mistake, where the tool declares it.
             if !self.structured {
@@ -255,8 +265,23 @@ fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-fn is_media(block: &RawValue) -> bool {
-    kind_of(block).is_some_and(|kind| matches!(&*kind, "image" | "audio"))
+/// Whether all that a block holds is in the text of the result.
+fn is_text(block: &RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    struct TextResource {
+        #[serde(rename = "resource")]
+        _resource: HeldText,
+    }
+    #[derive(serde::Deserialize)]
+    struct HeldText {
+        #[serde(rename = "text")]
+        _text: serde::de::IgnoredAny,
+    }
+    kind_of(block).is_none_or(|kind| match &*kind {
+        "text" => true,
+        "resource" => serde_json::from_str::<TextResource>(block.get()).is_ok(),
+        _ => false,
+    })
 }
 
 /// The kind of a block of content; `None`: it has none.
