@@ -126,3 +126,21 @@ fn a_server_announces_that_its_tools_may_change_as_it_may_be_started_again() {
     let announced = json!({"tools": {"listChanged": true}, "resources": {}});
     assert_eq!(answer["result"]["capabilities"], announced);
 }
+
+#[test]
+fn a_client_that_falls_back_to_a_handshake_has_the_servers_that_needed_none() {
+    let modern = |tool: &str| json!({"tools": [tool], "modern": true});
+    let old = || json!({"tools": ["read"]});
+    for (red, is_refused) in [(old(), true), (modern("read"), false)] {
+        let mut client = client_of(&[("blue", modern("write")), ("red", red)], "version: 1\n");
+        let discovered = client.ask("server/discover", &json!({}));
+        assert_eq!(discovered["error"]["code"] == -32601, is_refused, "{discovered}");
+        let hello = client.shake_hands(&json!({}));
+        assert_eq!(hello["result"]["instructions"], "# blue\n\nUse blue.\n\n# red\n\nUse red.");
+        assert_eq!(named(&client.ask("tools/list", &json!({})), "tools", "name"), ["write", "read"]);
+        assert_eq!(texts(&client.call("write", &json!({}))), ["blue ran write"]);
+        let starts =
+            |server: &str| client.notes().iter().filter(|note| **note == format!("{server} started")).count();
+        assert_eq!([starts("blue"), starts("red")], [2, if is_refused { 1 } else { 2 }]);
+    }
+}

@@ -6,7 +6,7 @@ HAS is JSON: the names of its `tools`, `prompts` and `resources` (addresses), ea
 `features`, which it announces besides. Tool `grow` adds a tool, or declares one with another `schema`, and says so unless `quietly`;
 `ask` asks the client, `die` ends it, `doze` reads nothing until there is a file NOTES.NAME.go. NOTES is where it notes each line that it reads, after its name. It ends at once while there is a file NOTES.NAME.
 With `hangs` it never answers a handshake, with `waits` it answers one when there is a file NOTES.NAME.go. It refuses to list its tools
-while there is a file NOTES.NAME.mute. With `token` it asks by that token how far its question is.
+while there is a file NOTES.NAME.mute. With `modern` it answers `server/discover`, and refuses a handshake after that. With `token` it asks by that token how far its question is.
 """
 
 import json
@@ -19,6 +19,7 @@ NAME, NOTES, HAS = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 tools = list(HAS.get("tools", []))
 schemas = {}
 asker = None
+discovered = False
 lock = threading.Lock()
 
 
@@ -44,6 +45,12 @@ def hello(params):
     version = HAS.get("version", params["protocolVersion"])
     return {"protocolVersion": version, "capabilities": features, "serverInfo": {"name": NAME, "version": "1"},
             "instructions": f"Use {NAME}."}
+
+
+def discover():
+    global discovered
+    discovered = True
+    return {"supportedVersions": ["2026-07-28"], **hello({"protocolVersion": "2026-07-28"}), "resultType": "complete"}
 
 
 def note(text):
@@ -85,6 +92,10 @@ def call(ident, name, params):
 
 def answer(message):
     method, params = message["method"], message.get("params", {})
+    if method == "server/discover" and HAS.get("modern"):
+        return discover()
+    if method == "initialize" and discovered:
+        return {"error": {"code": -32600, "message": "the connection began without a handshake"}}
     if method == "initialize" and HAS.get("hangs"):
         return None
     if method == "initialize" and HAS.get("waits"):

@@ -43,6 +43,10 @@ impl RelayParts {
     pub(super) fn begin_handshakes(self: &Arc<Self>, line: &str, method: &str) -> OpenHandshakes {
         let begins = method == "initialize";
         let pending = self.servers.iter().enumerate().map(|(at, server)| {
+            // Over a connection that began without a handshake a server may take none (the official kit in Python): it is started again.
+            if let Some(upstream) = server.live_link().filter(|upstream| begins && upstream.is_discovered()) {
+                upstream.give_up();
+            }
             let begun = server.live_link().map(|upstream| {
                 let asked = begin(&upstream, line, begins);
                 (upstream, asked)
@@ -81,7 +85,7 @@ impl RelayParts {
         for (server, answer) in self.servers.iter().zip(answers) {
             match answer {
                 Some(Ok(hello)) => taken.push((server.config.name.as_str(), hello)),
-                // A client that is refused here begins with a handshake, which all servers know.
+                // A client that is refused here begins with a handshake, which all servers know, over a new connection if need be.
                 Some(Err(error)) if !open.begins => return Err(error),
                 Some(Err(error)) => refused.push((server, error)),
                 None => server.late(),
@@ -228,7 +232,10 @@ impl RelayParts {
                 upstream.open();
                 Ok(hello)
             }
-            Ok(RpcMessage::Answer { outcome: Err(error), .. }) => Err(error.get().to_owned()),
+            Ok(RpcMessage::Answer { outcome: Err(error), .. }) => {
+                upstream.discovers(false);
+                Err(error.get().to_owned())
+            }
             _ => Err(failed("the server's answer cannot be read")),
         }
     }
@@ -277,7 +284,11 @@ fn begin(upstream: &Arc<RelayLink>, line: &str, begins: bool) -> Result<OwnReque
         // It was read before.
         _ => line.to_owned(),
     };
-    if begins { upstream.begin(numbered) } else { upstream.ask(None, numbered) }
+    if begins {
+        return upstream.begin(numbered);
+    }
+    upstream.discovers(true);
+    upstream.ask(None, numbered)
 }
 
 /// The requests that are to hold for each new connection.

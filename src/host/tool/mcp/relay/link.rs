@@ -29,6 +29,8 @@ pub(super) struct RelayLink {
     begun: AtomicBool,
     /// The client's confirmation of it was sent.
     confirmed: AtomicBool,
+    /// The server was asked what it can do without a handshake, and has not refused.
+    discovered: AtomicBool,
     closing: CancellationToken,
     /// The server does not read.
     unwritable: CancellationToken,
@@ -99,8 +101,9 @@ impl RelayLink {
                 (ServerSide::Http(why), LinkLines::Events(lines))
             }
         };
-        let (begun, confirmed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok((Self { outgoing, begun, confirmed, closing, unwritable, side, asked: Mutex::default() }, lines))
+        let [begun, confirmed, discovered] = [(); 3].map(|()| AtomicBool::new(false));
+        let asked = Mutex::default();
+        Ok((Self { outgoing, begun, confirmed, discovered, closing, unwritable, side, asked }, lines))
     }
 
     /// Sends a line, after those before it.
@@ -164,6 +167,21 @@ impl RelayLink {
     /// Whether a handshake was sent.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
+    }
+
+    /// Whether the server was asked what it can do without a handshake, and has not refused.
+    pub(super) fn is_discovered(&self) -> bool {
+        self.discovered.load(Ordering::Acquire)
+    }
+
+    /// The server is asked that, or refuses.
+    pub(super) fn discovers(&self, discovers: bool) {
+        self.discovered.store(discovers, Ordering::Release);
+    }
+
+    /// Nothing goes over it any more. Whoever reads from it ends it.
+    pub(super) fn give_up(&self) {
+        self.unwritable.cancel();
     }
 
     /// The handshake is answered.
