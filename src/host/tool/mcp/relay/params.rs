@@ -212,9 +212,12 @@ impl CallParams {
         if remote != self.name {
             fields.insert("name".to_owned(), to_raw_value(remote)?);
         }
-        // Numbers stay as they were written, unless the arguments are others.
         if serde_json::from_str::<Value>(&self.arguments()).ok().as_ref() != Some(arguments) {
-            fields.insert("arguments".to_owned(), to_raw_value(arguments)?);
+            let corrected = match self.fields.get("arguments") {
+                Some(written) => corrected(written, arguments)?,
+                None => to_raw_value(arguments)?,
+            };
+            fields.insert("arguments".to_owned(), corrected);
         }
         let mut meta = self.meta.clone();
         meta.insert(IDEMPOTENCY_KEY.to_owned(), to_raw_value(key)?);
@@ -225,6 +228,32 @@ impl CallParams {
         fields.insert("_meta".to_owned(), to_raw_value(&meta)?);
         serde_json::to_string(&fields)
     }
+}
+
+/// What was written, with what the policy has changed written anew. The rest stays as it was: a number that no `f64` holds would
+/// become another one.
+fn corrected(written: &RawValue, wanted: &Value) -> serde_json::Result<Box<RawValue>> {
+    if serde_json::from_str::<Value>(&without_halves(written.get())).ok().as_ref() == Some(wanted) {
+        return Ok(written.to_owned());
+    }
+    if let Value::Object(wanted) = wanted
+        && let Ok(fields) = serde_json::from_str::<IndexMap<String, &RawValue>>(written.get())
+    {
+        let fields = wanted.iter().map(|(key, wanted)| {
+            let field =
+                fields.get(key).map_or_else(|| to_raw_value(wanted), |field| corrected(field, wanted));
+            Ok((key, field?))
+        });
+        return to_raw_value(&fields.collect::<serde_json::Result<IndexMap<_, _>>>()?);
+    }
+    if let Value::Array(wanted) = wanted
+        && let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(written.get())
+        && items.len() == wanted.len()
+    {
+        let items = items.iter().zip(wanted).map(|(item, wanted)| corrected(item, wanted));
+        return to_raw_value(&items.collect::<serde_json::Result<Vec<_>>>()?);
+    }
+    to_raw_value(wanted)
 }
 
 #[cfg(test)]
@@ -249,6 +278,21 @@ mod tests {
         assert_eq!(
             (&sent["name"], &sent["arguments"], &sent["task"]["ttl"]),
             (&json!("u"), &json!({"n": 2}), &json!(1))
+        );
+    }
+
+    #[test]
+    fn what_the_policy_has_not_changed_stays_as_it_was_written() {
+        let written = r#"{"name":"t","arguments":{"n":"12","big":12345678901234567890123,"list":[{"x":1.50,"y":"2"},1e2]}}"#;
+        let params = params(written).unwrap();
+        let mut arguments = params.parsed_arguments();
+        (arguments["n"], arguments["list"][0]["y"], arguments["new"]) = (json!(12), json!(2), json!(true));
+        let sent = params.of_attempt("t", &arguments, "k").unwrap();
+        let sent: IndexMap<String, Box<RawValue>> = serde_json::from_str(&sent).unwrap();
+        let sent: IndexMap<String, &RawValue> = serde_json::from_str(sent["arguments"].get()).unwrap();
+        assert_eq!(
+            ["n", "big", "list", "new"].map(|key| sent[key].get()),
+            ["12", "12345678901234567890123", r#"[{"x":1.50,"y":2},1e2]"#, "true"]
         );
     }
 
