@@ -14,6 +14,7 @@ mod quiet;
 mod restart;
 mod rounds;
 mod several;
+mod subscriptions;
 mod whose;
 
 use std::fs;

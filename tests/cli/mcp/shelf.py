@@ -6,7 +6,8 @@ HAS is JSON: the names of its `tools`, `prompts` and `resources` (addresses), ea
 `features`, which it announces besides. Tool `grow` adds a tool, or declares one with another `schema`, and says so unless `quietly`;
 `ask` asks the client, `die` ends it, `doze` reads nothing until there is a file NOTES.NAME.go. NOTES is where it notes each line that it reads, after its name. It ends at once while there is a file NOTES.NAME.
 With `hangs` it never answers a handshake, with `waits` it answers one when there is a file NOTES.NAME.go. It refuses to list its tools
-while there is a file NOTES.NAME.mute. With `modern` it answers `server/discover`, and refuses a handshake after that. With `token` it asks by that token how far its question is.
+while there is a file NOTES.NAME.mute. With `modern` it answers `server/discover`, refuses a handshake after that, and takes
+subscriptions, which tool `hush` ends. With `token` it asks by that token how far its question is.
 """
 
 import json
@@ -20,6 +21,7 @@ tools = list(HAS.get("tools", []))
 schemas = {}
 asker = None
 discovered = False
+listeners = []
 lock = threading.Lock()
 
 
@@ -45,6 +47,16 @@ def hello(params):
     version = HAS.get("version", params["protocolVersion"])
     return {"protocolVersion": version, "capabilities": features, "serverInfo": {"name": NAME, "version": "1"},
             "instructions": f"Use {NAME}."}
+
+
+def of_subscription(ident):
+    return {"_meta": {"io.modelcontextprotocol/subscriptionId": ident}}
+
+
+def listen(ident, params):
+    listeners.append(ident)
+    params = {"notifications": params["notifications"], **of_subscription(ident)}
+    say({"method": "notifications/subscriptions/acknowledged", "params": params})
 
 
 def discover():
@@ -77,12 +89,17 @@ def call(ident, name, params):
         tools.extend([] if new["tool"] in tools else [new["tool"]])
         schemas[new["tool"]] = new.get("schema", {"type": "object"})
         if not new.get("quietly"):
-            say({"method": "notifications/tools/list_changed"})
+            for more in [{"params": of_subscription(ident)} for ident in listeners] or [{}]:
+                say({"method": "notifications/tools/list_changed", **more})
     if name == "ask":
         asker = ident
         meta = {"_meta": {"progressToken": HAS["token"]}} if "token" in HAS else {}
         say({"id": "own", "method": "sampling/createMessage", "params": {"from": NAME, **meta}})
         return None
+    if name == "hush":
+        for ident in listeners:
+            say({"id": ident, "result": of_subscription(ident)})
+        listeners.clear()
     if name == "doze":
         wait_to_go()
     if name not in tools:
@@ -94,6 +111,8 @@ def answer(message):
     method, params = message["method"], message.get("params", {})
     if method == "server/discover" and HAS.get("modern"):
         return discover()
+    if method == "subscriptions/listen" and HAS.get("modern"):
+        return listen(message["id"], params)
     if method == "initialize" and discovered:
         return {"error": {"code": -32600, "message": "the connection began without a handshake"}}
     if method == "initialize" and HAS.get("hangs"):

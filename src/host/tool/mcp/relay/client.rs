@@ -93,6 +93,9 @@ impl RelayParts {
             "server/discover" => {
                 return self.forward(line, id, (method, params), ClientRequest::Discover).await;
             }
+            "subscriptions/listen" => {
+                return self.forward(line, id, (method, params), ClientRequest::Listen).await;
+            }
             "resources/read" => {
                 let own = self.kept.lock().unwrap_or_else(PoisonError::into_inner).read(params);
                 match own {

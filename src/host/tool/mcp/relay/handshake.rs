@@ -95,7 +95,7 @@ impl RelayParts {
             tokio::spawn(Arc::clone(self).take_late(open.pending));
         }
         join_all(refused.iter().map(|(server, error)| self.left_out(server, error))).await;
-        let Some(merged) = merge::handshake(&taken) else {
+        let Some(merged) = merge::handshake(&taken, open.begins) else {
             let error = refused.into_iter().next().map(|(_, error)| error);
             return Err(error.unwrap_or_else(|| message::failure(INTERNAL_ERROR, "there is no server")));
         };

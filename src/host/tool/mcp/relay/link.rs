@@ -70,6 +70,8 @@ pub(super) enum ClientRequest {
         /// Its page is the first.
         is_first: bool,
     },
+    /// A subscription, where there is no handshake.
+    Listen,
     Other,
 }
 

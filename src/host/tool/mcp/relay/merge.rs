@@ -6,12 +6,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// Makes one answer to a handshake, or to the question what a server can do, of those of several servers, each with its name.
-/// `None`: there is none.
-pub(super) fn handshake(answers: &[(&str, Map<String, Value>)]) -> Option<Value> {
+/// `None`: there is none. `begins`: it is the answer to a handshake.
+pub(super) fn handshake(answers: &[(&str, Map<String, Value>)], begins: bool) -> Option<Value> {
     let (_, first) = answers.first()?;
     let mut merged = first.clone();
     // What the relay does itself: its tools change when a server comes or goes, and results that were cut are resources.
-    let mut capabilities = json!({ "tools": { "listChanged": true }, "resources": {} });
+    // Without a handshake the client hears of it by its subscriptions at the servers alone.
+    let tools = if begins { json!({ "listChanged": true }) } else { json!({}) };
+    let mut capabilities = json!({ "tools": tools, "resources": {} });
     let mut instructions: Vec<String> = Vec::new();
     for (name, answer) in answers {
         if let Some(announced) = answer.get("capabilities") {
@@ -146,7 +148,7 @@ mod tests {
             "protocolVersion": "2025-06-18", "serverInfo": {"name": "two"}, "instructions": "Do that.",
             "capabilities": {"prompts": {}, "resources": {"subscribe": true}},
         }));
-        let merged = handshake(&[("one", one), ("two", two)]).unwrap();
+        let merged = handshake(&[("one", one), ("two", two)], true).unwrap();
         assert_eq!(
             merged,
             json!({
@@ -157,7 +159,7 @@ mod tests {
                 },
             })
         );
-        assert_eq!(handshake(&[]), None);
+        assert_eq!(handshake(&[], true), None);
     }
 
     #[test]

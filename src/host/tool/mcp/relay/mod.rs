@@ -30,6 +30,7 @@ mod routes;
 mod server;
 mod shown;
 mod starting;
+mod subscriptions;
 mod surrogates;
 mod tools;
 mod upstream;

@@ -103,7 +103,7 @@ impl From<ListFailure> for LinkError {
         match failure {
             ListFailure::Refused(error) => {
                 let why = message::message_of(error.get());
-                let code = code_of(&error).map(|code| format!(" ({code})")).unwrap_or_default();
+                let code = code_of(error.get()).map(|code| format!(" ({code})")).unwrap_or_default();
                 let why = why.unwrap_or_else(|| "its error cannot be read".to_owned());
                 format!("the server refuses: {why}{code}").into()
             }
@@ -133,7 +133,7 @@ pub(super) async fn all(
         let page = match RpcMessage::parse(&line) {
             Ok(RpcMessage::Answer { outcome: Ok(result), .. }) => ListPage::read(result.get(), kind.key()),
             Ok(RpcMessage::Answer { outcome: Err(error), .. })
-                if code_of(error) == Some(METHOD_NOT_FOUND) =>
+                if code_of(error.get()) == Some(METHOD_NOT_FOUND) =>
             {
                 return Ok(pages);
             }
@@ -157,7 +157,8 @@ pub(super) async fn all(
     Err(unusable(format!("the server's list has more than {MOST_PAGES} pages")))
 }
 
-fn code_of(error: &RawValue) -> Option<i64> {
-    let error: Value = serde_json::from_str(error.get()).ok()?;
+/// The code of an error object.
+pub(super) fn code_of(error: &str) -> Option<i64> {
+    let error: Value = serde_json::from_str(error).ok()?;
     error.get("code").and_then(Value::as_i64)
 }

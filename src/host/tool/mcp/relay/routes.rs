@@ -42,7 +42,7 @@ impl RelayParts {
     }
 
     async fn answer_of_several(self: &Arc<Self>, line: &str, method: &str) -> RpcAnswer {
-        let Ok(RpcMessage::Request { params, .. }) = RpcMessage::parse(line) else {
+        let Ok(RpcMessage::Request { id, params, .. }) = RpcMessage::parse(line) else {
             return Err(message::failure(INTERNAL_ERROR, "the request cannot be read"));
         };
         match method {
@@ -51,6 +51,7 @@ impl RelayParts {
                 self.ask_for_resource(line, method, params).await
             }
             "completion/complete" => self.complete(line, params).await,
+            "subscriptions/listen" => self.listen_to_all(line, id, params).await,
             "logging/setLevel" => self.ask_all(line, "logging").await,
             _ => match ListKind::of(method) {
                 Some(kind) => self.merged_list(kind, params).await,
@@ -60,7 +61,7 @@ impl RelayParts {
     }
 
     /// Passes a request of the client on to a server, and waits for the answer.
-    async fn ask_server(self: &Arc<Self>, server: &Arc<RelayServer>, line: &str) -> RpcAnswer {
+    pub(super) async fn ask_server(self: &Arc<Self>, server: &Arc<RelayServer>, line: &str) -> RpcAnswer {
         let failed = |why: &str| Err(message::failure(INTERNAL_ERROR, why));
         let upstream = match self.link(server).await {
             Ok(upstream) => upstream,

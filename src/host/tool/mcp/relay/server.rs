@@ -12,6 +12,7 @@ use super::event::LinkEvent;
 use super::link::{AskedOfServer, ClientRequest, LinkLines, RelayLink};
 use super::message::{self, INTERNAL_ERROR, RpcMessage};
 use super::progress::SharedToken;
+use super::subscriptions::{self, ToSubscriber};
 use super::upstream::RelayServer;
 use super::{AskedOfClient, RelayParts};
 use crate::host::ToolError;
@@ -161,7 +162,9 @@ impl RelayParts {
             }
         };
         let changed = match (what, outcome) {
-            (ClientRequest::Initialize | ClientRequest::Discover, Ok(result)) => self.with_own(line, result),
+            (ClientRequest::Initialize, Ok(result)) => self.with_own(line, result, true),
+            (ClientRequest::Discover, Ok(result)) => self.with_own(line, result, false),
+            (ClientRequest::Listen, Ok(result)) => subscriptions::ended(line, result, &own),
             (ClientRequest::ListTools { is_first }, Ok(_)) => server.tools.without_unusable(line, is_first),
             _ => None,
         };
@@ -196,15 +199,20 @@ impl RelayParts {
                 let moved = self.progress().moved(params);
                 moved.unwrap_or_else(|| line.to_owned())
             }
-            "notifications/tools/list_changed" => {
-                server.tools.outdate();
-                line.to_owned()
+            _ => {
+                match method {
+                    "notifications/tools/list_changed" => server.tools.outdate(),
+                    "notifications/prompts/list_changed" | "notifications/resources/list_changed" => {
+                        self.has_changed(method.split('/').nth(1).unwrap_or_default());
+                    }
+                    _ => {}
+                }
+                match subscriptions::to_subscriber(upstream, line, method, params) {
+                    ToSubscriber::Same => line.to_owned(),
+                    ToSubscriber::Named(line) => line,
+                    ToSubscriber::Nothing => return,
+                }
             }
-            "notifications/prompts/list_changed" | "notifications/resources/list_changed" => {
-                self.has_changed(method.split('/').nth(1).unwrap_or_default());
-                line.to_owned()
-            }
-            _ => line.to_owned(),
         };
         self.to_client(line).await;
     }
@@ -226,14 +234,15 @@ impl RelayParts {
     }
 
     /// The answer of a server with what the relay can do itself: results that were cut are resources, and the tools of a server that
-    /// is started again may be others.
-    fn with_own(&self, line: &str, result: &RawValue) -> Option<String> {
+    /// is started again may be others. `begins`: it answers a handshake. Without one only a server that takes subscriptions says what
+    /// changes.
+    fn with_own(&self, line: &str, result: &RawValue, begins: bool) -> Option<String> {
         let HelloResult { version, mut capabilities } = serde_json::from_str(result.get()).ok()?;
         if version.is_some() {
             self.client().version = version;
         }
         let has_resources = capabilities.contains_key("resources");
-        let tools = capabilities.get("tools").and_then(|tools| {
+        let tools = capabilities.get("tools").filter(|_| begins).and_then(|tools| {
             let mut tools: Map<String, Value> = serde_json::from_str(tools.get()).ok()?;
             let before = tools.insert("listChanged".to_owned(), true.into());
             (before != Some(true.into())).then_some(tools)

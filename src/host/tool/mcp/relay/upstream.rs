@@ -115,6 +115,13 @@ impl RelayServer {
         self.facts().hello.as_ref().map(announced)
     }
 
+    /// Whether it has announced something of a feature.
+    pub(super) fn announces(&self, feature: &str, what: &str) -> bool {
+        let announced =
+            |hello: &Map<String, Value>| hello.get("capabilities")?.get(feature)?.get(what)?.as_bool();
+        self.facts().hello.as_ref().and_then(announced) == Some(true)
+    }
+
     /// Takes note of a request of the client that is to be repeated when the server is started again.
     pub(super) fn remember(&self, line: &str, method: &str, params: Option<&RawValue>) {
         #[derive(Deserialize)]
