@@ -216,7 +216,9 @@ impl RunSpans {
     /// This was decided.
     pub(super) fn decided(&mut self, directive: &Directive) {
         #[cfg(feature = "otlp")]
-        super::otel::decided(&self.of(directive.of), directive);
+        if may_be_read() {
+            super::otel::decided(&self.of(directive.of), directive);
+        }
         match &directive.order {
             DirectiveKind::Note(Note::Settled(settled)) => {
                 if let Some(span) = self.proposals.remove(&settled.proposal)
