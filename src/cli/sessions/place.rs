@@ -85,7 +85,9 @@ impl SessionPlace {
         &self,
     ) -> Result<Option<(String, Arc<dyn SharedState>)>, CommandFailure> {
         let Some(url) = &self.url else { return Ok(None) };
-        let store = crate::store::PgStore::connect_or_wait(config(url)?).await;
+        // One that is open answers sooner than another one comes about.
+        let config = config(url)?.connections(1);
+        let store = crate::store::PgStore::connect_or_wait(config).await;
         let store = store.map_err(|error| failed(&error))?;
         Ok(Some((store.place(), Arc::new(store))))
     }

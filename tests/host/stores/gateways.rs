@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::server::{Database, PASSWORD, Server};
+use super::server::{self, Database, PASSWORD, Server};
 use crate::command;
 use crate::waiting::wait;
 
@@ -219,4 +219,27 @@ fn while_the_database_is_away_each_gateway_goes_on_by_itself_and_says_so_once() 
         assert_eq!(gateway.said("within reach again").len(), 1);
     }
     assert_eq!(both(&one, &other, 10), 5);
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn a_database_that_does_not_answer_is_waited_for_once() {
+    let database = Database::on(Server::new());
+    let gateway = Gateway::start(&database, (POLICY, ANSWERS), "budget: {per: 30d, requests: 60}");
+    assert_eq!(gateway.answered(10), 10);
+    let pid = database.server.pid();
+    server::signal(pid, "-STOP");
+    // All that come at once wait together, and those that come later do not.
+    let began = Instant::now();
+    for _ in 0..8 {
+        assert_eq!(gateway.answered(5), 5);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(gateway.said("no answer within 250 ms").len(), 1);
+    server::signal(pid, "-CONT");
+    until(|| (!gateway.said("within reach again").is_empty()).then_some(()));
+    let used = || gateway.status()["keys"][0]["budget"]["limits"][0]["used"].clone();
+    until(|| (used() == 50).then_some(()));
+    assert_eq!(gateway.answered(20), 10);
+    assert_eq!(gateway.said("warning").len(), 1);
 }

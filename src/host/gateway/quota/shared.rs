@@ -49,8 +49,8 @@ type KeyAnswer = Result<Option<Instant>, KeyRefusal>;
 struct KnownUse {
     version: u64,
     used: KeyUse,
-    /// What was written and not answered: it may be there.
-    unanswered: Option<WrittenUse>,
+    /// What was written since and not answered: one of it may be there.
+    unanswered: Vec<WrittenUse>,
 }
 
 /// What all know of a key, as it is written.
@@ -98,15 +98,12 @@ impl SharedQuota {
         answered.await.unwrap_or_else(|_| alone())
     }
 
-    /// Tells the others what was used here, and looks at what they have used.
+    /// Looks at what the others have used, and tells them what was used here.
     pub(in crate::host::gateway) async fn tell(self: &Arc<Self>) {
-        let untold: Vec<String> = lock(&self.ledger).untold().cloned().collect();
-        for key in untold {
-            if self.enter(&key, None) {
-                Arc::clone(self).count(key).await;
-            }
-        }
         let keys: Vec<String> = lock(&self.ledger).limited().cloned().collect();
+        if keys.is_empty() {
+            return;
+        }
         let names = keys.iter().map(|key| self.name_of(key)).collect();
         let Ok(found) = self.port.get(names).await else { return };
         for (key, found) in keys.iter().zip(found) {
@@ -114,6 +111,12 @@ impl SharedQuota {
             let waiting = lock(&self.waiting);
             if !waiting.contains_key(key) {
                 self.look(key, found.as_ref());
+            }
+        }
+        let untold: Vec<String> = lock(&self.ledger).untold().cloned().collect();
+        for key in untold {
+            if self.enter(&key, None) {
+                Arc::clone(self).count(key).await;
             }
         }
     }
@@ -149,12 +152,14 @@ impl SharedQuota {
             };
             let CountedUse { own, written, answers, is_news } = counted;
             let mut known = self.known(key);
-            let replaced = if is_news {
-                self.port.replace(name.clone(), known.version, written.value()).await
-            } else {
-                Ok(true)
+            // Those that come while one waits in vain do not wait, too.
+            let is_away = self.port.is_away();
+            let replaced = match (is_news, is_away) {
+                (false, _) => Ok(true),
+                (true, true) => Ok(false),
+                (true, false) => self.port.replace(name.clone(), known.version, written.value()).await,
             };
-            if replaced == Ok(false) && began.elapsed() < PATIENCE {
+            if replaced == Ok(false) && !is_away && began.elapsed() < PATIENCE {
                 let found = self.port.get(vec![name.clone()]).await;
                 if let Ok(found) = found {
                     self.look(key, found.first().and_then(Option::as_ref));
@@ -168,10 +173,10 @@ impl SharedQuota {
                     known = KnownUse {
                         version: known.version.saturating_add(1),
                         used: written.used,
-                        unanswered: None,
+                        unanswered: Vec::new(),
                     };
                 }
-                Err(_) => known.unanswered = Some(written),
+                Err(_) => known.unanswered.push(written),
                 Ok(_) => {}
             }
             lock(&self.known).insert(key.to_owned(), known);
@@ -203,11 +208,12 @@ impl SharedQuota {
             return;
         }
         // If an answer was lost, what was written is what all knew.
-        let written = known.unanswered.filter(|written| written.by == found.by);
+        let written = known.unanswered.into_iter().find(|written| written.by == found.by);
         let before = written.map_or(known.used, |written| written.used);
         let now = self.clock.now().max(found.used.latest());
         lock(&self.ledger).join(key, &before, &found.used, now);
-        lock(&self.known).insert(key.to_owned(), KnownUse { version, used: found.used, unanswered: None });
+        lock(&self.known)
+            .insert(key.to_owned(), KnownUse { version, used: found.used, unanswered: Vec::new() });
     }
 
     fn answer(&self, key: &str, answers: impl Iterator<Item = (WaitingRequest, KeyAnswer)>) {
@@ -357,6 +363,8 @@ mod tests {
         place.loses_answers.store(true, Ordering::Relaxed);
         assert_eq!(begun(&one, 5).await, 5);
         assert!(one.port.is_away());
+        // What was kept is unknown as often as it is tried.
+        one.tell().await;
         assert_eq!(begun(&one, 2).await, 2);
         place.loses_answers.store(false, Ordering::Relaxed);
         one.tell().await;
