@@ -100,14 +100,18 @@ pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, McpToo
 /// look-around, which may take exponential time. Returns whether there are any.
 fn leave_out_patterns(schema: &mut Value) -> bool {
     let is_known = |pattern: &str| Schema::compile(&json!({ "pattern": pattern })).is_ok();
+    let mut any = false;
     let fields = match schema {
         Value::Array(list) => {
-            return list.iter_mut().fold(false, |any, part| leave_out_patterns(part) || any);
+            for part in list {
+                any |= leave_out_patterns(part);
+            }
+            return any;
         }
         Value::Object(fields) => fields,
         _ => return false,
     };
-    let mut any = matches!(fields.get("pattern"), Some(Value::String(pattern)) if !is_known(pattern));
+    any |= matches!(fields.get("pattern"), Some(Value::String(pattern)) if !is_known(pattern));
     if any {
         fields.shift_remove("pattern");
     }
