@@ -39,6 +39,7 @@ pub(crate) mod server_certificate;
 mod shared;
 mod similar_file;
 mod stop;
+mod surrogates;
 mod task;
 mod telemetry;
 mod tokenizer;

@@ -93,7 +93,7 @@ impl GatewayAnswer {
             CallError::Refused(_) | CallError::Run(_) => (None, None),
         };
         let said = gateway_error(&error);
-        let mut answer = if let Some(answer) = answered(error) {
+        let mut answer = if let Some(answer) = answered(error, class) {
             Self::whole(answer, progress)
         } else {
             let mut answer = Self::refused(dialect, &said);
@@ -130,8 +130,9 @@ pub(super) fn class(error: &CallError<RelayFailure>) -> ErrorClass {
     }
 }
 
-/// What the server answered last, if a client can read it: its own error, or an answer that says nothing.
-fn answered(error: CallError<RelayFailure>) -> Option<WholeAnswer> {
+/// What the server answered last, if a client can read it: its own error, or an answer that says nothing, that says of a refusal, or
+/// that has a call which the client may read otherwise.
+fn answered(error: CallError<RelayFailure>, class: ErrorClass) -> Option<WholeAnswer> {
     let CallError::Exhausted(given_up) = error else { return None };
     let GivenUp { last, .. } = *given_up;
     let answer = last?.answer?;
@@ -139,7 +140,20 @@ fn answered(error: CallError<RelayFailure>) -> Option<WholeAnswer> {
     let is_error = status.is_client_error() || status.is_server_error();
     let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
     let is_object = || answer.body.trim_ascii_start().starts_with(b"{");
-    (status.is_success() || (is_error && is_object() && is_json())).then_some(answer)
+    let is_answer = matches!(
+        class,
+        ErrorClass::EmptyResponse
+            | ErrorClass::ReasoningOnly
+            | ErrorClass::ContentFilter
+            | ErrorClass::MalformedToolCall
+    );
+    // Vectors and counts that are an error with a status of success.
+    let says_error = || {
+        serde_json::from_slice::<serde_json::Value>(&answer.body)
+            .is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()))
+    };
+    ((status.is_success() && (is_answer || says_error())) || (is_error && is_object() && is_json()))
+        .then_some(answer)
 }
 
 /// Says why there is no further attempt, and that the client need not make one.

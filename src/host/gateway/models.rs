@@ -29,6 +29,11 @@ impl GuardedModels {
         let said = self.policy.current().model(target).price.value.known();
         said.or_else(|| self.models.get(target)?.facts.as_ref()?.price)
     }
+
+    /// Whether broken arguments of calls are repaired.
+    pub(super) fn repairs(&self) -> bool {
+        self.policy.current().turn().repair_json.value
+    }
 }
 
 impl GatewayModel {

@@ -14,7 +14,7 @@ use super::board::{Decision, GatewayBoard, RequestFacts};
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::models::{GatewayModel, GuardedModels};
-use super::quota::{KeyCharge, KeyLedger, KeyRefusal, KeyRules, SpentRecord};
+use super::quota::{BYTES_OF_A_TOKEN, KeyCharge, KeyLedger, KeyRefusal, KeyRules, SpentRecord};
 use super::request::RequestBody;
 use super::routes::{Route, RouteTable};
 use super::sharing::GatewaySharing;
@@ -33,9 +33,6 @@ use crate::host::reached::ReachedState;
 use crate::host::telemetry::otel;
 use crate::host::telemetry::spans;
 use crate::policy::Selector;
-
-/// How many bytes of a request are taken for a token, before its provider has counted them.
-const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Requests of any SDK, relayed to models under a policy.
 pub(crate) struct Gateway {

@@ -20,6 +20,8 @@ pub(crate) struct RequestBody {
     models: Vec<Range<usize>>,
     model: String,
     stream: bool,
+    choices: u64,
+    background: bool,
 }
 
 /// The fields that are looked at, as they stand in the text.
@@ -27,6 +29,17 @@ pub(crate) struct RequestBody {
 struct LookedAt<'a> {
     models: Vec<&'a RawValue>,
     stream: Option<&'a RawValue>,
+    /// How many choices are wanted: `n`, or what Gemini's clients say of it.
+    choices: Option<&'a RawValue>,
+    generation: Option<&'a RawValue>,
+    background: Option<&'a RawValue>,
+}
+
+/// Gemini's name for how many choices are wanted.
+#[derive(serde::Deserialize)]
+struct Generation {
+    #[serde(rename = "candidateCount", alias = "candidate_count")]
+    choices: u64,
 }
 
 impl RequestBody {
@@ -44,7 +57,9 @@ impl RequestBody {
             GatewayError::bad_request(format!("the body is not a JSON object that can be read: {error}"))
         })?;
         if let Some(PathCall { model, stream }) = call {
-            return Ok(Self { bytes, models: Vec::new(), model, stream });
+            let generation = fields.generation.and_then(|value| serde_json::from_str(value.get()).ok());
+            let choices = generation.map_or(1, |Generation { choices }| choices);
+            return Ok(Self { bytes, models: Vec::new(), model, stream, choices, background: false });
         }
         let no_model = || GatewayError::bad_request("`model` is missing; it names a route of the gateway");
         let names = fields.models.iter().map(|model| serde_json::from_str::<String>(model.get()));
@@ -52,8 +67,10 @@ impl RequestBody {
         let mut names = names.map_err(|_| GatewayError::bad_request("`model` is not a text"))?;
         let model = names.pop().ok_or_else(no_model)?;
         let stream = fields.stream.is_some_and(|stream| stream.get() == "true");
+        let choices = fields.choices.and_then(|n| n.get().parse().ok()).unwrap_or(1);
+        let background = fields.background.is_some_and(|background| background.get() == "true");
         let models = fields.models.iter().map(|model| place(text, model.get())).collect();
-        Ok(Self { bytes, models, model, stream })
+        Ok(Self { bytes, models, model, stream, choices, background })
     }
 
     /// The model that the client asks for.
@@ -64,6 +81,16 @@ impl RequestBody {
     /// Whether the client wants a stream.
     pub(crate) const fn stream(&self) -> bool {
         self.stream
+    }
+
+    /// How many choices the client wants.
+    pub(super) const fn choices(&self) -> u64 {
+        self.choices
+    }
+
+    /// Whether the client comes back for the answer.
+    pub(super) const fn background(&self) -> bool {
+        self.background
     }
 
     /// As it came.
@@ -100,6 +127,9 @@ impl<'de> Visitor<'de> for LookedAt<'de> {
             match &*name.0 {
                 "model" => self.models.push(value),
                 "stream" => self.stream = Some(value),
+                "n" => self.choices = Some(value),
+                "generationConfig" | "generation_config" => self.generation = Some(value),
+                "background" => self.background = Some(value),
                 _ => {}
             }
         }

@@ -105,7 +105,7 @@ async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
     let ended = turn.call_knowing(RelayedAnswer::known, attempt).await;
     // Nothing is added to what a client says, and none of it is kept.
     drop(models.guard.take_guidance());
-    charged.charge(&ended, &models);
+    charged.charge(&ended);
     ended
 }
 
@@ -121,13 +121,13 @@ async fn attempt(
         return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
     }
     progress.begin(&asked.target);
-    open.charge.as_ref().inspect(|charge| charge.called());
+    open.charge.as_ref().inspect(|charge| charge.called(models.price(&asked.target)));
     let speaks = models.models.get(&asked.target).map(|model| &model.speaks);
     let own = speaks.and_then(|speaks| speaks.get(&call.endpoint.dialect));
     let other = || Some((speaks?.values().next()?, call.front.as_ref()?));
     let (model, converted) = match (own, other()) {
         (Some(model), _) => (model, None),
-        (None, Some((model, front))) => (model, Some(model.convert(front)?)),
+        (None, Some((model, front))) => (model, Some(model.convert(front, models.repairs())?)),
         (None, None) => {
             let message = format!("`{}` does not speak `{}`", asked.target, call.endpoint.dialect.name());
             return Err(Failure::of(ErrorClass::NotFound, message).into());
@@ -142,8 +142,13 @@ async fn attempt(
         headers: &call.headers,
         kind: call.endpoint.kind,
         stream: call.body.stream(),
+        choices: call.body.choices(),
+        background: call.body.background(),
         timeouts: asked.timeouts,
-        received: &|characters| asked.received(characters),
+        received: &|characters| {
+            asked.received(characters);
+            open.charge.as_ref().inspect(|charge| charge.relayed(characters));
+        },
         converted: converted.as_ref(),
     };
     model.attempt(&request, sink).await
@@ -151,15 +156,18 @@ async fn attempt(
 
 impl OpenCall {
     /// Charges the key with what the turn has used.
-    fn charge(&self, ended: &TurnResult, models: &GuardedModels) {
+    fn charge(&self, ended: &TurnResult) {
         let Some(charge) = &self.charge else { return };
         match ended {
             // A count of tokens uses none.
             Ok(_) if self.call.endpoint.kind == RelayKind::TokenCount => charge.unanswered(),
-            Ok(answer) => charge.answered(answer.usage, models.price(&self.progress.target())),
+            Ok(RelayedAnswer { usage: Some(usage), .. }) => charge.answered(*usage),
+            Ok(RelayedAnswer { whole: Some(answer), .. }) if self.call.endpoint.kind == RelayKind::Answer => {
+                charge.relayed(u64::try_from(answer.body.len()).unwrap_or(u64::MAX));
+            }
             Err(_) if !self.sink.has_begun() => charge.unanswered(),
-            // What a part of an answer took is unknown.
-            Err(_) => {}
+            // What has gone out is counted.
+            Ok(_) | Err(_) => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 
 use super::failure::{inside_success, unreadable};
 use super::sse::{SseEvent, SseParser};
-use super::wire::{BYTE_ORDER_MARK, StreamDecoder, StreamProgress, WireFormat, without_mark};
+use super::wire::{BYTE_ORDER_MARK, StreamDecoder, StreamProgress, WireFormat, readable, without_mark};
 use crate::engine::{Failure, ModelReply};
 use crate::session::Message;
 
@@ -195,6 +195,12 @@ impl EventStream {
         self.assembly.is_whole()
     }
 
+    /// So many choices were asked for, and all of them count.
+    #[cfg(feature = "serve")]
+    pub(super) fn ask(&mut self, choices: u64) {
+        self.assembly.ask(choices);
+    }
+
     /// Takes the next bytes.
     ///
     /// # Errors
@@ -202,7 +208,10 @@ impl EventStream {
     pub(super) fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<StreamProgress, Failure> {
         let pushed = self.parser.push(bytes, &mut self.waiting);
         let mut progress = StreamProgress::More;
-        for event in self.waiting.drain(..) {
+        for mut event in self.waiting.drain(..) {
+            if let Some(data) = readable(&event.data) {
+                event.data = data;
+            }
             progress = self.assembly.take(&event, headers)?;
             if progress == StreamProgress::Done {
                 self.done = true;

@@ -112,6 +112,44 @@ async fn a_count_of_tokens_uses_none() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_out_counts_where_no_provider_says_what_it_took() {
+    let said = "x".repeat(400);
+    let piece = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{said}\"}}}}]}}\n\n");
+    let end =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let ask = ASK.replacen('{', "{\"stream\":true,", 1);
+    let replies = [Reply::events(&[&*piece, end].concat()), Reply::cut(&piece), Reply::open(&piece)];
+    for (at, reply) in replies.into_iter().enumerate() {
+        let upstream = Upstream::start([reply]);
+        let limits = "    budget: {per: 30d, tokens: 9000, cost: 5}\n";
+        let file =
+            file(&upstream, limits).replace("api: openai,", "api: openai, price: {input: 1, output: 1000},");
+        let gateway = Gateway::start(&file);
+        let url = format!("{}{CHAT}", gateway.url);
+        let mut asked = gateway.http.post(url).header(DESK.0, DESK.1).body(ask.clone()).send().await.unwrap();
+        // Of the last one the client has had enough.
+        while let Ok(Some(_)) = asked.chunk().await {
+            if at == 2 {
+                break;
+            }
+        }
+        drop(asked);
+        let input = ask.len().div_ceil(4);
+        let (tokens, began) = (serde_json::json!(input + 100), Instant::now());
+        loop {
+            let status = gateway.status().await;
+            let limits = &status["keys"][0]["budget"]["limits"];
+            if limits[0]["used"] == tokens {
+                let cost = limits[1]["used"].as_f64().unwrap();
+                assert!((0.1..0.11).contains(&cost), "{limits}");
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "{at}: {limits}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_a_key_has_spent_survives_a_restart() {
     let upstream = upstream();

@@ -83,6 +83,53 @@ async fn what_breaks_off_afterwards_ends_with_an_error_of_the_dialect() {
 }
 
 #[tokio::test]
+async fn a_stream_is_whole_once_all_its_choices_have_ended() {
+    let piece = |index: u8, delta: &str, finish: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"index\":{index},\"delta\":{{{delta}}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let text = "\"content\":\"Hel\"";
+    let [first, second] = [0, 1].map(|index| piece(index, text, "null"));
+    let [first_ends, second_ends] = [0, 1].map(|index| piece(index, "", "\"stop\""));
+    let done = "data: [DONE]\n\n";
+    let ask = ASK.replacen('{', "{\"n\":2,", 1);
+    let get = |reply: Reply| {
+        let ask = ask.clone();
+        async move {
+            let upstream = Upstream::start([reply]);
+            Gateway::start(&one("openai", &upstream)).post(CHAT, &[], ask).await.body
+        }
+    };
+    let open = [&*first, &second, &first_ends].concat();
+    for cut in [
+        Reply::cut(&open),
+        Reply::events(&open),
+        Reply::events(&[&*open, done].concat()),
+        Reply::cut(&[&*first, &first_ends].concat()),
+    ] {
+        let got = get(cut).await;
+        assert!(got.contains("\"error\"") && !got.contains(done), "{got}");
+    }
+    let whole = [&*open, &second_ends, done].concat();
+    assert_eq!(get(Reply::events(&whole)).await, whole);
+    // Nothing can follow it.
+    let whole = [&*open, &second_ends].concat();
+    assert_eq!(get(Reply::cut(&whole)).await, whole);
+    // A server that knows no `n`.
+    let alone = [&*first, &first_ends, done].concat();
+    assert_eq!(get(Reply::events(&alone)).await, alone);
+}
+
+#[tokio::test]
+async fn an_end_goes_out_once_the_answer_is_known_to_be_whole() {
+    let (api, path, start, content, _, error) = DIALECTS[0];
+    let upstream = Upstream::start([Reply::events(&[start, content, "data: [DONE]\n\n"].concat())]);
+    let got = Gateway::start(&one(api, &upstream)).post(path, &[], ASK).await;
+    assert!(got.body.contains(error) && !got.body.contains("[DONE]"), "{got:?}");
+}
+
+#[tokio::test]
 async fn a_stream_that_no_attempt_begins_is_an_error_with_a_status() {
     let upstream = Upstream::start([Reply::cut(DIALECTS[0].2)]);
     let got = Gateway::start(&one("openai", &upstream)).post(CHAT, &[], ASK).await;

@@ -18,6 +18,9 @@ pub(super) use self::shared::SharedQuota;
 use crate::policy::{Cost, PaceRate};
 use crate::time::{Instant, Nanos};
 
+/// How many bytes are taken for a token of a request, or of an answer, that its provider has not counted.
+pub(super) const BYTES_OF_A_TOKEN: u64 = 4;
+
 /// The limits of keys, by their names.
 pub(crate) type KeyRules = BTreeMap<String, KeyRule>;
 

@@ -23,7 +23,7 @@ pub(in crate::host) use self::fields::Unconvertible;
 use self::request::FrontRequest;
 use self::responses::reply::ResponseHead;
 use super::config::ModelConfig;
-use super::wire::IdForm;
+use super::wire::{IdForm, readable};
 use crate::engine::ModelReply;
 use crate::session::Message;
 
@@ -79,6 +79,8 @@ impl FrontCall {
         stream: bool,
         head: ReplyHead,
     ) -> Result<Self, Unconvertible> {
+        let other = core::str::from_utf8(body).ok().and_then(readable);
+        let body = other.as_deref().map_or(body, str::as_bytes);
         let request = match dialect {
             GatewayDialect::Chat => chat::request::read(body),
             GatewayDialect::Messages => messages::request::read(body),

@@ -3,10 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use reqwest::header::HeaderMap;
 
+use super::ConvertedRequest;
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::answer::EventStream;
 use crate::host::model::failure::unreadable;
-use crate::host::model::front::{FrontCall, ReplyWriter};
+use crate::host::model::front::ReplyWriter;
 use crate::host::model::transport::MAX_ANSWER;
 use crate::host::model::wire::{StreamDecoder, StreamProgress};
 
@@ -16,7 +17,7 @@ const MAX_EVENT: usize = 4 << 20;
 /// A stream that is passed on.
 pub(super) struct RelayedEvents<'a> {
     /// How they go out, if not as they came.
-    writer: Option<(&'a FrontCall, Box<dyn ReplyWriter>)>,
+    writer: Option<(&'a ConvertedRequest<'a>, Box<dyn ReplyWriter>)>,
     /// What the events mean; `None`: there is more of the answer than is worth keeping, and its end alone tells.
     meaning: Option<EventStream>,
     /// Whole events that may go out.
@@ -28,6 +29,8 @@ pub(super) struct RelayedEvents<'a> {
     /// Whether nothing stands on its current line.
     is_blank: bool,
     is_done: bool,
+    /// The event that says so, and what follows it: they go out once the answer is judged, as clients stop reading there.
+    last: BytesMut,
     /// Whether some of the model's text has been written.
     said: bool,
     /// How many characters were said to have come.
@@ -35,12 +38,19 @@ pub(super) struct RelayedEvents<'a> {
 }
 
 impl<'a> RelayedEvents<'a> {
-    /// `front`: the request, if the client speaks another dialect than the model.
-    pub(super) fn new(decoder: Box<dyn StreamDecoder>, front: Option<&'a FrontCall>) -> Self {
+    /// `converted`: the request, if the client speaks another dialect than the model. `choices`: how many the client asks for.
+    pub(super) fn new(
+        decoder: Box<dyn StreamDecoder>,
+        converted: Option<&'a ConvertedRequest<'a>>,
+        choices: u64,
+    ) -> Self {
+        let mut meaning = EventStream::with_limit(decoder, MAX_EVENT);
+        meaning.ask(choices);
         Self {
-            writer: front.map(|front| (front, front.writer())),
+            writer: converted.map(|converted| (converted, converted.front.writer())),
             said: false,
-            meaning: Some(EventStream::with_limit(decoder, MAX_EVENT)),
+            meaning: Some(meaning),
+            last: BytesMut::new(),
             ready: BytesMut::new(),
             open: BytesMut::new(),
             seen: 0,
@@ -61,7 +71,8 @@ impl<'a> RelayedEvents<'a> {
             self.seen = 0;
             self.take(&event, headers)?;
             if self.writer.is_none() {
-                self.ready.unsplit(event);
+                let goes_to = if self.is_done { &mut self.last } else { &mut self.ready };
+                goes_to.unsplit(event);
             }
         }
         if self.open.len() > MAX_EVENT {
@@ -112,21 +123,41 @@ impl<'a> RelayedEvents<'a> {
     /// The stream has ended.
     ///
     /// # Errors
-    /// It has ended too early, or held nothing.
+    /// It has ended too early, held nothing, or what no client can use.
     pub(super) fn finish(&mut self, headers: &HeaderMap) -> Result<ModelReply, Failure> {
-        let last = self.open.split();
-        let Some(mut meaning) = self.meaning.take() else { return Ok(ModelReply::default()) };
+        let open = self.open.split();
+        let meaning = self.meaning.take();
+        let judged =
+            meaning.map_or_else(|| Ok(ModelReply::default()), |meaning| self.judged(meaning, &open, headers));
+        if self.writer.is_none() {
+            self.last.unsplit(open);
+        }
+        if judged.is_ok() {
+            self.ready.unsplit(self.last.split());
+        }
+        judged
+    }
+
+    /// All that has not gone out, of an answer that failed.
+    pub(super) fn held_back(&mut self) -> Bytes {
+        self.ready.unsplit(self.last.split());
+        self.take_ready()
+    }
+
+    fn judged(
+        &mut self,
+        mut meaning: EventStream,
+        open: &[u8],
+        headers: &HeaderMap,
+    ) -> Result<ModelReply, Failure> {
         // Some servers leave the blank line behind the last event out.
         if !self.is_done {
-            meaning.take(&last, headers)?;
+            meaning.take(open, headers)?;
         }
-        let Some((front, writer)) = &mut self.writer else {
-            let reply = meaning.reply(headers, &[])?;
-            self.ready.unsplit(last);
-            return Ok(reply);
-        };
+        let Some((converted, writer)) = &mut self.writer else { return meaning.reply(headers, &[]) };
         let mut text = meaning.fresh();
-        let reply = front.settled(meaning.reply(headers, front.conversation())?);
+        let reply = meaning.reply(headers, converted.front.conversation())?;
+        let reply = converted.settled(reply)?;
         // Some servers say at the end alone what the model said.
         if text.is_empty() && !self.said {
             text.clone_from(&reply.text);
@@ -181,7 +212,7 @@ mod tests {
     use super::*;
     use crate::host::model::config::{ModelConfig, Provider};
     use crate::host::model::front::GatewayDialect::{self, Chat, Gemini, Messages, Responses};
-    use crate::host::model::front::ReplyHead;
+    use crate::host::model::front::{FrontCall, ReplyHead};
 
     const BLOCKS: &str = "event: message_start\r\ndata: {\"type\":\"message_start\",\"message\":{\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":3,\"output_tokens\":0}}}\r\n\r\n\
         data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
@@ -216,7 +247,9 @@ mod tests {
         let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
         let front = FrontCall::read(dialect, body.as_bytes(), true, head).unwrap();
         let format = (provider.format)(ModelConfig::new(provider, "m"));
-        let mut events = RelayedEvents::new(format.begin(), Some(&front));
+        let converted =
+            ConvertedRequest { body: Bytes::new(), front: &front, left_out: Vec::new(), repairs: false };
+        let mut events = RelayedEvents::new(format.begin(), Some(&converted), 1);
         for piece in pieces {
             events.push(piece, &HeaderMap::new()).unwrap();
         }

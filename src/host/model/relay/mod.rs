@@ -7,6 +7,7 @@ mod events;
 mod failure;
 mod headers;
 mod sink;
+mod verdict;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -21,6 +22,7 @@ pub(in crate::host) use self::failure::RelayFailure;
 pub(in crate::host) use self::headers::passed_on;
 use self::headers::{of_any_dialect, passed_back};
 pub(in crate::host) use self::sink::AnswerSink;
+use self::verdict::{checked, fault_of, usable};
 use super::body::HttpBody;
 use super::config::ModelConfig;
 use super::failure::unreadable;
@@ -30,7 +32,6 @@ use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
 use super::{failure as facts, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit};
-use crate::policy::ErrorClass;
 use crate::session::Usage;
 use crate::time::Nanos;
 
@@ -38,8 +39,12 @@ use crate::time::Nanos;
 const MAX_WHOLE: usize = 64 << 20;
 /// So much of a stream is held back until its content begins: what is held can still be another attempt's.
 const MAX_HELD: usize = 256 << 10;
+/// How long, at most, the tokens and the end are waited for that follow the reason to stop: clients wait for them too.
+const LATE: Nanos = Nanos::from_secs(30);
 /// Claude stops so between the steps of its own tools, and the client continues: an answer, though not the end of one.
 const PAUSE: &str = "pause_turn";
+/// How a response in the background stands that has not ended.
+const IN_BACKGROUND: [&str; 2] = ["queued", "in_progress"];
 
 /// A model that requests are relayed to.
 pub(in crate::host) struct RelayedModel {
@@ -71,6 +76,10 @@ pub(in crate::host) struct RelayedRequest<'a> {
     pub(in crate::host) headers: &'a HeaderMap,
     pub(in crate::host) kind: RelayKind,
     pub(in crate::host) stream: bool,
+    /// How many choices the client asks for.
+    pub(in crate::host) choices: u64,
+    /// Whether the client comes back for the answer.
+    pub(in crate::host) background: bool,
     pub(in crate::host) timeouts: CallTimeouts,
     /// Learns how many characters of the answer have come once some are out.
     pub(in crate::host) received: &'a (dyn Fn(u64) + Send + Sync),
@@ -83,6 +92,8 @@ pub(in crate::host) struct ConvertedRequest<'a> {
     pub(in crate::host) body: Bytes,
     front: &'a FrontCall,
     left_out: Vec<String>,
+    /// Whether broken arguments of calls are repaired.
+    repairs: bool,
 }
 
 /// The beginning of an answer.
@@ -153,14 +164,18 @@ impl RelayedModel {
         &self.model
     }
 
-    /// A client's request as this model takes it.
+    /// A client's request as this model takes it. `repairs`: whether broken arguments of calls in the answer are repaired.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(in crate::host) fn convert<'a>(&self, front: &'a FrontCall) -> Result<ConvertedRequest<'a>, Failure> {
+    pub(in crate::host) fn convert<'a>(
+        &self,
+        front: &'a FrontCall,
+        repairs: bool,
+    ) -> Result<ConvertedRequest<'a>, Failure> {
         let fitted = front.fitted(&self.plain);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
-        Ok(ConvertedRequest { body: fitted.body.into(), front, left_out: fitted.left_out })
+        Ok(ConvertedRequest { body: fitted.body.into(), front, left_out: fitted.left_out, repairs })
     }
 
     /// Sends the request once. What is streamed goes into `sink` from its first content on.
@@ -200,7 +215,12 @@ impl RelayedModel {
         let headers = response.headers().clone();
         let body = HttpBody::of(response).map_err(|error| broken(&error))?;
         let mut open = OpenAnswer { request, sink, head, headers, body, first_content };
-        let first = open.chunk(first_content, within::no_first_token).await?;
+        // Of an answer that is not streamed the headers are the beginning.
+        let first = if request.stream {
+            open.chunk(first_content, within::no_first_token).await?
+        } else {
+            open.chunk(open.idle(), within::stalled).await?
+        };
         let limits = facts::stated_limits(&open.headers);
         let answer = if request.kind != RelayKind::Answer {
             open.figures(first).await
@@ -232,6 +252,14 @@ impl RelayedModel {
 }
 
 impl ConvertedRequest<'_> {
+    /// The reply as the client gets it.
+    ///
+    /// # Errors
+    /// A call in it cannot be read.
+    fn settled(&self, reply: ModelReply) -> Result<ModelReply, Failure> {
+        Ok(self.front.settled(usable(reply, self.repairs)?))
+    }
+
     /// The fields of the client's request that the model does not get.
     pub(in crate::host) fn left_out(&self) -> String {
         self.left_out.join(", ")
@@ -253,6 +281,12 @@ impl OpenAnswer<'_> {
         chunk.map_err(|error| broken(&error))
     }
 
+    /// Until when the rest of an answer is waited for that has said why it stops.
+    fn late(&self) -> Option<Instant> {
+        let idle = self.request.timeouts.idle.unwrap_or(LATE);
+        Instant::now().checked_add(idle.min(LATE).to_std().max(TAIL))
+    }
+
     fn idle(&self) -> Option<Instant> {
         self.request.timeouts.idle.and_then(|limit| Instant::now().checked_add(limit.to_std()))
     }
@@ -263,17 +297,21 @@ impl OpenAnswer<'_> {
         format: &dyn WireFormat,
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
-        let converted = self.request.converted;
+        let (converted, background) = (self.request.converted, self.request.background);
         let (answer, headers) = self.read(first).await?;
-        if let Some(ConvertedRequest { front, .. }) = converted {
-            let reply = front.settled(format.read(&answer.body, &headers, front.conversation())?);
-            let mut writer = front.writer();
-            let body = writer.text(&reply.text) + &writer.end(&reply);
-            let answer = WholeAnswer { head: answer.head, body: body.into() };
-            return settled(Some(reply), answer).map_err(|failure| *failure);
-        }
-        let reply = unless_paused(format.read(&answer.body, &headers, &[]))?;
-        settled(reply, answer).map_err(|failure| *failure)
+        let Some(converted) = converted else {
+            let read = format.read(&answer.body, &headers, &[]).and_then(checked);
+            return match unless_continued(read, background) {
+                Ok(reply) => settled(reply, answer).map_err(|failure| *failure),
+                Err(failure) => Err(RelayFailure { failure, answer: readable_answer(answer, &headers) }),
+            };
+        };
+        let reply = format.read(&answer.body, &headers, converted.front.conversation())?;
+        let reply = converted.settled(reply)?;
+        let mut writer = converted.front.writer();
+        let body = writer.text(&reply.text) + &writer.end(&reply);
+        let answer = WholeAnswer { head: answer.head, body: body.into() };
+        settled(Some(reply), answer).map_err(|failure| *failure)
     }
 
     /// Vectors, or a number of tokens: an answer if it is an object of JSON that says of no error.
@@ -311,9 +349,9 @@ impl OpenAnswer<'_> {
         format: &dyn WireFormat,
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
-        let front = self.request.converted.map(|converted| converted.front);
-        let mut events = RelayedEvents::new(format.begin(), front);
-        let (mut next, mut has_begun, mut whole_since) = (first, false, None);
+        let converted = self.request.converted;
+        let mut events = RelayedEvents::new(format.begin(), converted, self.request.choices);
+        let (mut next, mut has_begun, mut whole_until) = (first, false, None);
         while let Some(bytes) = next {
             let taken = events.push(&bytes, &self.headers);
             if !has_begun && (events.has_content() || events.held() > MAX_HELD) {
@@ -326,14 +364,13 @@ impl OpenAnswer<'_> {
             }
             taken?;
             if events.is_done() {
-                let _ = tokio::time::timeout(LAST_BYTES, self.body.chunk()).await;
                 break;
             }
             // Calls are converted as a whole, so they may come for a while before anything is out.
             let has_come = has_begun || events.received() > 0;
             let (until, late): (_, fn(CallTimeouts) -> Failure) = if events.is_whole() {
-                let since = *whole_since.get_or_insert_with(Instant::now);
-                (since.checked_add(TAIL), within::stalled)
+                // Counted once, so a server that only keeps the line open cannot prolong it.
+                (*whole_until.get_or_insert_with(|| self.late()), within::stalled)
             } else if has_come {
                 (self.idle(), within::stalled)
             } else {
@@ -351,13 +388,25 @@ impl OpenAnswer<'_> {
             };
         }
         let finished = events.finish(&self.headers);
-        let reply = if front.is_some() { finished.map(Some) } else { unless_paused(finished) }?;
-        let rest = events.take_ready();
-        if has_begun {
-            self.sink.piece(rest).await?;
-            return Ok(RelayedAnswer::new(reply.and_then(|reply| reply.usage), None));
+        let finished = if has_begun || converted.is_some() { finished } else { finished.and_then(checked) };
+        let reply = match unless_continued(finished, false) {
+            Ok(reply) => reply,
+            Err(failure) if has_begun || converted.is_some() => return Err(failure.into()),
+            Err(failure) => {
+                let answer = WholeAnswer { head: self.head, body: events.held_back() };
+                return Err(RelayFailure { failure, answer: Some(answer) });
+            }
+        };
+        let rest = events.held_back();
+        if !has_begun {
+            return settled(reply, WholeAnswer { head: self.head, body: rest }).map_err(|failure| *failure);
         }
-        settled(reply, WholeAnswer { head: self.head, body: rest }).map_err(|failure| *failure)
+        self.sink.piece(rest).await?;
+        if events.is_done() {
+            // So that the connection can be used again.
+            let _ = tokio::time::timeout(LAST_BYTES, self.body.chunk()).await;
+        }
+        Ok(RelayedAnswer::new(reply.and_then(|reply| reply.usage), None))
     }
 }
 
@@ -391,10 +440,23 @@ async fn refused(head: AnswerHead, response: Response, idle: Option<Nanos>) -> R
     RelayFailure { failure, answer: Some(WholeAnswer { head, body: body.into() }) }
 }
 
-/// The reply; `None`: the model pauses, which for an agent is no answer.
-fn unless_paused(read: Result<ModelReply, Failure>) -> Result<Option<ModelReply>, Failure> {
+/// The answer, if a client can read it: JSON that says of no error.
+fn readable_answer(answer: WholeAnswer, headers: &HeaderMap) -> Option<WholeAnswer> {
+    let value: Value = serde_json::from_slice(super::wire::without_mark(&answer.body)).ok()?;
+    (value.is_object() && facts::inside_success(&value, headers).is_none()).then_some(answer)
+}
+
+/// The reply; `None`: it is to be continued, by the client or in the background, which for an agent is no answer.
+fn unless_continued(
+    read: Result<ModelReply, Failure>,
+    background: bool,
+) -> Result<Option<ModelReply>, Failure> {
     match read {
-        Err(failure) if failure.code.as_deref() == Some(PAUSE) => Ok(None),
+        Err(Failure { code: Some(code), .. })
+            if code == PAUSE || (background && IN_BACKGROUND.contains(&&*code)) =>
+        {
+            Ok(None)
+        }
         read => read.map(Some),
     }
 }
@@ -402,11 +464,8 @@ fn unless_paused(read: Result<ModelReply, Failure>) -> Result<Option<ModelReply>
 /// The answer, unless it says nothing.
 fn settled(reply: Option<ModelReply>, answer: WholeAnswer) -> Result<RelayedAnswer, Box<RelayFailure>> {
     let Some(reply) = reply else { return Ok(RelayedAnswer::new(None, Some(answer))) };
-    // What the model said may be of a kind that is not known here: then only its tokens tell.
-    let wrote = reply.usage.is_some_and(|usage| usage.output > 0);
-    if reply.text.is_empty() && reply.calls.is_empty() && reply.extra.is_empty() && !wrote {
-        let failure = Failure::of(ErrorClass::EmptyResponse, "the answer is empty");
-        return Err(Box::new(RelayFailure { failure, answer: Some(answer) }));
+    match fault_of(&reply) {
+        Some(failure) => Err(Box::new(RelayFailure { failure, answer: Some(answer) })),
+        None => Ok(RelayedAnswer::new(reply.usage, Some(answer))),
     }
-    Ok(RelayedAnswer::new(reply.usage, Some(answer)))
 }

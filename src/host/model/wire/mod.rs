@@ -2,6 +2,7 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
+mod choices;
 mod event;
 mod extras;
 mod finish;
@@ -10,6 +11,7 @@ mod ids;
 mod kept;
 mod lenient;
 mod pieces;
+mod readable;
 pub(crate) mod responses;
 mod sendable;
 mod tally;
@@ -22,6 +24,7 @@ use serde_json::{Map, Value};
 
 #[cfg(feature = "serve")]
 pub(super) use ids::IdForm;
+pub(super) use readable::readable;
 use tally::StreamTally;
 
 use super::sse::SseEvent;
@@ -72,6 +75,11 @@ pub(crate) trait StreamDecoder: Send {
 
     /// Whether the model has said why it stopped: what follows can no longer change the answer.
     fn is_whole(&self) -> bool;
+
+    /// So many choices were asked for, and all of them count: unless this is said, the first alone does.
+    fn ask(&mut self, choices: u64) {
+        let _ = choices;
+    }
 
     /// The reply.
     ///

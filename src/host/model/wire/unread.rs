@@ -1,6 +1,6 @@
 //! Answers that cannot be read, whatever their format.
 
-use super::without_mark;
+use super::{readable, without_mark};
 use crate::engine::Failure;
 use crate::host::model::failure::{cut_off, unreadable};
 
@@ -16,7 +16,10 @@ pub(super) fn json(body: &[u8]) -> Result<serde_json::Value, Failure> {
     if body.trim_ascii().is_empty() {
         return Err(unreadable("the answer is empty"));
     }
-    serde_json::from_slice(body).map_err(|error| not_json(&error, body))
+    serde_json::from_slice(body).or_else(|error| {
+        let other = core::str::from_utf8(body).ok().and_then(readable);
+        other.and_then(|other| serde_json::from_str(&other).ok()).ok_or_else(|| not_json(&error, body))
+    })
 }
 
 /// Text that should be JSON and is not.

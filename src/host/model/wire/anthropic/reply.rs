@@ -79,6 +79,10 @@ pub(crate) fn read_body(
     }
     let response: MessagesResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let content = response.content.ok_or_else(|| failure::unreadable("the answer holds no content"))?;
+    // A stream that broke off behind a router may come as a whole message.
+    if response.stop_reason.as_ref().is_none_or(String::is_empty) {
+        return Err(failure::cut_off("the answer has no `stop_reason`, so it may be cut"));
+    }
     to_reply(content, response.stop_reason, response.usage, conversation)
 }
 
@@ -167,7 +171,7 @@ mod tests {
         let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
         let reply = read(&json!({"content": [
             thinking, {"type": "tool_use", "id": "", "name": "look", "input": {}},
-        ]}));
+        ], "stop_reason": "tool_use"}));
         let place = json!({"type": "tool_use", "id": reply.calls[0].call.id});
         assert_eq!(Value::Object(reply.extra), json!({"thinking_anthropic": [thinking, place]}));
     }
@@ -186,12 +190,12 @@ mod tests {
         ] {
             assert_eq!(reason(json!(said)), expected, "{said}");
         }
-        assert_eq!(reason(Value::Null), FinishReason::Unsaid);
     }
 
     #[test]
     fn tokens_of_a_cache_are_tokens_of_the_request() {
-        let usage = |usage: Value| read(&json!({"content": [], "usage": usage})).usage;
+        let usage =
+            |usage: Value| read(&json!({"content": [], "stop_reason": "end_turn", "usage": usage})).usage;
         let all = json!({
             "input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 300, "cache_creation_input_tokens": 20,
         });
@@ -213,6 +217,11 @@ mod tests {
                 r#"{"content":[{"ty"#,
                 ErrorClass::NetworkError,
                 "the answer ends in the middle, after 16 bytes",
+            ),
+            (
+                r#"{"content":[],"stop_reason":null}"#,
+                ErrorClass::NetworkError,
+                "the answer has no `stop_reason`, so it may be cut",
             ),
             (
                 r#"{"content":[1]}"#,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::host::model::wire::chars;
 use crate::host::model::wire::extras::{CALL_EXTRAS, take_out_kept};
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::lenient;
@@ -86,6 +87,14 @@ impl ChatContent {
         match self {
             Self::Text(text) => text,
             Self::Parts(parts) => parts.iter().filter_map(part).collect(),
+        }
+    }
+
+    /// How many characters it has.
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Self::Text(text) => chars(text),
+            Self::Parts(parts) => parts.iter().filter_map(part).map(chars).sum(),
         }
     }
 }

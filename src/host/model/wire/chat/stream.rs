@@ -11,6 +11,7 @@ use super::reply::{to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::WireUsage;
@@ -60,6 +61,7 @@ pub(crate) struct ChatParts {
     counted: bool,
     /// The server may leave out why the model stopped.
     finish_optional: bool,
+    others: FurtherChoices,
 }
 
 impl StreamDecoder for ChatParts {
@@ -74,13 +76,17 @@ impl StreamDecoder for ChatParts {
         self.usage = chunk.usage.or(self.usage);
         // With `include_usage` a last chunk without choices reports the tokens.
         self.counted = self.started && chunk.choices.is_empty() && (self.counted || chunk.usage.is_some());
-        // One choice is asked for, and a server that sends more must not mix them.
-        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
-            self.started = true;
-            self.add(choice.delta);
+        for choice in chunk.choices {
             let said = choice.finish_reason.filter(|said| !said.is_empty());
             let said = said.or(choice.google_reason.filter(|said| !said.is_empty()));
-            self.finish = said.or(self.finish.take());
+            // The reply is the first choice, and others must not be mixed into it.
+            if choice.index == 0 {
+                self.started = true;
+                self.add(choice.delta);
+                self.finish = said.or(self.finish.take());
+            } else if self.others.take(choice.index, said.is_some()) {
+                self.tally.received = self.tally.received.saturating_add(length(&choice.delta));
+            }
         }
         Ok(StreamProgress::More)
     }
@@ -96,7 +102,11 @@ impl StreamDecoder for ChatParts {
     fn is_whole(&self) -> bool {
         // The reason to stop ends an answer. `[DONE]` alone proves nothing: routers also write it behind a broken
         // stream.
-        self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
+        self.has_ended() && self.others.are_whole()
+    }
+
+    fn ask(&mut self, choices: u64) {
+        self.others.ask(choices);
     }
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
@@ -105,10 +115,10 @@ impl StreamDecoder for ChatParts {
         if self.done && !self.started {
             return Err(failure::unreadable("the answer holds no choices"));
         }
-        if half_a_call || !(self.done || self.is_whole()) {
+        if half_a_call || self.others.is_open() || !(self.done || self.has_ended()) {
             return Err(unread::ended_early(self.started));
         }
-        if !self.is_whole() {
+        if !self.has_ended() {
             return Err(unread::without_reason());
         }
         let message = ChatMessage {
@@ -127,16 +137,19 @@ impl ChatParts {
         Self { finish_optional, ..Self::default() }
     }
 
+    /// Whether the first choice has.
+    fn has_ended(&self) -> bool {
+        self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
+    }
+
     fn add(&mut self, delta: ChatMessage) {
+        self.tally.received = self.tally.received.saturating_add(length(&delta));
         if let Some(content) = delta.content {
             let text = content.into_text();
-            self.tally.received = self.tally.received.saturating_add(chars(&text));
             self.tally.kept += text.len();
             self.text.push_str(&text);
             self.tally.fresh.push_str(&text);
         }
-        let said = SAID_ASIDE.iter().filter_map(|field| delta.extra.get(*field)?.as_str());
-        self.tally.received = self.tally.received.saturating_add(said.map(chars).sum());
         for call in delta.tool_calls {
             self.add_call(call);
         }
@@ -144,8 +157,6 @@ impl ChatParts {
     }
 
     fn add_call(&mut self, piece: WireCall) {
-        let texts = [&piece.function.name, &piece.function.arguments].into_iter().flatten();
-        self.tally.received = self.tally.received.saturating_add(texts.map(|text| chars(text)).sum());
         let same = match piece.index {
             Some(index) => self.places.get(&index).copied(),
             None => self.calls.len().checked_sub(1),
@@ -181,6 +192,14 @@ impl ChatParts {
         let kept = (self.tally.kept + size(call)).saturating_sub(before);
         self.tally.kept = merge(&mut call.extra, piece.extra, kept);
     }
+}
+
+/// How many characters a delta has, of its text, of what is said aside and of calls.
+fn length(delta: &ChatMessage) -> u64 {
+    let text = delta.content.as_ref().map_or(0, ChatContent::length);
+    let aside = SAID_ASIDE.iter().filter_map(|field| delta.extra.get(*field)?.as_str());
+    let calls = delta.tool_calls.iter().flat_map(|call| [&call.function.name, &call.function.arguments]);
+    text.saturating_add(aside.map(chars).sum()).saturating_add(calls.flatten().map(|text| chars(text)).sum())
 }
 
 /// What a call takes, without what came with it.

@@ -9,6 +9,7 @@ use super::reply::{AnswerChunk, Candidate, WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::{cut_off, inside_success, unreadable};
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, unread};
@@ -56,6 +57,7 @@ pub(super) struct ReplyParts {
     usage: Option<WireUsage>,
     tally: StreamTally,
     started: bool,
+    others: FurtherChoices,
 }
 
 impl StreamDecoder for ReplyParts {
@@ -92,14 +94,19 @@ impl StreamDecoder for ReplyParts {
     }
 
     fn is_whole(&self) -> bool {
-        self.finish.is_some() || self.blocked.is_some()
+        self.blocked.is_some() || (self.finish.is_some() && self.others.are_whole())
+    }
+
+    fn ask(&mut self, choices: u64) {
+        self.others.ask(choices);
     }
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
         if let Some(blocked) = self.blocked {
             return Err(blocked);
         }
-        let Some(finish) = self.finish else { return Err(unread::ended_early(self.started)) };
+        let finish = self.finish.filter(|_| !self.others.is_open());
+        let Some(finish) = finish else { return Err(unread::ended_early(self.started)) };
         to_reply(&self.parts, finish, self.usage, conversation, &self.issuer)
     }
 }
@@ -118,12 +125,17 @@ impl ReplyParts {
             self.started = true;
             self.blocked = Some(blocked);
         }
-        // One candidate is asked for, and a server that sends more must not mix them.
-        let mut candidates = chunk.candidates.unwrap_or_default().into_iter();
-        match candidates.find(|candidate| candidate.index.unwrap_or_default() == 0) {
-            Some(candidate) => self.continue_with(candidate),
-            None => Ok(()),
+        // The reply is the first candidate, and others must not be mixed into it.
+        let is_first = |candidate: &Candidate| candidate.index.unwrap_or_default() == 0;
+        let (first, others): (Vec<_>, Vec<_>) =
+            chunk.candidates.unwrap_or_default().into_iter().partition(is_first);
+        for other in others {
+            let has_ended = other.finish_reason.as_deref().is_some_and(is_said);
+            if self.others.take(other.index.unwrap_or_default(), has_ended) {
+                self.tally.received = self.tally.received.saturating_add(length(&other));
+            }
         }
+        first.into_iter().next().map_or(Ok(()), |candidate| self.continue_with(candidate))
     }
 
     fn continue_with(&mut self, candidate: Candidate) -> Result<(), Failure> {
@@ -131,8 +143,7 @@ impl ReplyParts {
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.push(checked(part)?)?;
         }
-        let is_said = |reason: &String| !matches!(reason.as_str(), "" | "FINISH_REASON_UNSPECIFIED");
-        let Some(reason) = candidate.finish_reason.filter(is_said) else { return Ok(()) };
+        let Some(reason) = candidate.finish_reason.filter(|reason| is_said(reason)) else { return Ok(()) };
         if self.finish.as_ref().is_some_and(|(first, _)| *first != reason) {
             return Err(unreadable("the answer says twice why the model stopped, and not the same"));
         }
@@ -170,6 +181,18 @@ impl ReplyParts {
         }
         Ok(())
     }
+}
+
+/// Whether a reason to stop is one.
+fn is_said(reason: &str) -> bool {
+    !matches!(reason, "" | "FINISH_REASON_UNSPECIFIED")
+}
+
+/// How many characters of text a candidate has.
+fn length(candidate: &Candidate) -> u64 {
+    let parts = candidate.content.as_ref().and_then(|content| content.parts.as_ref());
+    let texts = parts.into_iter().flatten().filter_map(|part| part.get("text")?.as_str());
+    texts.map(chars).sum()
 }
 
 /// A chunk. `serde` would take a list for one too.

@@ -19,7 +19,6 @@ use super::order::RequestTurn;
 use super::params::CallParams;
 use super::result::{CallRecord, RelayedResult};
 use super::rounds::{CallRound, InputRequired, PastRounds};
-use super::surrogates::without_halves;
 use super::tools::KnownTool;
 use super::upstream::RelayServer;
 use super::{RelayApproval, RelayParts};
@@ -27,6 +26,7 @@ use crate::engine::{
     ApprovalAnswer, ApprovalQuestion, AskPerson, Directive, EffectState, ProposalRef, ProposedCall, RunFacts,
     RunTool, SettledProposal, ToolOutcome, WaitWork,
 };
+use crate::host::surrogates::without_halves;
 use crate::host::tool::mcp::{content, failure};
 use crate::host::{BoxFuture, ProgressReporter, ProposalError, RunHost, ToolError};
 use crate::policy::ErrorClass;

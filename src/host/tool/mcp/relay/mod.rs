@@ -31,7 +31,6 @@ mod server;
 mod shown;
 mod starting;
 mod subscriptions;
-mod surrogates;
 mod tools;
 mod upstream;
 

@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::message::PROTOCOL_META;
-use super::surrogates::without_halves;
+use crate::host::surrogates::without_halves;
 #[cfg(feature = "otlp")]
 use crate::host::telemetry::otel;
 

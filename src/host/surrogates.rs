@@ -6,7 +6,7 @@ use std::borrow::Cow;
 const REPLACEMENT: &str = "\\ufffd";
 
 /// JSON with the replacement character in the place of each half of a surrogate pair that stands alone.
-pub(super) fn without_halves(json: &str) -> Cow<'_, str> {
+pub(in crate::host) fn without_halves(json: &str) -> Cow<'_, str> {
     let (mut whole, mut rest, mut is_changed) = (String::new(), json, false);
     while let Some((before, escape)) = next_escape(rest) {
         whole.push_str(before);
