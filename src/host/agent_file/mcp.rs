@@ -100,8 +100,13 @@ impl Decode for McpServers {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let servers = generator.subschema_for::<SchemaOf<IndexMap<String, McpEntry>>>();
+        let named = json_schema!({
+            "description": "The same servers, a level further down.",
+            "examples": [{"fs": {"command": ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]}}],
+            "allOf": [servers],
+        });
         let below = json_schema!({
-            "type": "object", "properties": {"servers": servers}, "required": ["servers"], "additionalProperties": false,
+            "type": "object", "properties": {"servers": named}, "required": ["servers"], "additionalProperties": false,
         });
         json_schema!({"anyOf": [servers, below]})
     }
