@@ -36,14 +36,14 @@ use crate::policy::Selector;
 
 /// Requests of any SDK, relayed to models under a policy.
 pub(crate) struct Gateway {
-    pub(super) behind: Arc<GuardedModels>,
+    behind: Arc<GuardedModels>,
     routes: RouteTable,
     /// What keys have used.
     ledger: Arc<Mutex<KeyLedger>>,
-    pub(super) clock: Clock,
+    clock: Clock,
     board: Arc<GatewayBoard>,
     /// What it shares with other gateways, if it does.
-    pub(super) sharing: Option<GatewaySharing>,
+    sharing: Option<GatewaySharing>,
 }
 
 /// A request of a client that may make it.
@@ -98,8 +98,23 @@ impl Gateway {
     /// what it knows.
     #[must_use]
     pub(crate) fn share(mut self, port: ReachedState, name: &str) -> Self {
-        self.sharing = Some(GatewaySharing::new(port, name, &self.ledger, self.clock));
+        let own = (&self.behind, &self.ledger);
+        self.sharing = Some(GatewaySharing::new(port, name, own, self.clock));
         self
+    }
+
+    /// Shares with the other gateways, as long as it is polled.
+    pub(crate) async fn keep_shared(self: Arc<Self>) {
+        if let Some(sharing) = &self.sharing {
+            sharing.keep().await;
+        }
+    }
+
+    /// Tells the others what keys have used at last.
+    pub(crate) async fn tell_used(&self) {
+        if let Some(sharing) = &self.sharing {
+            sharing.quota.tell().await;
+        }
     }
 
     /// The routes.

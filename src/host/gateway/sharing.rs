@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Gateway;
+use super::models::GuardedModels;
 use super::quota::{KeyLedger, SharedQuota};
 use crate::engine::{Event, ProviderOutages, SharedKnown};
 use crate::host::SharedStateError;
@@ -25,6 +25,8 @@ const TRIES: u32 = 8;
 /// Where the gateways of one name meet.
 pub(super) struct GatewaySharing {
     port: Arc<ReachedState>,
+    behind: Arc<GuardedModels>,
+    clock: Clock,
     /// What keys use.
     pub(super) quota: Arc<SharedQuota>,
     /// Under which name they keep outages.
@@ -35,45 +37,41 @@ pub(super) struct GatewaySharing {
 
 impl GatewaySharing {
     /// Gateways share if they have the same `name`.
-    pub(super) fn new(port: ReachedState, name: &str, ledger: &Arc<Mutex<KeyLedger>>, clock: Clock) -> Self {
-        let port = Arc::new(port);
+    pub(super) fn new(
+        port: ReachedState,
+        name: &str,
+        (behind, ledger): (&Arc<GuardedModels>, &Arc<Mutex<KeyLedger>>),
+        clock: Clock,
+    ) -> Self {
+        let (port, behind) = (Arc::new(port), Arc::clone(behind));
         let quota = SharedQuota::new(&port, name, ledger, clock);
-        Self { port, quota, name: format!("gateway {name} outages"), known: Mutex::default() }
+        let name = format!("gateway {name} outages");
+        Self { port, behind, clock, quota, name, known: Mutex::default() }
     }
-}
 
-impl Gateway {
     /// Shares with the other gateways, as long as it is polled.
-    pub(crate) async fn keep_shared(self: Arc<Self>) {
-        let Some(sharing) = &self.sharing else { return };
+    pub(super) async fn keep(&self) {
         loop {
-            // While it is away, whoever waits is told so once.
-            if self.share_outages(sharing).await.is_ok() {
-                sharing.quota.tell().await;
+            // While it is away, the quota says so once.
+            if self.share_outages().await.is_ok() {
+                self.quota.tell().await;
             }
-            tokio::time::sleep(if sharing.port.is_away() { EVERY_AWAY } else { EVERY }).await;
-        }
-    }
-
-    /// Tells the others what keys have used at last.
-    pub(crate) async fn tell_used(&self) {
-        if let Some(sharing) = &self.sharing {
-            sharing.quota.tell().await;
+            tokio::time::sleep(if self.port.is_away() { EVERY_AWAY } else { EVERY }).await;
         }
     }
 
     /// Brings together what is known here of outages and what the others know.
-    async fn share_outages(&self, sharing: &GatewaySharing) -> Result<(), SharedStateError> {
-        let mut known = sharing.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    async fn share_outages(&self) -> Result<(), SharedStateError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for _ in 0..TRIES {
             let now = self.clock.now();
-            let found = sharing.port.get(vec![sharing.name.clone()]).await?.pop().flatten();
+            let found = self.port.get(vec![self.name.clone()]).await?.pop().flatten();
             let others = found.as_ref().map(|found| outages(&found.value)).unwrap_or_default().at(now);
             known = known.at(now);
             let own = self.behind.guard.state(|state| state.outages(now));
             let all = own.joined(&known, &others);
             let version = found.map_or(0, |found| found.version);
-            if all != others && !sharing.port.replace(sharing.name.clone(), version, value(&all)).await? {
+            if all != others && !self.port.replace(self.name.clone(), version, value(&all)).await? {
                 continue;
             }
             let outages = all.news_for(&own);
@@ -82,7 +80,7 @@ impl Gateway {
                 // Nothing is written down that could be lost.
                 let _ = self.behind.guard.tell(Event::SharedChanged(known));
             }
-            *sharing.known.lock().unwrap_or_else(PoisonError::into_inner) = all;
+            *self.known.lock().unwrap_or_else(PoisonError::into_inner) = all;
             break;
         }
         Ok(())
