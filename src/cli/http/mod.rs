@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use tokio::net::TcpListener;
 
-pub(in crate::cli) use self::body::read_body;
+pub(in crate::cli) use self::body::{BodyRefusal, read_body};
 pub(in crate::cli) use self::connections::serve;
 pub(in crate::cli) use self::origin::OriginRules;
 pub(in crate::cli) use self::tls::{TlsServer, secured};

@@ -170,13 +170,13 @@ async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Respo
     if let Err(refused) = server.access.check(&head.headers) {
         return refused;
     }
-    let Some(body) = read_body(body, MOST_MESSAGE, BODY_WITHIN).await else {
-        let why = format!(
-            "a message has at most {} MiB, and comes within {} s",
-            MOST_MESSAGE >> 20,
-            BODY_WITHIN.as_secs()
-        );
-        return refusal(StatusCode::PAYLOAD_TOO_LARGE, &why);
+    let body = match read_body(body, MOST_MESSAGE, BODY_WITHIN).await {
+        Ok(body) => body,
+        Err(refused) => {
+            let (most, within) = (MOST_MESSAGE >> 20, BODY_WITHIN.as_secs());
+            let why = format!("a message has at most {most} MiB, and comes whole within {within} s");
+            return refusal(refused.status(), &why);
+        }
     };
     let Ok(line) = std::str::from_utf8(&body) else {
         return refusal(StatusCode::BAD_REQUEST, "the message is not UTF-8 text");

@@ -6,9 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use futures_util::StreamExt;
@@ -18,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::AccessRules;
 use super::page;
-use crate::cli::http::{close_refused, read_body};
+use crate::cli::http::{BodyRefusal, close_refused, read_body};
 use crate::host::MetricsSnapshot;
 use crate::host::gateway::{
     Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
@@ -78,7 +80,10 @@ impl GatewayServer {
         // Google's SDKs name either version.
         let calls = ["/v1/models/{call}", "/v1beta/models/{call}"];
         let relays = calls.into_iter().fold(relays, |router, path| {
-            router.route(path, post(call).fallback(|| async { no_method(GatewayEndpoint::GEMINI) }))
+            router.route(
+                path,
+                post(call).get(model_named).fallback(|| async { no_method(GatewayEndpoint::GEMINI) }),
+            )
         });
         relays
             .route("/v1beta/models", get(models))
@@ -88,6 +93,7 @@ impl GatewayServer {
             .route("/", get(page))
             .route("/status.json", get(status))
             .fallback(any(elsewhere))
+            .layer(axum::middleware::from_fn(said_once))
             .layer(axum::middleware::map_response(close_refused))
             .with_state(self)
     }
@@ -103,11 +109,7 @@ impl GatewayServer {
         // Nothing is read of whoever may not.
         let client = self.access().client(headers)?;
         let permit = self.admit()?;
-        let body = read_body(body, MOST_BODY, BODY_WITHIN).await.ok_or_else(|| {
-            let (most, within) = (MOST_BODY >> 20, BODY_WITHIN.as_secs());
-            let message = format!("a request has at most {most} MiB, and comes within {within} s");
-            GatewayError::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
-        })?;
+        let body = read_body(body, MOST_BODY, BODY_WITHIN).await.map_err(not_taken)?;
         let body = RequestBody::read(body, call)?;
         // As it can be shown: it is what a stranger wrote.
         let model: String = body.model().chars().take(64).flat_map(char::escape_debug).collect();
@@ -148,11 +150,12 @@ impl GatewayServer {
 /// A request of Gemini's clients.
 async fn call(
     server: State<Arc<GatewayServer>>,
-    Path(named): Path<String>,
+    named: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Response {
-    match GatewayEndpoint::of_call(&named, query.as_deref()) {
+    let call = named.map_err(|_| no_text());
+    match call.and_then(|Path(named)| GatewayEndpoint::of_call(&named, query.as_deref())) {
         Ok((endpoint, call)) => relay(endpoint, Some(call), server, request).await,
         // Whoever may not use it learns nothing else.
         Err(error) => match server.access().client(request.headers()) {
@@ -173,10 +176,66 @@ async fn relay(
     answered.unwrap_or_else(|error| refusal(endpoint.dialect, &error))
 }
 
+/// A request whose body is not taken.
+fn not_taken(refused: BodyRefusal) -> GatewayError {
+    let (most, within) = (MOST_BODY >> 20, BODY_WITHIN.as_secs());
+    let (code, message) = match refused {
+        BodyRefusal::TooLarge => ("request_too_large", format!("a request has at most {most} MiB")),
+        BodyRefusal::Late => ("request_timeout", format!("a request comes within {within} s")),
+        BodyRefusal::Broken => {
+            ("invalid_request", "the body breaks off, or its chunks cannot be read".to_owned())
+        }
+    };
+    GatewayError::new(refused.status(), code, message)
+}
+
+/// The route of that name, as one of the list.
+async fn model_named(
+    State(server): State<Arc<GatewayServer>>,
+    named: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let (dialect, client) = (dialect_at(&uri, &headers), server.access().client(&headers));
+    let client = match client {
+        Ok(client) => client,
+        Err(error) => return refusal(dialect, &error),
+    };
+    let Ok(Path(name)) = named else { return refusal(dialect, &no_text()) };
+    if server.gateway.routes().find(&name, |route| client.may(route)).is_none() {
+        let shown: String = name.chars().take(64).collect();
+        let message = format!("no route is named `{shown}`; /v1/models has those that there are");
+        return refusal(dialect, &GatewayError::new(StatusCode::NOT_FOUND, "model_not_found", message));
+    }
+    let is_google = dialect == GatewayDialect::Gemini;
+    axum::Json(if is_google { google_model(&name) } else { model(&name) }).into_response()
+}
+
+/// An address that is no text.
+fn no_text() -> GatewayError {
+    GatewayError::bad_request("the address is not UTF-8 text")
+}
+
+/// The dialect of who asks there for what all have.
+fn dialect_at(uri: &Uri, headers: &HeaderMap) -> GatewayDialect {
+    if uri.path().starts_with("/v1beta") { GatewayDialect::Gemini } else { dialect_of(headers) }
+}
+
+/// Refuses a request that says twice where it goes or where it comes from: what stands before the gateway may have read the other
+/// (RFC 9112, section 3.2).
+async fn said_once(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if [HOST, ORIGIN].iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
+        let error = GatewayError::bad_request("`Host` and `Origin` come once at most");
+        return refusal(dialect_at(request.uri(), headers), &error);
+    }
+    next.run(request).await
+}
+
 /// The routes that the client may use. SDKs of `OpenAI` and of Anthropic find their fields in the same list.
 async fn models(State(server): State<Arc<GatewayServer>>, uri: Uri, headers: HeaderMap) -> Response {
-    let is_google = uri.path().starts_with("/v1beta") || dialect_of(&headers) == GatewayDialect::Gemini;
-    let dialect = if is_google { GatewayDialect::Gemini } else { dialect_of(&headers) };
+    let dialect = dialect_at(&uri, &headers);
+    let is_google = dialect == GatewayDialect::Gemini;
     let names = match server.route_names(&headers) {
         Ok(names) => names,
         Err(error) => return refusal(dialect, &error),

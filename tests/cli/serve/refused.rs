@@ -102,6 +102,50 @@ async fn a_name_that_no_route_has_leads_nowhere() {
 }
 
 #[tokio::test]
+async fn a_model_is_found_by_its_name() {
+    let upstream = upstream();
+    let keys = format!("keys: {{desk: {{sha256: {SESAME}}}, shop: {{sha256: {OPEN}, routes: [main]}}}}\n");
+    let file = one("openai", &upstream).replace("{main: main}", "{main: main, 'gpt-*': main}") + &keys;
+    let gateway = Gateway::start(&file);
+    let desk = ("authorization", "Bearer sesame");
+    for name in ["main", "gpt-5"] {
+        let got = gateway.get(&format!("/v1/models/{name}"), &[desk]).await.json();
+        assert_eq!((&got["id"], &got["type"]), (&name.into(), &"model".into()));
+        let got = gateway.get(&format!("/v1beta/models/{name}"), &[desk]).await.json();
+        assert_eq!(got["name"], format!("models/{name}"));
+    }
+    let version = ("anthropic-version", "2023-06-01");
+    let got = gateway.get("/v1/models/mian", &[desk, version]).await;
+    assert_eq!((got.status, &got.json()["error"]["type"]), (404, &"not_found_error".into()));
+    assert_eq!(gateway.get("/v1/models/gpt-5", &[("x-api-key", "open")]).await.status, 404);
+    assert_eq!(gateway.get("/v1/models/main", &[]).await.status, 401);
+    let got = gateway.post("/v1beta/models/%ff:generateContent", &[desk], "{}").await;
+    assert_eq!((got.status, &got.json()["error"]["status"]), (400, &"INVALID_ARGUMENT".into()));
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_as_a_bad_one() {
+    let upstream = upstream();
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let rest = "content-length: 16\r\n\r\n{\"model\":\"main\"}";
+    for request in [
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n{rest}"),
+        format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\norigin: null\r\n{rest}"
+        ),
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n"),
+    ] {
+        let mut stream = TcpStream::connect(gateway.address()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 400", "{request}");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
 async fn what_is_too_large_is_refused_with_words() {
     let upstream = upstream();
     let gateway = Gateway::start(&one("openai", &upstream));
