@@ -179,6 +179,7 @@ impl FileChecker<'_> {
                 let (named, mut found) = NamedAgent::read(path, bytes, &self.loader());
                 let Some(named) = named else { return (self.mistaken(path, bytes, found), Vec::new()) };
                 found.extend(tls_report(path, &named.file));
+                found.extend(named.gateway_problem());
                 found.push(self.lint(&named));
                 return (found, named.paths().iter().map(|path| files::one(path)).collect());
             }

@@ -17,6 +17,7 @@ use crate::host::scripted::{Script, ScriptedServer};
 use crate::host::server_certificate::{CertificateWatch, ServerCertificate};
 use crate::host::{LivePolicy, ModelConfig, ModelFacts, PolicyFiles, Provider};
 use crate::policy::{Loader, Policy};
+use crate::text::{Code, Diagnostic, Report};
 
 /// How long requests in flight may take to end where no file says it.
 const DEMO_DRAIN: core::time::Duration = core::time::Duration::from_secs(1);
@@ -90,6 +91,18 @@ impl NamedAgent {
             tls,
             servers,
             watch: Some(watch),
+        })
+    }
+
+    /// Why its policy can be none of a gateway, if the file has routes.
+    pub(crate) fn gateway_problem(&self) -> Option<Report> {
+        let limited = !self.file.value.routes.is_empty();
+        let error = limited.then(|| self.gateway_policy().err()).flatten()?;
+        // What else is wrong with the files was said already.
+        matches!(error, GatewayPolicyError::RunLimit { .. }).then(|| {
+            let at = AgentFile::key(&self.file, &["routes"]);
+            let problem = Diagnostic::error(Code::CONTRADICTION, at, error.to_string());
+            self.file.report(vec![problem.help("or put `routes` into a file with a policy of its own")])
         })
     }
 

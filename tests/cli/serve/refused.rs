@@ -237,3 +237,23 @@ fn run(folder: &std::path::Path, args: &[&str]) -> (i32, String) {
     let said = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap(), String::from_utf8(said).unwrap())
 }
+
+#[test]
+fn a_policy_that_bounds_a_run_is_no_policy_of_a_gateway_for_check_either() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("p.yaml"), "version: 1\nlimits: {run: {tokens: 1000}}\n").unwrap();
+    let file = "version: 1\npolicy: p.yaml\nmodels: {main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}\n";
+    let check = |text: &str| {
+        std::fs::write(folder.path().join("g.yaml"), text).unwrap();
+        let output = command::unfazed(folder.path(), &["check", "g.yaml"]).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = check(&format!("{file}routes: {{x: main}}\n"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("`limits.run.tokens` bounds a run") && said.contains("p.yaml:2:"), "{said}");
+    let (code, said) = check(&format!("{file}task: Look it up.\n"));
+    assert_eq!(code, Some(0), "a run may have limits: {said}");
+}
