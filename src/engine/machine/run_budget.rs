@@ -2,6 +2,7 @@
 
 use super::super::because::because;
 use super::super::directive::DecisionReason;
+use super::super::reason::StoredReason;
 use super::super::retry::{self, AttemptProgress, FailureContext, RetryVerdict};
 use super::super::spending::{CallReservation, RatedRequest, RunSpending, TokenRate};
 use super::model_health::ModelHealth;
@@ -92,15 +93,19 @@ impl<'a> RunBudget<'a> {
         [self.context.deadline, end].into_iter().flatten().min()
     }
 
+    /// The time budget as the reason that no further call begins; `None`: some of it is left.
+    pub(in crate::engine) fn out_of_time(&self) -> Option<StoredReason> {
+        let time = self.limits()?.time.as_ref()?;
+        let is_over = self.end_of_time()? <= self.now;
+        is_over.then(|| StoredReason::new(self.policy, "limits.run.time", time, self.facts_of_time()))
+    }
+
     /// Why only the final turn may begin, or no turn at all, independent of the conversation.
     pub(in crate::engine) fn out_of_budget(&self) -> Option<DecisionReason> {
         let limits = self.limits()?;
         let spending = &self.spending;
-        if let (Some(time), Some(end)) = (&limits.time, self.end_of_time())
-            && end <= self.now
-        {
-            let fact = format!("{} are over", spending.time(self.now));
-            return Some(because(self.policy, "limits.run.time", time, [fact]));
+        if let Some(why) = self.out_of_time() {
+            return Some(why.told(self.policy));
         }
         let calls = limits.model_calls.as_ref()?;
         // One call is reserved for the final turn: a run without calls and without a report has paid for nothing.

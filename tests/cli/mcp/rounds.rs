@@ -128,6 +128,12 @@ fn a_call_does_not_wait_for_a_list_past_its_deadline() {
     let result = client.call("echo", &json!({"text": "a"}));
     assert_eq!(result["_meta"]["unfazed"]["class"], "timeout", "{result}");
     assert!(texts(&result)[0].contains("did not list its tools within 1s"), "{result}");
+    let because = &result["_meta"]["unfazed"]["because"][0];
+    assert_eq!(
+        (&because["rule"], &because["place"]),
+        (&json!("retry.deadline"), &json!("p.yaml:2:20")),
+        "{result}"
+    );
 }
 
 #[test]

@@ -279,7 +279,9 @@ impl ToolSeries {
             return refusal;
         }
         let text = self.not_started_text(true, run);
-        Some(CallRefusal { class: ErrorClass::Timeout, text, because: Vec::new() })
+        // A deadline of the host is no rule of the policy.
+        let because = run.run_budget().out_of_time().into_iter().collect();
+        Some(CallRefusal { class: ErrorClass::Timeout, text, because })
     }
 
     /// The text for the model about a call that never began.

@@ -142,7 +142,10 @@ async fn known_name(relay: &Arc<RelayParts>, params: &CallParams) -> Result<Stri
             "`{}` did not run: the server did not list its tools within {within}, the `deadline` of the policy",
             visible(params.name())
         );
-        Err(CallRecord::refused(ErrorClass::Timeout, text).failed(params.is_complete()))
+        let policy = relay.policy.current();
+        let place = policy.place(policy.tool(&name).retry.deadline.origin).to_string();
+        let refused = CallRecord::refused(ErrorClass::Timeout, text).because("retry.deadline", place);
+        Err(refused.failed(params.is_complete()))
     })
 }
 

@@ -64,6 +64,12 @@ impl CallRecord {
         Self { text, class: Some(class), ..Self::default() }
     }
 
+    /// The same with the rule that decided, and its place.
+    pub(super) fn because(mut self, rule: &str, place: String) -> Self {
+        self.because.push((rule.to_owned(), place));
+        self
+    }
+
     /// Whether the interpreter has said nothing of the call.
     pub(super) const fn is_empty(&self) -> bool {
         self.text.is_empty()
