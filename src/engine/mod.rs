@@ -101,7 +101,7 @@ pub use plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext, PlainRules};
 pub(crate) use problems::told;
 pub use provider_limit::{LimitUnit, ProviderLimit};
 #[cfg(feature = "serve")]
-pub(crate) use provider_outages::ProviderOutages;
+pub use provider_outages::ProviderOutages;
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, SummarizeMessages};
 pub use repeats::{LoopPattern, LoopRepetition, LoopStage};
 pub use result::{ContentPart, CutRules, KeptText, ResultSpill, ToolResult, content_text, cut_text};

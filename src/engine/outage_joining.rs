@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 impl State {
     /// The outages that hold calls of this run at `now`.
-    pub(crate) fn outages(&self, now: Instant) -> ProviderOutages {
+    pub fn outages(&self, now: Instant) -> ProviderOutages {
         let cooldowns = self.models.cooldowns().map(|(name, until)| (name.to_owned(), until)).collect();
         ProviderOutages { cooldowns, pools: self.pace.outages() }.at(now)
     }
@@ -19,7 +19,8 @@ impl State {
 
 impl ProviderOutages {
     /// What of it holds at that time.
-    pub(crate) fn at(mut self, now: Instant) -> Self {
+    #[must_use]
+    pub fn at(mut self, now: Instant) -> Self {
         // A cooldown without an end lasts as long as its run, which is that of one host.
         self.cooldowns.retain(|_, until| *until > now && *until < Instant::MAX);
         for pool in self.pools.values_mut() {
@@ -30,7 +31,8 @@ impl ProviderOutages {
     }
 
     /// What all know: what `others` know, with what has changed here since all knew `known`.
-    pub(crate) fn joined(&self, known: &Self, others: &Self) -> Self {
+    #[must_use]
+    pub fn joined(&self, known: &Self, others: &Self) -> Self {
         let until = |own: Instant, known: Instant, others: Instant| {
             changed(own, &known, others).unwrap_or_else(|| own.max(others))
         };
@@ -46,7 +48,8 @@ impl ProviderOutages {
     }
 
     /// What of it is not so in `own`.
-    pub(crate) fn news_for(&self, own: &Self) -> Self {
+    #[must_use]
+    pub fn news_for(&self, own: &Self) -> Self {
         Self { cooldowns: news(&self.cooldowns, &own.cooldowns), pools: news(&self.pools, &own.pools) }
     }
 }

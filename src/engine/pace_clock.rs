@@ -126,7 +126,8 @@ impl PaceClock {
 
     /// The clock that others know, of which what was taken from `own` since all knew `known` is taken too.
     #[cfg(feature = "serve")]
-    pub(crate) fn joined_by(&self, own: &Self, known: Option<&Self>, now: Instant) -> Self {
+    #[must_use]
+    pub fn joined_by(&self, own: &Self, known: Option<&Self>, now: Instant) -> Self {
         let mut all = self.clone();
         all.advance(now);
         let taken = |clock: &Self| {

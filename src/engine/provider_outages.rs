@@ -10,7 +10,7 @@ use crate::time::{Instant, Nanos};
 /// What is known of providers that fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct ProviderOutages {
+pub struct ProviderOutages {
     /// The ends of cooldowns, by model or provider, in nanoseconds since 1970; in a change 0: it is over.
     /// Example: `{"model main": 1763768419250000000}`
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -50,7 +50,7 @@ pub(crate) struct OutageProbes {
 
 impl ProviderOutages {
     /// Whether nothing is known.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.cooldowns.is_empty() && self.pools.is_empty()
     }
 }

@@ -33,7 +33,7 @@ impl MeetingPlace {
         out::say(&format!("shares  {place} with the gateways named `{name}`\n"));
         let listener = move |error: Option<&SharedStateError>| match error {
             Some(error) => out::say(&format!(
-                "warning: {place} is out of reach ({error}); this gateway goes on with what it knows, and counts by itself\n"
+                "warning: {place} is out of reach ({error}); this gateway uses what it knows, and counts by itself\n"
             )),
             None => out::say(&format!("note: {place} is within reach again; the gateways share\n")),
         };

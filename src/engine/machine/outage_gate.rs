@@ -76,7 +76,7 @@ impl OutageGate {
         self.closed.map(|closed| (closed.window, closed.probe_at))
     }
 
-    /// What other hosts are told of it; `None`: it is open.
+    /// What other hosts learn of it; `None`: it is open.
     pub(super) fn probes(&self) -> Option<OutageProbes> {
         let ClosedGate { probe_at, delay, window } = self.closed?;
         Some(OutageProbes { failures: self.failures, probe_at, delay, window })

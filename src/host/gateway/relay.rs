@@ -94,7 +94,7 @@ impl Gateway {
         Self { behind, routes, ledger: Arc::default(), clock: Clock::system(), board, sharing: None }
     }
 
-    /// Shares with the gateways of that name what keys use and what is found of providers. While `port` is away, each goes on with
+    /// Shares with the gateways of that name what keys use and what is found of providers. While `port` is away, each uses
     /// what it knows.
     #[must_use]
     pub(crate) fn share(mut self, port: ReachedState, name: &str) -> Self {

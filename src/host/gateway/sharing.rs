@@ -1,6 +1,6 @@
 //! What gateways share: what their keys use, and what they find of providers.
 //!
-//! Requests wait for none of it but the count of a key with limits. The rest is looked at again and again: what has changed here is told
+//! Requests wait for none of it but the count of a key with limits. The rest is looked at again and again: what has changed here goes
 //! to the others, and what they have found becomes an event of the run of all requests.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -92,7 +92,7 @@ impl PgStore {
         Ok(Self { link, config })
     }
 
-    /// The same for who goes on without the database: one that cannot be reached now is asked later.
+    /// The same for who works without the database meanwhile: one that cannot be reached now is asked later.
     #[cfg(feature = "serve")]
     pub(crate) async fn connect_or_wait(config: PgConfig) -> Result<Self, StoreError> {
         let link = DatabaseLink::new(&config).map_err(|trouble| config.failed("open", &trouble))?;

@@ -16,7 +16,7 @@ pub(in crate::host::gateway) struct KeyLedger {
     used: BTreeMap<String, KeyUse>,
     /// Whether anything was spent since it was written down last.
     is_changed: bool,
-    /// The keys that have used something since they were told of last.
+    /// The keys that have used something since others learned of it last.
     untold: BTreeSet<String>,
 }
 
@@ -76,7 +76,7 @@ impl KeyLedger {
         self.rules.keys()
     }
 
-    /// Those of them that have used something since they were told of.
+    /// Those of them that have used something since others learned of it.
     pub(super) fn untold(&self) -> impl Iterator<Item = &String> {
         self.untold.iter().filter(|key| self.rules.contains_key(*key))
     }
@@ -86,16 +86,16 @@ impl KeyLedger {
         Some((self.rules.get(key)?, self.used.get(key).cloned().unwrap_or_default()))
     }
 
-    /// Replaces what a key has used, and keeps what it has used since it was `before`. `is_told`: others know of it.
+    /// Replaces what a key has used, and keeps what it has used since it was `before`. `is_known`: others know of it.
     pub(super) fn replace(
         &mut self,
         key: &str,
         (before, all): (&KeyUse, &KeyUse),
-        is_told: bool,
+        is_known: bool,
         now: Instant,
     ) {
         let used = self.used.entry(key.to_owned()).or_default();
-        if is_told && used == before {
+        if is_known && used == before {
             self.untold.remove(key);
         } else {
             self.untold.insert(key.to_owned());

@@ -152,7 +152,7 @@ impl SharedQuota {
             };
             let CountedUse { own, written, answers, is_news } = counted;
             let mut known = self.known(key);
-            // Those that come while one waits in vain do not wait, too.
+            // Those that come while one waits without an answer do not wait, too.
             let is_away = self.port.is_away();
             let replaced = match (is_news, is_away) {
                 (false, _) => Ok(true),

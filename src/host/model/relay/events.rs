@@ -29,7 +29,7 @@ pub(super) struct RelayedEvents<'a> {
     /// Whether nothing stands on its current line.
     is_blank: bool,
     is_done: bool,
-    /// The event that says so, and what follows it: they go out once the answer is judged, as clients stop reading there.
+    /// The event that says so, and what follows it: they go out once it is known whether the answer is whole, as clients stop reading there.
     last: BytesMut,
     /// Whether some of the model's text has been written.
     said: bool,

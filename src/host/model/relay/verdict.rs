@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::wire::readable;
 use crate::policy::ErrorClass;
-use crate::session::is_object;
 use crate::text::repair::repair;
 
 /// The failure of a reply that says nothing; `None`: it says something, or why it does not.
@@ -41,7 +40,7 @@ pub(super) fn checked(reply: ModelReply) -> Result<ModelReply, Failure> {
 }
 
 /// The reply with calls whose arguments are objects. Broken ones are repaired if `repairs`; of a reply that was cut they are left
-/// out, as nobody knows what they would have become.
+/// out, as what they would have become is unknown.
 ///
 /// # Errors
 /// One of them is none, in a reply that was not cut.
@@ -61,6 +60,11 @@ pub(super) fn usable(mut reply: ModelReply, repairs: bool) -> Result<ModelReply,
         Some(name) => Err(malformed(&name)),
         None => Ok(reply),
     }
+}
+
+/// Whether arguments are a JSON object that every reader takes.
+fn is_object(arguments: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(arguments).is_ok()
 }
 
 /// Arguments as an object; `None`: they are none.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The most choices that are told apart. Servers give 128 at most.
+/// The most choices that are kept apart. Servers give 128 at most.
 const MOST: usize = 1024;
 
 /// The choices of an answer besides the first.

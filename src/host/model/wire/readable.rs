@@ -36,7 +36,7 @@ struct Places<'j> {
 }
 
 impl Places<'_> {
-    /// Goes on to what the reader refuses: where it ends, and what stands for it.
+    /// Advances to what the reader refuses: where it ends, and what stands for it.
     fn next_refused(&mut self) -> Option<(usize, &'static str)> {
         loop {
             match self.byte(self.at)? {

@@ -11,7 +11,7 @@ pub(super) fn handshake(answers: &[(&str, Map<String, Value>)], begins: bool) ->
     let (_, first) = answers.first()?;
     let mut merged = first.clone();
     // What the relay does itself: its tools change when a server comes or goes, and results that were cut are resources.
-    // Without a handshake the client hears of it by its subscriptions at the servers alone.
+    // Without a handshake the client learns of it by its subscriptions at the servers alone.
     let tools = if begins { json!({ "listChanged": true }) } else { json!({}) };
     let mut capabilities = json!({ "tools": tools, "resources": {} });
     let mut instructions: Vec<String> = Vec::new();

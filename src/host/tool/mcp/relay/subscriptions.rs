@@ -20,7 +20,7 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// The first notification of a subscription: what of it is granted.
 const GRANTED: &str = "notifications/subscriptions/acknowledged";
 
-/// What a client wants to hear of, or is going to.
+/// What a client wants to be notified of, or is going to be.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Subscription {
