@@ -92,7 +92,8 @@ def call(ident, params):
     if name == "plain" and arguments.get("half"):
         return text("a\ud800b")
     if name == "plain":
-        return text("{}", structuredContent={"key": os.environ.get("OPENAI_API_KEY", "none"), "n": 1})
+        said = {"key": os.environ.get("OPENAI_API_KEY", "none"), "n": 1}
+        return text(json.dumps(said), structuredContent=said)
     if name == "image":
         return {"content": [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]}
     if name == "fail":

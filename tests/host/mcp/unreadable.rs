@@ -125,7 +125,7 @@ async fn an_answer_that_is_none_is_a_failure_and_hangs_nobody() {
         let expected = (ErrorClass::ExecutionError, EffectState::Unknown);
         assert_eq!((class, effect), expected, "{answer}: {message}");
         assert!(message.starts_with("the server's answer cannot be used: "), "{answer}: {message}");
-        let noise = "; it wrote 2 lines that are no messages, the first: not json {";
+        let noise = "; it wrote 3 lines that are no messages, the first: not json {";
         assert!(message.ends_with(noise), "{message}");
     }
     assert_eq!(said(call(&server, "s__echo", json!({"text": "on"})).await), json!("on"));
