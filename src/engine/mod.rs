@@ -100,7 +100,6 @@ pub use pace_clock::PaceClock;
 pub use plain_call::{PlainCall, PlainEnd, PlainFailure, PlainNext, PlainRules};
 pub(crate) use problems::told;
 pub use provider_limit::{LimitUnit, ProviderLimit};
-#[cfg(feature = "serve")]
 pub use provider_outages::ProviderOutages;
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, SummarizeMessages};
 pub use repeats::{LoopPattern, LoopRepetition, LoopStage};
