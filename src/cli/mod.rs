@@ -14,6 +14,7 @@ mod http;
 mod init;
 mod lines;
 mod logs;
+mod look;
 mod man;
 mod mcp;
 mod models;

@@ -31,7 +31,7 @@ pub fn object_arguments(arguments: &str) -> Cow<'_, str> {
 
 /// Whether arguments are a JSON object. The values are parsed, too: other readers refuse half a surrogate, or a
 /// number that fits into no float.
-pub(crate) fn is_object(arguments: &str) -> bool {
+pub fn is_object(arguments: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(arguments).is_ok()
 }
 

@@ -19,8 +19,7 @@ mod reduction;
 mod slice;
 mod slices;
 
-pub(crate) use arguments::is_object;
-pub use arguments::object_arguments;
+pub use arguments::{is_object, object_arguments};
 pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
 pub use history::{HistoryRepair, HistorySplice, InjectedResult, splice};

@@ -15,13 +15,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::cli::exit::CommandFailure;
+use crate::cli::look::look_again;
 use crate::cli::out;
 use crate::host::server_certificate::{CertificateWatch, ServerCertificate, provider};
 
 /// How long a handshake may take.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// How often the files of the certificate are looked at.
-const LOOKS: Duration = Duration::from_secs(1);
 /// What a server of HTTP/1.1 is called in a handshake (RFC 7301); it speaks nothing else.
 const HTTP: &[u8] = b"http/1.1";
 /// The most of a request that is read which came without TLS.
@@ -51,26 +50,15 @@ impl TlsServer {
     }
 
     /// Takes renewed certificates for new connections, as long as it is polled. Those that cannot be used change nothing.
-    async fn renew(self: Arc<Self>, mut watch: CertificateWatch) {
-        let mut tick = tokio::time::interval(LOOKS);
-        loop {
-            tick.tick().await;
-            // Files are read off the threads that serve.
-            let looked = tokio::task::spawn_blocking(move || {
-                let found = watch.poll();
-                (watch, found)
-            });
-            let Ok((back, found)) = looked.await else { return };
-            watch = back;
-            match found {
-                None => {}
-                Some(Ok(certificate)) => {
-                    self.current.set(certificate);
-                    out::say("note: the certificate is read again; new connections get it\n");
-                }
-                Some(Err(error)) => out::say(&format!("warning: the certificate before stays: {error}\n")),
+    async fn renew(self: Arc<Self>, watch: CertificateWatch) {
+        let take = |found| match found {
+            Ok(certificate) => {
+                self.current.set(certificate);
+                out::say("note: the certificate is read again; new connections get it\n");
             }
-        }
+            Err(error) => out::say(&format!("warning: the certificate before stays: {error}\n")),
+        };
+        look_again(watch, CertificateWatch::poll, take).await;
     }
 
     /// Secures a connection; `None`: its client speaks no TLS, or not in time.

@@ -26,13 +26,14 @@ use self::sharing::MeetingPlace;
 use super::exit::{CommandFailure, ExitStatus};
 use super::http::TlsServer;
 use super::logs::Export;
+use super::look::look_again;
 use super::policies::reported;
 use super::run::metrics;
 use super::run::signals::StopSignals;
 use super::settings::CliSettings;
 use super::{files, http, named, out, policies, runtime, sessions};
 use crate::host::agent_file::{
-    AgentFileError, AgentServers, FileGateway, GatewayFileError, GatewayWatch, NamedAgent,
+    AgentFileError, AgentServers, FileGateway, GatewayFileError, GatewayWatch, LimitedKeys, NamedAgent,
 };
 use crate::policy::Loader;
 
@@ -40,8 +41,6 @@ use crate::policy::Loader;
 const PREFIX: &str = "ufz-";
 /// How many random bytes there are in one.
 const RANDOM: usize = 32;
-/// How often files are looked at.
-const LOOKS: Duration = Duration::from_secs(1);
 /// What is said beyond this machine where nothing secures the connections.
 const NO_TLS: &str = "note: keys and conversations pass this address unencrypted; write `tls` into the file, or let a proxy with TLS stand before it\n";
 const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them under `keys`, as `unfazed serve --hash-key` makes them";
@@ -220,45 +219,33 @@ impl Service {
 
 /// Takes edits of the file and of its policies, as long as it is polled.
 async fn take_edits(
-    mut watch: GatewayWatch,
+    watch: GatewayWatch,
     server: Arc<GatewayServer>,
     keeper: Arc<BudgetKeeper>,
     address: SocketAddr,
 ) {
-    let mut tick = tokio::time::interval(LOOKS);
-    loop {
-        tick.tick().await;
-        // Files are read off the threads that serve.
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = watch.poll();
-            (watch, found)
-        });
-        let Ok((back, found)) = looked.await else { return };
-        watch = back;
-        match found {
-            None => {}
-            Some(Ok(keys)) => {
-                let access = AccessRules::new(address, &keys.keys).ok_or_else(|| NO_KEYS.to_owned());
-                let taken = access.and_then(|access| {
-                    keeper.take(&keys).map(|()| access).map_err(|error| error.to_string())
-                });
-                match taken {
-                    Ok(access) => {
-                        server.set_access(access);
-                        out::say(
-                            "note: the policy and the keys are read again; models, routes and `tls` are at the next start\n",
-                        );
-                    }
-                    Err(why) => out::say(&format!("warning: the keys before stay: {why}\n")),
+    let take = |found: Result<LimitedKeys, GatewayFileError>| match found {
+        Ok(keys) => {
+            let access = AccessRules::new(address, &keys.keys).ok_or_else(|| NO_KEYS.to_owned());
+            let taken = access
+                .and_then(|access| keeper.take(&keys).map(|()| access).map_err(|error| error.to_string()));
+            match taken {
+                Ok(access) => {
+                    server.set_access(access);
+                    out::say(
+                        "note: the policy and the keys are read again; models, routes and `tls` are at the next start\n",
+                    );
                 }
-            }
-            Some(Err(error)) => {
-                let error = failed(error).to_string();
-                let why = if error.is_empty() { String::new() } else { format!(": {error}") };
-                out::say(&format!("warning: the policy and the keys before stay{why}\n"));
+                Err(why) => out::say(&format!("warning: the keys before stay: {why}\n")),
             }
         }
-    }
+        Err(error) => {
+            let error = failed(error).to_string();
+            let why = if error.is_empty() { String::new() } else { format!(": {error}") };
+            out::say(&format!("warning: the policy and the keys before stay{why}\n"));
+        }
+    };
+    look_again(watch, GatewayWatch::poll, take).await;
 }
 
 fn failed(error: GatewayFileError) -> CommandFailure {

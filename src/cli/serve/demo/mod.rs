@@ -50,7 +50,7 @@ mod tests {
         assert!(policy.warnings().is_none());
         for (name, text) in [MAIN, SPARE] {
             let script = Script::from_yaml(name, text.as_bytes()).unwrap();
-            assert!(script.repeat || script.repeat_last, "{name} comes to an end");
+            assert!(script.repeat || script.repeat_last, "{name} ends");
         }
     }
 }

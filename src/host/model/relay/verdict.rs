@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::wire::readable;
 use crate::policy::ErrorClass;
+use crate::session::is_object;
 use crate::text::repair::repair;
 
 /// The failure of a reply that says nothing; `None`: it says something, or why it does not.
@@ -60,11 +61,6 @@ pub(super) fn usable(mut reply: ModelReply, repairs: bool) -> Result<ModelReply,
         Some(name) => Err(malformed(&name)),
         None => Ok(reply),
     }
-}
-
-/// Whether arguments are a JSON object that every reader takes.
-fn is_object(arguments: &str) -> bool {
-    serde_json::from_str::<Map<String, Value>>(arguments).is_ok()
 }
 
 /// Arguments as an object; `None`: they are none.
