@@ -1,5 +1,4 @@
 # A host with a loop of its own, in Ruby: it runs the tools, and `unfazed step` decides.
-#
 #     ruby examples/step/client.rb [UNFAZED]
 require 'json'
 require 'open3'

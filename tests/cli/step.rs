@@ -211,6 +211,11 @@ fn a_line_that_cannot_be_used_changes_nothing_and_says_where_it_is_wrong() {
     let failed =
         json!({"outcome": "failed", "failure": {"status": "503", "message": "x"}, "effect": "not_started"});
     refused(&mut host, &finished(2, 1, &failed).to_string());
+    // Read as a float, it would be another one.
+    let long = finished(2, 1, &ok(7))
+        .to_string()
+        .replace("\"data\":7", "\"data\":[\"é\",-10000000000000000000000000000001]");
+    refused(&mut host, &long);
     assert_eq!(host.ask(&conversation()[1])["seq"], 3);
     assert!(host.end());
     insta::assert_snapshot!(shown.join("\n\n"));

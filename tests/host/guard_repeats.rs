@@ -92,6 +92,26 @@ async fn a_cycle_is_seen_across_tools() {
 }
 
 #[tokio::test]
+async fn what_is_left_to_say_ends_with_its_run() {
+    let guard = Guard::new(policy("version: 1\noutput: {schema: {type: object}}\n"));
+    let tool = guard.tool("fetch");
+    let repeat = async || {
+        for _ in 0..3 {
+            call(&tool, &json!({"n": 1})).await.unwrap();
+        }
+    };
+    repeat().await;
+    guard.output("{}").await.unwrap();
+    assert_eq!(guard.take_guidance(), [""; 0], "its run has ended");
+    repeat().await;
+    guard.output("{}").await.unwrap();
+    call(&tool, &json!({"n": 2})).await.unwrap();
+    assert_eq!(guard.take_guidance(), [""; 0], "the next run has begun");
+    repeat().await;
+    assert_eq!(guard.take_guidance().len(), 1, "its own is read");
+}
+
+#[tokio::test]
 async fn a_tool_that_is_asked_until_something_happens_is_not_counted() {
     let guard = guard("{poll: {loop_guard: {enabled: false}}}");
     let poll = guard.tool("poll");

@@ -25,6 +25,7 @@ use crate::host::{Clock, SessionCheckpoint};
 use crate::policy::Policy;
 use crate::store::{FsyncMode, Recorder, SessionId};
 use crate::text::did_you_mean;
+use crate::text::repair::too_long;
 
 pub(super) use protocol::json_schema;
 
@@ -294,6 +295,14 @@ fn parsed(line: InputLine, most: usize) -> Result<Value, ErrorAnswer> {
     // Whatever is taken can be recorded, saved and read again: each puts it some levels deeper.
     if levels(&bytes) > MOST_LEVELS {
         return Err(ErrorAnswer::at("", format!("the line is nested deeper than {MOST_LEVELS} levels")));
+    }
+    // Integers have 64 bits here: a longer one is read as a float, and an id becomes another one.
+    if let Some((at, number)) = core::str::from_utf8(&bytes).ok().and_then(too_long) {
+        let number = shortened(number);
+        let message = format!(
+            "the integer {number} does not fit into 64 bits and would be changed: send it as a string, or as a float"
+        );
+        return Err(ErrorAnswer { column: Some(at.saturating_add(1)), ..ErrorAnswer::new(message) });
     }
     Ok(value)
 }

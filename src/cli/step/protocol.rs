@@ -225,7 +225,7 @@ pub(super) struct SavedAnswer {
 pub(super) struct ErrorAnswer {
     /// The number of the line, from 1.
     pub(super) line: u64,
-    /// The column of the mistake, from 1, in a line that is no JSON.
+    /// The column of the mistake, from 1, in bytes: where a line stops being JSON, or has an integer of more than 64 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) column: Option<usize>,
     /// The JSON pointer to the mistake, in a line that is JSON.

@@ -69,6 +69,8 @@ struct LockedParts {
     lost: bool,
     /// Somebody waits until no proposal is open.
     is_awaited: bool,
+    /// How many runs of the session have ended here.
+    runs_ended: u64,
 }
 
 /// What follows a failure of a call that was begun without the run.
@@ -99,6 +101,8 @@ pub(in crate::host) struct OpenTicket {
     /// The next directive, until it is written down.
     next: Option<Directive>,
     ended: bool,
+    /// How many runs had ended before it.
+    runs_before: u64,
 }
 
 impl fmt::Debug for LockedRun {
@@ -129,6 +133,7 @@ impl LockedRun {
             waiting,
             lost: false,
             is_awaited: false,
+            runs_ended: 0,
         };
         Self { inner: Mutex::new(inner), clock, idle: Notify::new(), listener: None, publish: None }
     }
@@ -325,6 +330,11 @@ impl LockedRun {
         read(&self.lock().state)
     }
 
+    /// How many runs of the session have ended.
+    pub(in crate::host) fn runs_ended(&self) -> u64 {
+        self.lock().runs_ended
+    }
+
     /// The span that a piece of work is to be done in.
     pub(in crate::host) fn span(&self, work: WorkId) -> Span {
         if !spans::may_be_read() {
@@ -458,7 +468,8 @@ impl LockedParts {
     fn open(&mut self, proposal: ProposalId, run: &Arc<LockedRun>) -> OpenTicket {
         let (sender, directives) = unbounded_channel();
         self.waiting.insert(proposal, sender);
-        OpenTicket { locked: Arc::clone(run), proposal, directives, next: None, ended: false }
+        let (locked, runs_before) = (Arc::clone(run), self.runs_ended);
+        OpenTicket { locked, proposal, directives, next: None, ended: false, runs_before }
     }
 
     /// Measures what was decided.
@@ -478,6 +489,9 @@ impl LockedParts {
         let _span = tracing::info_span!("run", correlation_id = %self.state.run, policy).entered();
         for directive in directives.0 {
             trace::directive(&directive);
+            if let DirectiveKind::Note(Note::Finish { .. }) = &directive.order {
+                self.runs_ended = self.runs_ended.saturating_add(1);
+            }
             if let DirectiveKind::Note(Note::ReducerError { error }) = &directive.order
                 && self.telemetry.is_some()
             {
@@ -562,6 +576,11 @@ impl OpenTicket {
     /// The span that a piece of its work is to be done in.
     pub(in crate::host) fn span(&self, work: WorkId) -> Span {
         self.locked.span(work)
+    }
+
+    /// How many runs of the session had ended before it.
+    pub(in crate::host) const fn runs_before(&self) -> u64 {
+        self.runs_before
     }
 
     /// What is about the proposal as a whole.

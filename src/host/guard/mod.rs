@@ -174,7 +174,7 @@ impl Guard {
     }
 
     /// What the model is to read with its next request, in addition to the results of its calls: what it repeats, and what was wrong with
-    /// its report. Each is shown once.
+    /// its report. Each is shown once, and what is left when a run ends is dropped.
     pub fn take_guidance(&self) -> Vec<String> {
         self.inner.run.take_guidance()
     }

@@ -127,7 +127,7 @@ impl<R: Clone> TurnGuard<R> {
             run.tell(event)?;
         }
         let settled = proposed.settled()?;
-        run.guide(settled.guidance.iter().cloned());
+        run.guide(&proposed, settled.guidance.iter().cloned());
         match (&settled.result, value, proposed.said.exhausted.take()) {
             (ProposalResult::Reply { .. }, Some(value), _) => Ok((value, message)),
             (_, _, Some(exhausted)) => {

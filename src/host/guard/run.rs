@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,8 +27,8 @@ pub(super) struct GuardRun {
     /// What each run of the session begins with.
     started: RunStarted,
     pub(super) plain: Arc<PlainTools>,
-    /// What the model is to read with its next request.
-    guidance: Mutex<Vec<String>>,
+    /// What the model is to read with its next request, each text with the number of runs that had ended before.
+    guidance: Mutex<Vec<(u64, String)>>,
     /// How many more proposals the run takes; further ones wait.
     permits: Arc<Semaphore>,
 }
@@ -229,14 +229,20 @@ impl GuardRun {
         self.locked.tell(event)
     }
 
-    /// What the model is to read with its next request.
-    pub(super) fn guide(&self, texts: impl IntoIterator<Item = String>) {
-        self.guidance.lock().unwrap_or_else(PoisonError::into_inner).extend(texts);
+    /// Messages about a proposal, for the next request of the model.
+    pub(super) fn guide(&self, proposed: &Proposed, texts: impl IntoIterator<Item = String>) {
+        let of = proposed.open.runs_before();
+        self.said().extend(texts.into_iter().map(|text| (of, text)));
     }
 
-    /// The same, once.
+    /// The same, once. Those of a run that has ended are not for the model of the next one.
     pub(super) fn take_guidance(&self) -> Vec<String> {
-        core::mem::take(&mut *self.guidance.lock().unwrap_or_else(PoisonError::into_inner))
+        let (said, ended) = (core::mem::take(&mut *self.said()), self.locked.runs_ended());
+        said.into_iter().filter(|(of, _)| *of == ended).map(|(_, text)| text).collect()
+    }
+
+    fn said(&self) -> MutexGuard<'_, Vec<(u64, String)>> {
+        self.guidance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -145,7 +145,7 @@ impl ToolGuard {
         }
         let settled = proposed.settled()?;
         let guidance = core::mem::take(&mut proposed.said.guidance);
-        run.guide(guidance.into_iter().chain(settled.guidance.iter().cloned()));
+        run.guide(&proposed, guidance.into_iter().chain(settled.guidance.iter().cloned()));
         match (value, proposed.said.exhausted.take()) {
             (Some(value), _) => Ok(Made { value, text: core::mem::take(&mut proposed.said.text) }),
             (None, Some(exhausted)) => {
