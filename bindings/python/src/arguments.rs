@@ -41,6 +41,8 @@ impl Serialize for PlainValue<'_, '_> {
             let number = number.value();
             if number.is_finite() { out.serialize_f64(number) } else { Err(S::Error::custom("not finite")) }
         } else if let Ok(fields) = value.cast_exact::<PyDict>() {
+            // Of a copy: without a global lock another thread may change what is walked over.
+            let fields = fields.copy().map_err(S::Error::custom)?;
             let mut map = out.serialize_map(Some(fields.len()))?;
             for (name, field) in fields.iter() {
                 let name = name.cast_exact::<PyString>().map_err(|_| S::Error::custom("a key is no text"))?;

@@ -32,7 +32,8 @@ fn shallow(value: &Bound<'_, PyAny>, left: usize) -> PyResult<()> {
         return Err(PyOverflowError::new_err(message));
     };
     if let Ok(fields) = value.cast::<PyDict>() {
-        fields.iter().try_for_each(|(_, field)| shallow(&field, left))
+        // Of a copy: without a global lock another thread may change what is walked over.
+        fields.copy()?.iter().try_for_each(|(_, field)| shallow(&field, left))
     } else if let Ok(items) = value.cast::<PyList>() {
         items.iter().try_for_each(|item| shallow(&item, left))
     } else if let Ok(items) = value.cast::<PyTuple>() {

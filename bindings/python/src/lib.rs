@@ -16,8 +16,9 @@ mod resumed;
 
 use pyo3::prelude::*;
 
-/// Policies and the interpreter; `unfazed` is what programs import.
-#[pymodule]
+/// Policies and the interpreter; `unfazed` is what programs import. All its objects are frozen or have a lock, so it does
+/// without Python's global one.
+#[pymodule(gil_used = false)]
 mod _unfazed {
     #[pymodule_export]
     use super::arguments::json_text;

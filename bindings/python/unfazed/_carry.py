@@ -20,7 +20,7 @@ from unfazed._attempt import (
 )
 from unfazed._channel import CallChannel, Directive, ProposalTicket
 from unfazed._failure import timed_out
-from unfazed._run import GuardRun
+from unfazed._run import OVER, GuardRun
 from unfazed._series import Answer, CallSeries, Event, ToolSeries
 
 
@@ -32,8 +32,7 @@ async def carry_out(run: GuardRun, ticket: ProposalTicket, series: CallSeries, i
         run.withdraw(ticket, index if len(ticket.channels) > 1 else None)
 
     try:
-        while not channel.is_over:
-            work = run.next_work(channel)
+        while (work := run.next_work(channel)) is not OVER:
             if work is None:
                 await _sleep(run, channel, None, None, withdraw)
             elif work["directive"] == "wait":
@@ -51,8 +50,7 @@ def carry_out_sync(run: GuardRun, ticket: ProposalTicket, series: CallSeries, in
     """The same in this thread."""
     channel = ticket.channels[index]
     try:
-        while not channel.is_over:
-            work = run.next_work(channel)
+        while (work := run.next_work(channel)) is not OVER:
             if work is None:
                 _block(run, channel, None, None)
                 continue

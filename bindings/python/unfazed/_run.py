@@ -15,6 +15,8 @@ from unfazed._raised import RunError
 from unfazed._series import Answer
 from unfazed._unfazed import GuardEngine, PlainEntry, Policy
 
+#: The work of a call that is over.
+OVER: Directive = {}
 #: What was decided, and who is to be woken for it.
 Told = tuple[list[Directive], list[Callable[[], object]]]
 
@@ -187,8 +189,13 @@ class GuardRun:
         self._tell(*told)
 
     def next_work(self, channel: CallChannel) -> Directive | None:
-        """The next piece of work of a call that is still needed; `None`: there is none yet."""
+        """The next piece of work of a call that is still needed. `None`: there is none yet. `OVER`: nothing follows, and all
+        that was decided about the call is in the channel.
+        """
+        # Under the lock: what settles a call is in the midst of what else is decided with it.
         with self._lock:
+            if channel.is_over:
+                return OVER
             while channel.work:
                 work = channel.work.pop(0)
                 if channel.needs(work["work"]):
