@@ -51,6 +51,23 @@ def test_what_is_nested_without_end_is_refused_and_does_not_crash() -> None:
         engine.step({"event": "cancelled", "reason": deep}, 2)
 
 
+@pytest.mark.parametrize("number", [10**30, -(2**63) - 1, float("nan"), float("-inf")])
+def test_a_number_that_would_become_another_one_is_refused(number: float) -> None:
+    engine = Engine(Policy.from_yaml(POLICY), [SEARCH])
+    engine.step({"event": "run_started", "run": "r"}, 1)
+    call = {"id": "call_1", "name": "search", "arguments": '{"query": "rust"}'}
+    proposed = engine.step({"event": "tools_proposed", "calls": [call]}, 2)
+    (work,) = [directive["work"] for directive in proposed if directive["directive"] == "run_tool"]
+    finished: Any = {"event": "tool_finished", "work": work, "outcome": {"outcome": "ok", "data": [number]}}
+    with pytest.raises(ValueError, match="give it as a text"):
+        engine.step(finished, 3)
+    finished["outcome"]["data"] = [2**64 - 1]
+    answered = engine.step(finished, 3)
+    assert [directive["message"]["text"] for directive in answered if directive["directive"] == "append"] == [
+        f"[{2**64 - 1}]"
+    ]
+
+
 def test_tools_have_to_fit_and_may_change() -> None:
     policy = Policy.from_yaml(POLICY)
     with pytest.raises(ValueError, match="search"):
