@@ -19,6 +19,8 @@ pub enum ToolForm {
     Responses,
     /// As Gemini wants them.
     Gemini,
+    /// The form of Bedrock's Converse.
+    Converse,
 }
 
 impl ToolForm {
@@ -40,7 +42,8 @@ impl ToolForm {
     pub(super) const fn image_rule(self) -> ImageRule {
         match self {
             Self::Chat | Self::Responses | Self::Gemini => ImageRule::Tiles,
-            Self::Messages => ImageRule::Pixels,
+            // Most of what Bedrock serves that sees is Claude.
+            Self::Messages | Self::Converse => ImageRule::Pixels,
         }
     }
 
@@ -70,11 +73,13 @@ impl ToolForm {
                 }
                 Value::Object(tool)
             }
+            Self::Converse => {
+                tool.insert("inputSchema".to_owned(), json!({ "json": object_schema(spec) }));
+                json!({ "toolSpec": tool })
+            }
             Self::Messages => {
                 // Anthropic requires a schema, and one with `type: object` (`tool_param.py` of its SDK).
-                let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
-                schema.entry("type").or_insert_with(|| json!("object"));
-                tool.insert("input_schema".to_owned(), Value::Object(schema));
+                tool.insert("input_schema".to_owned(), object_schema(spec));
                 Value::Object(tool)
             }
         }
@@ -90,6 +95,13 @@ impl ToolForm {
             _ => counter.count(&declared.to_string()),
         }
     }
+}
+
+/// The schema of the arguments, which are an object.
+fn object_schema(spec: &ToolSpec) -> Value {
+    let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
+    schema.entry("type").or_insert_with(|| json!("object"));
+    Value::Object(schema)
 }
 
 fn with_type(kind: &str, tool: Map<String, Value>) -> Value {
@@ -114,6 +126,9 @@ mod tests {
         assert_eq!(ToolForm::Messages.declare(&spec).to_string(), messages);
         let responses = r#"{"type":"function","name":"look","description":"Looks.","parameters":{"type":"object"},"strict":false}"#;
         assert_eq!(ToolForm::Responses.declare(&spec).to_string(), responses);
+        let converse =
+            r#"{"toolSpec":{"name":"look","description":"Looks.","inputSchema":{"json":{"type":"object"}}}}"#;
+        assert_eq!(ToolForm::Converse.declare(&spec).to_string(), converse);
         let gemini = r#"{"name":"look","description":"Looks.","parametersJsonSchema":{"type":"object"}}"#;
         assert_eq!(ToolForm::Gemini.declare(&spec).to_string(), gemini);
     }

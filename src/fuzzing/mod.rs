@@ -8,6 +8,8 @@ mod policy_text;
 mod session_logs;
 mod tool_arguments;
 
+#[cfg(feature = "bedrock")]
+pub use crate::host::fuzzed::frame_bytes;
 pub use crate::host::fuzzed::{provider_bodies, sse_bytes};
 pub use json_repair::json_repair;
 pub use policy_text::policy_text;

@@ -35,6 +35,12 @@ fn streams() {
 }
 
 #[test]
+#[cfg(feature = "bedrock")]
+fn frames() {
+    plays("frame_bytes", super::frame_bytes);
+}
+
+#[test]
 fn logs() {
     plays("session_logs", super::session_logs);
 }

@@ -40,6 +40,12 @@ impl SecretRedactor {
         Self { forms, ..self }
     }
 
+    /// These secrets too.
+    #[cfg(feature = "bedrock")]
+    pub(crate) fn also(&self, secrets: impl IntoIterator<Item = SecretString>) -> Self {
+        Self { forms: self.forms, ..Self::new(self.secrets.iter().cloned().chain(secrets)) }
+    }
+
     /// Whether what only has the form of a secret is taken out.
     pub(crate) const fn has_forms(&self) -> bool {
         self.forms

@@ -7,6 +7,8 @@ use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
 use crate::host::key_source::KeySource;
 use crate::host::model::ApiEntry;
+#[cfg(feature = "bedrock")]
+use crate::host::model::BedrockKeys;
 use crate::host::model::{AnthropicKeys, AzureKeys, GeminiKeys, OpenAiKeys, ResponsesKeys};
 use crate::host::{ConfigError, ModelConfig, ModelFacts};
 use crate::policy::decode::{Decode, DecodedDocument, Form, NodeReader, Spanned, record};
@@ -21,6 +23,8 @@ const FORMS: &[Form<ModelEntry>] = &[
     Form::of::<ResponsesKeys, ApiEntry>("responses"),
     Form::of::<AzureKeys, ApiEntry>("azure"),
     Form::of::<GeminiKeys, ApiEntry>("gemini"),
+    #[cfg(feature = "bedrock")]
+    Form::of::<BedrockKeys, ApiEntry>("bedrock"),
     Form::of::<ScriptedEntry, ScriptedEntry>("scripted"),
 ];
 

@@ -13,6 +13,8 @@ use crate::policy::Price;
 #[derive(Default)]
 pub(crate) struct GatewayModel {
     pub(super) speaks: BTreeMap<GatewayDialect, RelayedModel>,
+    /// The connection in a dialect that no client speaks.
+    other: Option<RelayedModel>,
     pub(super) facts: Option<ModelFacts>,
 }
 
@@ -42,10 +44,16 @@ impl GatewayModel {
     /// # Errors
     /// The configuration cannot be used.
     pub(crate) fn speaking(mut self, config: ModelConfig) -> Result<Self, ErrorCause> {
-        if let Some(dialect) = GatewayDialect::of(config.provider) {
-            self.speaks.insert(dialect, RelayedModel::new(config)?);
+        match GatewayDialect::of(config.provider) {
+            Some(dialect) => drop(self.speaks.insert(dialect, RelayedModel::new(config)?)),
+            None => self.other = Some(RelayedModel::new(config)?),
         }
         Ok(self)
+    }
+
+    /// The connection for requests that are converted.
+    pub(super) fn converting(&self) -> Option<&RelayedModel> {
+        self.speaks.values().next().or(self.other.as_ref())
     }
 
     /// What records tell about the model.

@@ -122,9 +122,9 @@ async fn attempt(
     }
     progress.begin(&asked.target);
     open.charge.as_ref().inspect(|charge| charge.called(models.price(&asked.target)));
-    let speaks = models.models.get(&asked.target).map(|model| &model.speaks);
-    let own = speaks.and_then(|speaks| speaks.get(&call.endpoint.dialect));
-    let other = || Some((speaks?.values().next()?, call.front.as_ref()?));
+    let asked_model = models.models.get(&asked.target);
+    let own = asked_model.and_then(|model| model.speaks.get(&call.endpoint.dialect));
+    let other = || Some((asked_model?.converting()?, call.front.as_ref()?));
     let (model, converted) = match (own, other()) {
         (Some(model), _) => (model, None),
         (None, Some((model, front))) => (model, Some(model.convert(front, models.repairs())?)),

@@ -4,6 +4,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
 use super::failure::{inside_success, unreadable};
+#[cfg(feature = "bedrock")]
+use super::frames::FrameParser;
 use super::sse::{SseEvent, SseParser};
 use super::wire::{BYTE_ORDER_MARK, StreamDecoder, StreamProgress, WireFormat, readable, without_mark};
 use crate::engine::{Failure, ModelReply};
@@ -26,27 +28,38 @@ pub(super) struct AnswerBody {
     bytes: Vec<u8>,
     /// Whether the headers say that it is a stream of events.
     announced: bool,
+    /// Whether they say that its events are frames of AWS.
+    frames: bool,
     /// How often it may still be looked at whether it is whole.
     looks: usize,
 }
 
 /// A stream of events.
 pub(super) struct EventStream {
-    parser: SseParser,
+    parser: EventParser,
     assembly: Box<dyn StreamDecoder>,
     waiting: Vec<SseEvent>,
     /// Whether an event has said that it is the last.
     done: bool,
 }
 
+/// What finds the events of a stream.
+enum EventParser {
+    Sse(SseParser),
+    #[cfg(feature = "bedrock")]
+    Frames(FrameParser),
+}
+
 impl HttpAnswer {
     /// What the headers say that will come.
     pub(super) fn announced_by(headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let frames = is_framed(headers);
         Self::Body(AnswerBody {
             bytes: Vec::new(),
             // The type may be followed by parameters, as in `text/event-stream; charset=utf-8`.
-            announced: kind.contains("event-stream"),
+            announced: frames || kind.contains("event-stream"),
+            frames,
             looks: MOST_LOOKS,
         })
     }
@@ -69,7 +82,7 @@ impl HttpAnswer {
         if !body.is_events() {
             return Ok(if body.is_done() { StreamProgress::Done } else { StreamProgress::More });
         }
-        let mut events = EventStream::new(format.begin());
+        let mut events = body.events(format);
         let progress = events.take(&body.bytes, headers);
         *self = Self::Events(events);
         progress
@@ -125,9 +138,9 @@ impl HttpAnswer {
         match self {
             // A stream that never became one is read as the stream it was announced as, so an error between events
             // is found.
-            Self::Body(AnswerBody { bytes, announced: true, .. }) if !is_whole(&bytes, &mut 1) => {
-                let mut events = EventStream::new(format.begin());
-                events.take(&bytes, headers)?;
+            Self::Body(body) if body.announced && !is_whole(&body.bytes, &mut 1) => {
+                let mut events = body.events(format);
+                events.take(&body.bytes, headers)?;
                 events.reply(headers, conversation)
             }
             Self::Body(body) => format.read(&body.bytes, headers, conversation),
@@ -137,9 +150,18 @@ impl HttpAnswer {
 }
 
 impl AnswerBody {
+    /// The stream that it is.
+    fn events(&self, format: &dyn WireFormat) -> EventStream {
+        let events = EventStream::new(format.begin());
+        if self.frames { events.framed() } else { events }
+    }
+
     /// Whether it is a stream of events. However long it becomes: what it is, its beginning says.
     fn is_events(&self) -> bool {
         const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+        if self.frames {
+            return true;
+        }
         // Looked at again with every piece, so only so much of it.
         let start = self.bytes.get(..LONGEST_START).unwrap_or(&self.bytes);
         let start = without_mark(start).trim_ascii_start();
@@ -166,13 +188,29 @@ impl AnswerBody {
 
 impl EventStream {
     pub(super) fn new(assembly: Box<dyn StreamDecoder>) -> Self {
-        Self { parser: SseParser::default(), assembly, waiting: Vec::new(), done: false }
+        Self { parser: EventParser::Sse(SseParser::default()), assembly, waiting: Vec::new(), done: false }
     }
 
     /// A stream whose events have at most so many bytes.
     #[cfg(feature = "serve")]
     pub(super) fn with_limit(assembly: Box<dyn StreamDecoder>, limit: usize) -> Self {
-        Self { parser: SseParser::with_limit(limit), ..Self::new(assembly) }
+        Self { parser: EventParser::Sse(SseParser::with_limit(limit)), ..Self::new(assembly) }
+    }
+
+    /// The same, of frames if the headers say so.
+    #[cfg(feature = "serve")]
+    pub(super) fn announced_by(self, headers: &HeaderMap) -> Self {
+        if is_framed(headers) { self.framed() } else { self }
+    }
+
+    #[cfg(feature = "bedrock")]
+    fn framed(self) -> Self {
+        Self { parser: EventParser::Frames(FrameParser::default()), ..self }
+    }
+
+    #[cfg(not(feature = "bedrock"))]
+    const fn framed(self) -> Self {
+        self
     }
 
     /// How many characters of the answer have come.
@@ -222,7 +260,7 @@ impl EventStream {
         if progress == StreamProgress::Done {
             return Ok(progress);
         }
-        pushed.map_err(|error| unreadable(error.to_string()))?;
+        pushed?;
         Ok(StreamProgress::More)
     }
 
@@ -261,6 +299,42 @@ impl EventStream {
         self.strays(headers)?;
         self.assembly.reply(conversation)
     }
+}
+
+impl EventParser {
+    /// Takes the next bytes, and appends the events that they complete.
+    fn push(&mut self, bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), Failure> {
+        match self {
+            Self::Sse(parser) => parser.push(bytes, events).map_err(|error| unreadable(error.to_string())),
+            #[cfg(feature = "bedrock")]
+            Self::Frames(parser) => parser.push(bytes, events).map_err(|error| unreadable(error.to_string())),
+        }
+    }
+
+    /// What comes between the events and looks like JSON.
+    fn strays(&mut self) -> Vec<String> {
+        match self {
+            Self::Sse(parser) => parser.strays(),
+            #[cfg(feature = "bedrock")]
+            Self::Frames(_) => Vec::new(),
+        }
+    }
+
+    /// The event that the end of the stream completes.
+    fn finish(&mut self) -> Option<SseEvent> {
+        match self {
+            Self::Sse(parser) => parser.finish(),
+            // A frame says how long it is: one that is not whole was cut.
+            #[cfg(feature = "bedrock")]
+            Self::Frames(_) => None,
+        }
+    }
+}
+
+/// Whether the headers say that an answer comes as frames of AWS.
+pub(super) fn is_framed(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    cfg!(feature = "bedrock") && kind.contains("vnd.amazon.eventstream")
 }
 
 /// Whether a body is a whole value in JSON: some servers leave the connection open after it.

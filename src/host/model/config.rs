@@ -51,6 +51,9 @@ pub(super) enum Auth {
     Bearer,
     /// In a header of its own.
     Header(&'static str),
+    /// As `authorization: Bearer`; without one requests are signed with credentials of AWS.
+    #[cfg(feature = "bedrock")]
+    Aws,
 }
 
 impl Provider {
@@ -102,6 +105,11 @@ pub struct ModelConfig {
     pub max_tokens: Option<u32>,
     /// Further fields of the request body. Null leaves out a field that would be sent otherwise.
     pub extra: Map<String, Value>,
+    /// The region of AWS that serves the model, for [`Provider::BEDROCK`]; `None`: us-east-1.
+    pub region: Option<String>,
+    /// The profile of AWS whose credentials sign the requests. `None`: what the environment says, a web identity, the
+    /// container or the instance.
+    pub profile: Option<String>,
     /// Whether the policy's guidance after the result of a tool becomes a part of that result, because the server
     /// refuses what a user says there. `None`: where it is known to, which is at Mistral.
     pub guidance_in_results: Option<bool>,
@@ -128,6 +136,8 @@ impl ModelConfig {
             temperature: None,
             max_tokens: None,
             extra: Map::new(),
+            region: None,
+            profile: None,
             guidance_in_results: None,
             finish_optional: None,
         }
@@ -139,6 +149,11 @@ impl ModelConfig {
     /// What cannot be used.
     pub fn check(&self) -> Result<(), ConfigError> {
         check_extra(&self.extra, self.provider.own_fields)?;
+        let is_region =
+            |region: &&String| region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if let Some(region) = self.region.as_ref().filter(|region| region.is_empty() || !is_region(region)) {
+            return Err(ConfigError::Region(region.clone()));
+        }
         self.endpoint()?;
         self.header_map().map(drop)
     }
@@ -183,6 +198,8 @@ impl ModelConfig {
         }
         if let Some(key) = trimmed(self.api_key.as_ref()) {
             let (name, value) = match self.provider.auth {
+                #[cfg(feature = "bedrock")]
+                Auth::Aws => (AUTHORIZATION, secret(&format!("Bearer {key}"))),
                 Auth::Bearer => (AUTHORIZATION, secret(&format!("Bearer {key}"))),
                 Auth::Header(name) => (HeaderName::from_static(name), secret(key)),
             };

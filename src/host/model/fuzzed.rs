@@ -37,6 +37,8 @@ pub fn provider_bodies(data: &[u8]) {
     let _ = read_as(&messages(), "application/json", &[body]);
     let _ = read_as(&responses(), "application/json", &[body]);
     let _ = read_as(&gemini(), "application/json", &[body]);
+    #[cfg(feature = "bedrock")]
+    let _ = read_as(&converse(), "application/json", &[body]);
 }
 
 /// The first bytes say how long the pieces are in which the rest arrives: the events, and the answer they make, are the
@@ -49,6 +51,17 @@ pub fn sse_bytes(data: &[u8]) {
     arrives(&messages(), bytes, &split);
     arrives(&responses(), bytes, &split);
     arrives(&gemini(), bytes, &split);
+}
+
+/// The same for frames of AWS.
+#[cfg(feature = "bedrock")]
+pub fn frame_bytes(data: &[u8]) {
+    let (lengths, bytes) = data.split_at(data.len().min(8));
+    let split = pieces(bytes, lengths);
+    let kind = "application/vnd.amazon.eventstream";
+    let told = |read: Result<ModelReply, Failure>| read.ok();
+    let whole = told(read_as(&converse(), kind, &[bytes]));
+    assert_eq!(whole, told(read_as(&converse(), kind, &split)), "the answer depends on how its bytes arrive");
 }
 
 /// A request with these messages and nothing else.
@@ -107,6 +120,19 @@ pub(super) fn gemini() -> GeminiFormat {
         max_tokens: None,
         extra: Map::new(),
         signatures: SignatureRules::default().into(),
+    }
+}
+
+#[cfg(feature = "bedrock")]
+pub(super) fn converse() -> super::wire::converse::ConverseFormat {
+    super::wire::converse::ConverseFormat {
+        model: "anthropic.claude".into(),
+        issuer: "host main".into(),
+        temperature: None,
+        max_tokens: None,
+        extra: Map::new(),
+        results_alone: false,
+        chooses_itself: false.into(),
     }
 }
 

@@ -40,6 +40,9 @@ pub enum ConfigError {
     /// A body field that would overwrite the agent's own.
     #[error("`{0}` cannot be set as an extra field: the agent writes it itself")]
     OwnField(String),
+    /// A region of AWS that is none.
+    #[error("`region` is `{0}`, which is none; write it like us-east-1")]
+    Region(String),
     /// No certificates, or no usable TLS.
     #[error("TLS cannot be set up: {0}; install the system's CA certificates or point SSL_CERT_FILE at some")]
     Tls(#[source] ErrorCause),

@@ -6,6 +6,8 @@ mod body;
 pub(super) mod client;
 mod config;
 mod failure;
+#[cfg(feature = "bedrock")]
+mod frames;
 #[cfg(feature = "serve")]
 pub(super) mod front;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -16,6 +18,8 @@ mod http;
 mod provider;
 #[cfg(feature = "serve")]
 pub(super) mod relay;
+#[cfg(feature = "bedrock")]
+mod signer;
 mod sse;
 mod transport;
 mod window;
@@ -31,6 +35,8 @@ pub use sse::{EventTooLarge, SseEvent, SseParser};
 pub use window::{WindowPages, WindowQuestion};
 
 pub(crate) use failure::{cut_off, from_status, stated_limits};
+#[cfg(feature = "bedrock")]
+pub(super) use provider::BedrockKeys;
 pub(super) use provider::{AnthropicKeys, AzureKeys, GeminiKeys, OpenAiKeys, ResponsesKeys};
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;

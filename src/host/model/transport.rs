@@ -1,10 +1,12 @@
 //! One call of a model over HTTP: send the request, read what comes, within the times the policy gives. The wire format
 //! says what is written and what the bytes mean.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use tokio::time::Instant;
@@ -17,6 +19,8 @@ use super::failure::{self, cause, cut_off, unreadable};
 use super::headers::ConfigError;
 use super::wire::{StreamProgress, WireFormat, without_mark};
 use super::within::{self, within};
+#[cfg(feature = "bedrock")]
+use super::{config::Auth, headers::trimmed, signer::AwsSigner};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
 use crate::host::redact::SecretRedactor;
@@ -46,6 +50,9 @@ pub(super) struct ModelTransport {
     model: String,
     stream: bool,
     redactor: SecretRedactor,
+    /// Signs each request, where no key is sent.
+    #[cfg(feature = "bedrock")]
+    signer: Option<AwsSigner>,
 }
 
 /// How far a call has come, for when it is ended from outside.
@@ -74,6 +81,8 @@ impl ModelTransport {
             model: config.model.clone(),
             stream: config.stream,
             redactor: SecretRedactor::new(config.secrets()),
+            #[cfg(feature = "bedrock")]
+            signer: signer(config),
         })
     }
 
@@ -88,7 +97,8 @@ impl ModelTransport {
         let result = within(&request, self.attempts(format, &request, &seen)).await;
         // Known even if the call was ended from outside.
         let received = seen.received.into_inner();
-        let result = result.map_err(|failure| Failure { received, ..self.redactor.failure(failure, others) });
+        let result =
+            result.map_err(|failure| Failure { received, ..self.redactor().failure(failure, others) });
         tracing::debug!(
             model = self.model,
             server = self.server(),
@@ -155,7 +165,7 @@ impl ModelTransport {
     pub(super) async fn send_to(
         &self,
         address: &Url,
-        body: impl Into<reqwest::Body>,
+        body: impl Into<Bytes>,
         headers: HeaderMap,
         until: Option<Instant>,
         timeouts: CallTimeouts,
@@ -164,13 +174,37 @@ impl ModelTransport {
         let client = client.map_err(|error| unreadable(error.to_string()))?;
         #[cfg(feature = "otlp")]
         let headers = otel::carried(headers);
-        let sent = client.post(address.clone()).headers(headers).body(body).send();
-        let response = match until {
-            Some(until) => tokio::time::timeout_at(until, sent).await,
-            None => Ok(sent.await),
+        let sent = async {
+            let (body, headers) = self.signed(address, body.into(), headers).await?;
+            let sent = client.post(address.clone()).headers(headers).body(body).send().await;
+            sent.map_err(|error| self.not_sent(&error, timeouts))
         };
-        let response = response.map_err(|_| within::no_first_token(timeouts))?;
-        response.map_err(|error| self.not_sent(&error, timeouts))
+        match until {
+            Some(until) => {
+                tokio::time::timeout_at(until, sent).await.map_err(|_| within::no_first_token(timeouts))?
+            }
+            None => sent.await,
+        }
+    }
+
+    /// The headers of a request with its signature, if the server wants one.
+    #[cfg(feature = "bedrock")]
+    async fn signed(
+        &self,
+        address: &Url,
+        body: Bytes,
+        mut headers: HeaderMap,
+    ) -> Result<(Bytes, HeaderMap), Failure> {
+        if let Some(signer) = &self.signer {
+            signer.sign(address, &mut headers, &body).await?;
+        }
+        Ok((body, headers))
+    }
+
+    #[cfg(not(feature = "bedrock"))]
+    #[expect(clippy::unused_async, reason = "signing asks for credentials")]
+    async fn signed(&self, _: &Url, body: Bytes, headers: HeaderMap) -> Result<(Bytes, HeaderMap), Failure> {
+        Ok((body, headers))
     }
 
     /// The headers of every request.
@@ -179,8 +213,18 @@ impl ModelTransport {
     }
 
     /// Takes the secrets of the connection out of what is reported.
-    pub(super) const fn redactor(&self) -> &SecretRedactor {
-        &self.redactor
+    #[cfg(feature = "bedrock")]
+    pub(super) fn redactor(&self) -> Cow<'_, SecretRedactor> {
+        // Credentials change while a process runs.
+        match &self.signer {
+            Some(signer) => Cow::Owned(self.redactor.also(signer.secrets())),
+            None => Cow::Borrowed(&self.redactor),
+        }
+    }
+
+    #[cfg(not(feature = "bedrock"))]
+    pub(super) const fn redactor(&self) -> Cow<'_, SecretRedactor> {
+        Cow::Borrowed(&self.redactor)
     }
 
     /// When the first token must be there. An answer that is not streamed has none before the last.
@@ -276,6 +320,14 @@ impl ModelTransport {
             .field("stream", &self.stream)
             .finish_non_exhaustive()
     }
+}
+
+/// Who signs the requests to a model; `None`: they have a key, or need none.
+#[cfg(feature = "bedrock")]
+fn signer(config: &ModelConfig) -> Option<AwsSigner> {
+    let is_signed = matches!(config.provider.auth, Auth::Aws) && trimmed(config.api_key.as_ref()).is_none();
+    let region = || config.region.clone().unwrap_or_else(|| "us-east-1".to_owned());
+    is_signed.then(|| AwsSigner::new(region(), config.profile.clone()))
 }
 
 /// The failure that a body is which cannot be read.

@@ -9,7 +9,7 @@ use crate::engine::{CallTimeouts, ToolChoice};
 use crate::host::model::config::ModelConfig;
 use crate::host::port::{ByteTraffic, ModelRequest};
 
-/// The highest temperature that Anthropic takes.
+/// The highest temperature that Anthropic and Bedrock take.
 const MOST_TEMPERATURE: f64 = 1.0;
 
 /// Options as fields of a body, and those that the dialect has no field for.
@@ -22,15 +22,19 @@ struct FittedOptions {
 impl FrontRequest {
     /// The request as that model takes it. Of the file only the most tokens of a reply hold, where the client says none.
     pub(super) fn fitted(&self, config: &ModelConfig, stream: bool) -> serde_json::Result<FittedRequest> {
-        let dialect = GatewayDialect::of(config.provider).unwrap_or(GatewayDialect::Chat);
+        let dialect = GatewayDialect::of(config.provider);
         let mut options = match dialect {
-            GatewayDialect::Chat => self.for_chat(),
-            GatewayDialect::Messages => self.for_messages(),
-            GatewayDialect::Responses => self.for_responses(),
-            GatewayDialect::Gemini => self.for_gemini(),
+            Some(GatewayDialect::Chat) => self.for_chat(),
+            Some(GatewayDialect::Messages) => self.for_messages(),
+            Some(GatewayDialect::Responses) => self.for_responses(),
+            Some(GatewayDialect::Gemini) => self.for_gemini(),
+            // The one that no client speaks is Bedrock's.
+            None => self.for_converse(),
         };
         let mut temperature = self.temperature;
-        if dialect == GatewayDialect::Messages && temperature.is_some_and(|said| said > MOST_TEMPERATURE) {
+        if matches!(dialect, Some(GatewayDialect::Messages) | None)
+            && temperature.is_some_and(|said| said > MOST_TEMPERATURE)
+        {
             temperature = Some(MOST_TEMPERATURE);
             options.left_out.push(self.field_names.temperature);
         }
@@ -43,7 +47,12 @@ impl FrontRequest {
         };
         let mut left_out: Vec<String> = self.left_out.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
-        let body = (config.provider.format)(config).write(&self.neutral())?;
+        let mut request = self.neutral();
+        if dialect.is_none() && self.never_calls() {
+            // Converse has no word for it: tools that the history needs are declared all the same, and forbidden.
+            request.tools.clear();
+        }
+        let body = (config.provider.format)(config).write(&request)?;
         Ok(FittedRequest { body, left_out })
     }
 
@@ -155,6 +164,30 @@ impl FrontRequest {
         options.set("toolConfig", self.never_calls().then_some(none));
         options.unless(!self.calls_one(), self.field_names.one_call);
         options.unless(self.effort.is_none(), self.field_names.effort);
+        options
+    }
+
+    fn for_converse(&self) -> FittedOptions {
+        let mut settings = FittedOptions::default();
+        settings.set("topP", self.top_p.map(Value::from));
+        settings.set("stopSequences", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
+        let mut options = FittedOptions::default();
+        options.set(
+            "inferenceConfig",
+            Some(Value::Object(settings.fields)).filter(|fields| *fields != json!({})),
+        );
+        options.unless(!self.calls_one(), self.field_names.one_call);
+        options.unless(self.effort.is_none(), self.field_names.effort);
+        match &self.form {
+            AnswerForm::Text => {}
+            AnswerForm::Json => options.left_out.push(self.field_names.form),
+            AnswerForm::Schema { name, schema, .. } => {
+                // The schema is a text.
+                let schema = json!({"name": name, "schema": schema.to_string()});
+                let format = json!({"type": "json_schema", "structure": {"jsonSchema": schema}});
+                options.set("outputConfig", Some(json!({ "textFormat": format })));
+            }
+        }
         options
     }
 

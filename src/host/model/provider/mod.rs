@@ -3,6 +3,8 @@
 
 mod anthropic;
 mod azure;
+#[cfg(feature = "bedrock")]
+mod bedrock;
 mod gemini;
 mod openai;
 mod responses;
@@ -11,6 +13,8 @@ use super::config::Provider;
 
 pub(in crate::host) use anthropic::AnthropicKeys;
 pub(in crate::host) use azure::AzureKeys;
+#[cfg(feature = "bedrock")]
+pub(in crate::host) use bedrock::BedrockKeys;
 pub(in crate::host) use gemini::GeminiKeys;
 pub(in crate::host) use openai::OpenAiKeys;
 pub(in crate::host) use responses::ResponsesKeys;
@@ -24,6 +28,9 @@ impl Provider {
     pub const AZURE: &'static Self = &azure::AZURE;
     /// The Responses of `OpenAI`, and of all servers that speak them too.
     pub const RESPONSES: &'static Self = &responses::RESPONSES;
+    /// The Converse of Amazon Bedrock.
+    #[cfg(feature = "bedrock")]
+    pub const BEDROCK: &'static Self = &bedrock::BEDROCK;
     /// The `generateContent` of Gemini, at Google's own address or behind another one.
     pub const GEMINI: &'static Self = &gemini::GEMINI;
 

@@ -5,7 +5,7 @@ use reqwest::header::HeaderMap;
 
 use super::ConvertedRequest;
 use crate::engine::{Failure, ModelReply};
-use crate::host::model::answer::EventStream;
+use crate::host::model::answer::{EventStream, is_framed};
 use crate::host::model::failure::unreadable;
 use crate::host::model::front::ReplyWriter;
 use crate::host::model::transport::MAX_ANSWER;
@@ -28,6 +28,8 @@ pub(super) struct RelayedEvents<'a> {
     seen: usize,
     /// Whether nothing stands on its current line.
     is_blank: bool,
+    /// Whether events are frames of AWS, whose reader finds where they end.
+    is_framed: bool,
     is_done: bool,
     /// The event that says so, and what follows it: they go out once it is known whether the answer is whole, as clients stop reading there.
     last: BytesMut,
@@ -55,9 +57,17 @@ impl<'a> RelayedEvents<'a> {
             open: BytesMut::new(),
             seen: 0,
             is_blank: true,
+            is_framed: false,
             is_done: false,
             told: 0,
         }
+    }
+
+    /// The same, of an answer with these headers.
+    pub(super) fn of(mut self, headers: &HeaderMap) -> Self {
+        self.is_framed = is_framed(headers);
+        self.meaning = self.meaning.map(|meaning| meaning.announced_by(headers));
+        self
     }
 
     /// Takes the next bytes.
@@ -65,6 +75,10 @@ impl<'a> RelayedEvents<'a> {
     /// # Errors
     /// An event is an error, or cannot be read. Those before it are ready.
     pub(super) fn push(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<(), Failure> {
+        if self.is_framed {
+            // Frames never go out as they are: no client speaks their dialect.
+            return self.take(bytes, headers);
+        }
         self.open.extend_from_slice(bytes);
         while let Some(end) = self.end() {
             let event = self.open.split_to(end);

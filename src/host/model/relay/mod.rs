@@ -23,6 +23,7 @@ pub(in crate::host) use self::headers::passed_on;
 use self::headers::{of_any_dialect, passed_back};
 pub(in crate::host) use self::sink::AnswerSink;
 use self::verdict::{checked, fault_of, usable};
+use super::answer::is_framed;
 use super::body::HttpBody;
 use super::config::ModelConfig;
 use super::failure::unreadable;
@@ -188,7 +189,7 @@ impl RelayedModel {
         sink: &AnswerSink,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let answer = self.answer(request, sink).await;
-        answer.map_err(|failure| failure.redacted(self.transport.redactor()))
+        answer.map_err(|failure| failure.redacted(&self.transport.redactor()))
     }
 
     async fn answer(
@@ -350,7 +351,8 @@ impl OpenAnswer<'_> {
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let converted = self.request.converted;
-        let mut events = RelayedEvents::new(format.begin(), converted, self.request.choices);
+        let mut events =
+            RelayedEvents::new(format.begin(), converted, self.request.choices).of(&self.headers);
         let (mut next, mut has_begun, mut whole_until) = (first, false, None);
         while let Some(bytes) = next {
             let taken = events.push(&bytes, &self.headers);
@@ -429,7 +431,7 @@ struct FiguresUsage {
 fn is_events(headers: &HeaderMap, first: Option<&Bytes>) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let starts = |field: &&[u8]| first.is_some_and(|first| first.trim_ascii_start().starts_with(field));
-    kind.contains("event-stream") || [&b"data:"[..], b"event:"].iter().any(starts)
+    kind.contains("event-stream") || is_framed(headers) || [&b"data:"[..], b"event:"].iter().any(starts)
 }
 
 /// The failure of a response with an error status.

@@ -20,12 +20,17 @@ pub(super) const ITEMS: &str = "items";
 /// never sent by this name.
 pub(super) const CONTENT: &str = "thinking_gemini";
 
+/// The field that keeps the same of Bedrock's Converse: who sent the blocks, and all of them in their order. It is never sent
+/// by this name.
+pub(super) const CONVERSE: &str = "thinking_bedrock";
+
 /// Takes out what only one wire format can send. A session may change its provider, and strict servers refuse fields that
 /// they do not know.
 pub(super) fn take_out_kept(extra: &mut Map<String, Value>) {
     extra.shift_remove(KEPT);
     extra.shift_remove(RESPONSE);
     extra.shift_remove(CONTENT);
+    extra.shift_remove(CONVERSE);
 }
 
 /// The ids of calls in what is kept of an answer.
@@ -34,7 +39,7 @@ pub(super) fn kept_ids(extra: &mut Map<String, Value>) -> impl Iterator<Item = &
         let (places, id) = match field.as_str() {
             KEPT => (kept.as_array_mut(), "id"),
             RESPONSE => (kept.get_mut(ITEMS).and_then(Value::as_array_mut), "call_id"),
-            CONTENT => (kept.get_mut(ITEMS).and_then(Value::as_array_mut), "call"),
+            CONTENT | CONVERSE => (kept.get_mut(ITEMS).and_then(Value::as_array_mut), "call"),
             _ => (None, ""),
         };
         places.into_iter().flatten().filter_map(move |place| place.get_mut(id))

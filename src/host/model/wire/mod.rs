@@ -3,6 +3,8 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod choices;
+#[cfg(feature = "bedrock")]
+pub(crate) mod converse;
 mod event;
 mod extras;
 mod finish;

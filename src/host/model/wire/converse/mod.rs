@@ -1,0 +1,73 @@
+//! Bedrock's Converse and `ConverseStream`.
+//!
+//! A message is a list of blocks. The text and the tool calls among them become the reply; reasoning with its signature is
+//! kept as it came, and goes back to the model that signed it.
+
+mod blocks;
+mod reply;
+mod request;
+mod stream;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value};
+
+use self::stream::ReplyBlocks;
+use super::{StreamDecoder, WireFormat};
+use crate::engine::{Failure, ModelReply};
+use crate::host::port::ModelRequest;
+use crate::session::Message;
+
+/// The format, for one model.
+#[derive(Debug)]
+pub(crate) struct ConverseFormat {
+    /// The model's id.
+    pub(crate) model: String,
+    /// Who sees its own reasoning again.
+    pub(crate) issuer: String,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) max_tokens: Option<u32>,
+    /// Fields to add; null leaves a field out.
+    pub(crate) extra: Map<String, Value>,
+    /// Whether what a user says after results has to be a part of the last one.
+    pub(crate) results_alone: bool,
+    /// Whether the model has refused to be told which tool to call.
+    pub(crate) chooses_itself: AtomicBool,
+}
+
+impl ConverseFormat {
+    /// Whether the model is one of Anthropic's, which take more than others.
+    fn is_claude(&self) -> bool {
+        self.model.contains("anthropic") || self.model.contains("claude")
+    }
+}
+
+impl WireFormat for ConverseFormat {
+    fn write(&self, request: &ModelRequest<'_>) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&request::body(self, request))
+    }
+
+    fn read(
+        &self,
+        body: &[u8],
+        headers: &HeaderMap,
+        conversation: &[Message],
+    ) -> Result<ModelReply, Failure> {
+        reply::read_body(body, headers, conversation, &self.issuer)
+    }
+
+    fn begin(&self) -> Box<dyn StreamDecoder> {
+        Box::new(ReplyBlocks::of(&self.issuer))
+    }
+
+    fn learn(&self, failure: &Failure) -> Option<String> {
+        // "This model doesn't support the toolConfig.toolChoice.any field. Remove toolConfig.toolChoice.any and try again."
+        // (pydantic/pydantic-ai#1649).
+        let refused = failure.message.contains("toolChoice") && failure.message.contains("support");
+        let known = refused && self.chooses_itself.swap(true, Ordering::Relaxed);
+        (refused && !known).then(|| {
+            format!("`{}` refused a choice among its tools, and is asked again without one", self.model)
+        })
+    }
+}

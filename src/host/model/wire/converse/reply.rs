@@ -1,0 +1,230 @@
+//! Responses of Converse, read into replies.
+
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::blocks::kept;
+use crate::engine::{Failure, ModelReply, ProposedCall};
+use crate::host::model::failure;
+use crate::host::model::wire::extras::CONVERSE;
+use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::{finish, lenient, unread};
+use crate::session::{Message, ToolCall, Usage};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConverseResponse {
+    #[serde(default)]
+    output: Option<ConverseOutput>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct ConverseOutput {
+    message: ConverseMessage,
+}
+
+#[derive(Deserialize)]
+struct ConverseMessage {
+    content: Vec<Value>,
+}
+
+/// Tokens. Those that a cache took part in are not among those of the request.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireUsage {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    input_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    output_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    cache_read_input_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    cache_write_input_tokens: u64,
+}
+
+impl WireUsage {
+    const fn usage(self) -> Usage {
+        let Self { input_tokens, output_tokens, cache_read_input_tokens, cache_write_input_tokens } = self;
+        Usage {
+            input: input_tokens
+                .saturating_add(cache_read_input_tokens)
+                .saturating_add(cache_write_input_tokens),
+            output: output_tokens,
+            cache_read: cache_read_input_tokens,
+            cache_write: cache_write_input_tokens,
+            // Reasoning is among the tokens of the reply, and its share is not reported.
+            reasoning: 0,
+        }
+    }
+}
+
+/// Reads the body of a response whose status says that all is well.
+///
+/// # Errors
+/// The body holds an error, is cut off, is not JSON, or holds no message that is whole.
+pub(super) fn read_body(
+    body: &[u8],
+    headers: &HeaderMap,
+    conversation: &[Message],
+    issuer: &str,
+) -> Result<ModelReply, Failure> {
+    let value = unread::json(body)?;
+    if let Some(failure) = failure::inside_success(&value, headers) {
+        return Err(failure);
+    }
+    let response: ConverseResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+    let output = response.output.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
+    if response.stop_reason.as_ref().is_none_or(String::is_empty) {
+        return Err(failure::cut_off("the answer has no `stopReason`, so it may be cut"));
+    }
+    to_reply(output.message.content, response.stop_reason, response.usage, (conversation, issuer))
+}
+
+/// JSON of another shape than the format's.
+pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
+    failure::unreadable(format!("the answer is not a message: {error}"))
+}
+
+/// The reply that complete blocks are. The input of a tool call may be text that was put together, and broken.
+///
+/// # Errors
+/// The model stopped because something went wrong, or a block is none.
+pub(super) fn to_reply(
+    mut blocks: Vec<Value>,
+    stop: Option<String>,
+    usage: Option<WireUsage>,
+    (conversation, issuer): (&[Message], &str),
+) -> Result<ModelReply, Failure> {
+    let finish = finish::finish(stop)?;
+    let mut ids = None;
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for block in &mut blocks {
+        if !block.is_object() {
+            return Err(failure::unreadable("the answer is not a message: one of its blocks is no object"));
+        }
+        cited(block);
+        if let Some(said) = block.get("text").and_then(Value::as_str) {
+            text.push_str(said);
+        } else if let Some(tool) = block.get_mut("toolUse") {
+            let ids = ids.get_or_insert_with(|| CallIds::of(conversation));
+            let id = ids.next(tool.get("toolUseId").and_then(Value::as_str).map(str::to_owned));
+            calls.push(call(&id, tool));
+            if let Value::Object(tool) = tool {
+                tool.insert("toolUseId".to_owned(), id.into());
+            }
+        }
+    }
+    let extra = kept(&blocks, issuer).map(|kept| (CONVERSE.to_owned(), kept)).into_iter().collect();
+    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
+}
+
+/// A text with citations is a text.
+fn cited(block: &mut Value) {
+    let pieces = block.pointer("/citationsContent/content").and_then(Value::as_array);
+    let text = pieces
+        .map(|pieces| pieces.iter().filter_map(|piece| piece.get("text")?.as_str()).collect::<String>());
+    if let (Some(text), Value::Object(block)) = (text, block) {
+        block.insert("text".to_owned(), text.into());
+    }
+}
+
+fn call(id: &str, tool: &Value) -> ProposedCall {
+    let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let arguments = match tool.get("input") {
+        // A tool without parameters may come without input; tools expect an object.
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(input) => input.to_string(),
+    };
+    ToolCall { id: id.to_owned(), name, arguments }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::FinishReason;
+    use crate::policy::ErrorClass;
+    use serde_json::json;
+
+    fn read(body: &Value) -> Result<ModelReply, Failure> {
+        read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[], "here")
+    }
+
+    fn answer(content: &Value, stop: &str) -> Value {
+        json!({"output": {"message": {"role": "assistant", "content": content}}, "stopReason": stop})
+    }
+
+    #[test]
+    fn text_calls_and_tokens_are_read() {
+        let mut body = answer(
+            &json!([
+                {"text": "Let me "},
+                {"citationsContent": {"content": [{"text": "look."}], "citations": []}},
+                {"toolUse": {"toolUseId": "t1", "name": "look", "input": {"x": 1}}},
+                {"toolUse": {"toolUseId": "t1", "name": "rest"}},
+            ]),
+            "tool_use",
+        );
+        body["usage"] = json!({
+            "inputTokens": 10, "outputTokens": 5, "totalTokens": 335, "cacheReadInputTokens": 300, "cacheWriteInputTokens": 20,
+        });
+        let reply = read(&body).unwrap();
+        let call = |id: &str, name: &str, arguments: &str| {
+            ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }.into()
+        };
+        assert_eq!(reply.calls, [call("t1", "look", r#"{"x":1}"#), call("call_2", "rest", "{}")]);
+        assert_eq!((reply.text.as_str(), reply.finish), ("Let me look.", FinishReason::ToolCalls));
+        let usage = Usage { input: 330, output: 5, cache_read: 300, cache_write: 20, reasoning: 0 };
+        assert_eq!(reply.usage, Some(usage));
+    }
+
+    #[test]
+    fn every_reason_to_stop() {
+        for (said, expected) in [
+            ("end_turn", FinishReason::Stop),
+            ("stop_sequence", FinishReason::Stop),
+            ("tool_use", FinishReason::ToolCalls),
+            ("max_tokens", FinishReason::Length),
+            ("model_context_window_exceeded", FinishReason::ContextWindow),
+            ("guardrail_intervened", FinishReason::ContentFilter),
+            ("content_filtered", FinishReason::ContentFilter),
+            ("new", FinishReason::Other("new".into())),
+        ] {
+            assert_eq!(read(&answer(&json!([]), said)).unwrap().finish, expected, "{said}");
+        }
+        let failure = read(&answer(&json!([]), "malformed_tool_use")).unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("malformed_tool_use"));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_a_failure() {
+        for (body, class, says) in [
+            ("", ErrorClass::ModelError, "the answer is empty"),
+            ("{}", ErrorClass::ModelError, "the answer holds no message"),
+            (
+                r#"{"output":{"mess"#,
+                ErrorClass::NetworkError,
+                "the answer ends in the middle, after 16 bytes",
+            ),
+            (
+                r#"{"output":{"message":{"content":[]}}}"#,
+                ErrorClass::NetworkError,
+                "the answer has no `stopReason`, so it may be cut",
+            ),
+            (
+                r#"{"output":{"message":{"content":[1]}},"stopReason":"end_turn"}"#,
+                ErrorClass::ModelError,
+                "the answer is not a message: one of its blocks is no object",
+            ),
+        ] {
+            let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[], "").unwrap_err();
+            assert_eq!((failure.class, failure.message.as_str()), (Some(class), says), "{body}");
+        }
+    }
+}

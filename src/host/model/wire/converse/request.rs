@@ -1,0 +1,211 @@
+//! Requests of Converse.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Map, Value, json};
+
+use super::ConverseFormat;
+use super::blocks::messages;
+use crate::context::ToolForm;
+use crate::engine::ToolChoice;
+use crate::host::model::wire::sendable::safe_name;
+use crate::host::model::wire::turns::system;
+use crate::host::port::ModelRequest;
+use crate::session::Message;
+
+/// The body of one request. The model stands in the address.
+pub(super) fn body(format: &ConverseFormat, request: &ModelRequest<'_>) -> Value {
+    let mut body = Map::new();
+    body.insert("messages".to_owned(), messages(format, request).into());
+    if let Some(system) = system(request.messages) {
+        body.insert("system".to_owned(), json!([{"text": system}]));
+    }
+    let mut inference = Map::new();
+    if let Some(most) = format.max_tokens {
+        inference.insert("maxTokens".to_owned(), json!(most));
+    }
+    if let Some(temperature) = format.temperature {
+        inference.insert("temperature".to_owned(), json!(temperature));
+    }
+    add(&mut body, "inferenceConfig", inference);
+    add(&mut body, "toolConfig", tools(format, request));
+    if forbids_calls(format, request) {
+        let none = json!({"tool_choice": {"type": "none"}});
+        body.insert("additionalModelRequestFields".to_owned(), none);
+    }
+    for (field, value) in &format.extra {
+        merge(&mut body, field, value);
+    }
+    if let Some(most) = request.max_output {
+        lower(&mut body, most);
+    }
+    Value::Object(body)
+}
+
+fn add(body: &mut Map<String, Value>, field: &str, fields: Map<String, Value>) {
+    if !fields.is_empty() {
+        body.insert(field.to_owned(), fields.into());
+    }
+}
+
+/// Adds a field of the user: of a mapping its fields, and null leaves one out.
+fn merge(body: &mut Map<String, Value>, field: &str, value: &Value) {
+    match (body.get_mut(field), value) {
+        (_, Value::Null) => drop(body.shift_remove(field)),
+        (Some(Value::Object(known)), Value::Object(added)) => {
+            for (field, value) in added {
+                merge(known, field, value);
+            }
+        }
+        _ => drop(body.insert(field.to_owned(), value.clone())),
+    }
+}
+
+/// The reply has no more than so many tokens.
+fn lower(body: &mut Map<String, Value>, most: u64) {
+    let inference = body.entry("inferenceConfig").or_insert_with(|| json!({}));
+    let said = inference.get("maxTokens").and_then(Value::as_u64);
+    inference["maxTokens"] = said.map_or(most, |said| said.min(most)).into();
+}
+
+/// The tools, and whether one must be called.
+fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Value> {
+    let mut config = Map::new();
+    let mut tools: Vec<Value> = request.tools.iter().map(|spec| ToolForm::Converse.declare(spec)).collect();
+    if tools.is_empty() {
+        // "The toolConfig field must be defined when using toolUse and toolResult content blocks"
+        // (vxcontrol/pentagi#196): in a final turn too.
+        tools = called(request.messages);
+    }
+    if tools.is_empty() {
+        return config;
+    }
+    config.insert("tools".to_owned(), tools.into());
+    let choice = match &request.tool_choice {
+        _ if request.tools.is_empty() => None,
+        ToolChoice::Auto => None,
+        // A model that thinks cannot be forced; the request would be refused.
+        ToolChoice::Required | ToolChoice::Tool(_) if thinks(&format.extra) => None,
+        ToolChoice::Required => Some(json!({"any": {}})),
+        ToolChoice::Tool(name) => Some(json!({"tool": {"name": name}})),
+    };
+    if let Some(choice) = choice.filter(|_| !format.chooses_itself.load(Ordering::Relaxed)) {
+        config.insert("toolChoice".to_owned(), choice);
+    }
+    config
+}
+
+/// Whether calls have to be forbidden: tools are declared for the history alone. Converse has no word for it, and Claude's own
+/// passes through (`bedrock_tool_choice_none_variant` in pydantic-ai's `providers/bedrock.py`).
+fn forbids_calls(format: &ConverseFormat, request: &ModelRequest<'_>) -> bool {
+    format.is_claude() && request.tools.is_empty() && !called(request.messages).is_empty()
+}
+
+/// The tools that were called, as far as they are known from that.
+fn called(conversation: &[Message]) -> Vec<Value> {
+    let calls = conversation.iter().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
+    });
+    let mut names: Vec<String> = calls.map(|call| safe_name(&call.name)).collect();
+    names.sort();
+    names.dedup();
+    let tool = |name| json!({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}});
+    names.into_iter().map(tool).collect()
+}
+
+/// Whether the model is asked to think.
+fn thinks(extra: &Map<String, Value>) -> bool {
+    let fields = extra.get("additionalModelRequestFields");
+    let kind = fields.and_then(|fields| fields.get("thinking")?.get("type")?.as_str());
+    kind.is_some_and(|kind| kind != "disabled")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Failure, ToolSpec};
+    use crate::host::model::fuzzed::{converse, request};
+    use crate::host::model::wire::WireFormat;
+    use crate::session::ToolCall;
+
+    fn tool() -> ToolSpec {
+        ToolSpec { name: "look".into(), description: "Looks.".into(), parameters: json!({}), effect: None }
+    }
+
+    fn called_before() -> Vec<Message> {
+        let call = ToolCall { id: "a".into(), name: "look".into(), arguments: "{}".into() };
+        let tool = Message::Tool {
+            call: "a".into(),
+            tool: "look".into(),
+            text: "x".into(),
+            error: false,
+            handle: None,
+        };
+        let said = Message::Assistant { text: String::new(), calls: vec![call], extra: Map::new() };
+        vec![Message::user("go"), said, tool]
+    }
+
+    #[test]
+    fn a_request_has_the_fields_of_the_api() {
+        let format = ConverseFormat {
+            temperature: Some(0.5),
+            max_tokens: Some(100),
+            extra:
+                json!({"inferenceConfig": {"topP": 0.9, "temperature": null}, "requestMetadata": {"a": "b"}})
+                    .as_object()
+                    .cloned()
+                    .unwrap(),
+            ..converse()
+        };
+        let (messages, tool) = ([Message::System { text: "Be brief.".into() }, Message::user("go")], tool());
+        let asked = ModelRequest {
+            tools: vec![&tool],
+            tool_choice: ToolChoice::Tool("look".into()),
+            max_output: Some(50),
+            ..request(&messages)
+        };
+        assert_eq!(
+            body(&format, &asked),
+            json!({
+                "messages": [{"role": "user", "content": [{"text": "go"}]}],
+                "system": [{"text": "Be brief."}],
+                "inferenceConfig": {"maxTokens": 50, "topP": 0.9},
+                "toolConfig": {
+                    "tools": [{"toolSpec": {
+                        "name": "look", "description": "Looks.", "inputSchema": {"json": {"type": "object"}},
+                    }}],
+                    "toolChoice": {"tool": {"name": "look"}},
+                },
+                "requestMetadata": {"a": "b"},
+            })
+        );
+    }
+
+    #[test]
+    fn a_history_of_calls_keeps_its_tools_in_a_final_turn() {
+        let history = called_before();
+        let sent = body(&converse(), &request(&history));
+        assert_eq!(sent["toolConfig"]["tools"][0]["toolSpec"]["name"], "look");
+        assert_eq!(sent["additionalModelRequestFields"], json!({"tool_choice": {"type": "none"}}));
+        let nova = ConverseFormat { model: "amazon.nova-pro-v1:0".into(), ..converse() };
+        assert_eq!(body(&nova, &request(&history)).get("additionalModelRequestFields"), None);
+    }
+
+    #[test]
+    fn a_model_that_refuses_a_choice_is_asked_without_one() {
+        let (format, tool, messages) = (converse(), tool(), [Message::user("go")]);
+        let written = || {
+            let asked =
+                ModelRequest { tools: vec![&tool], tool_choice: ToolChoice::Required, ..request(&messages) };
+            body(&format, &asked)["toolConfig"].get("toolChoice").cloned()
+        };
+        assert_eq!(written(), Some(json!({"any": {}})));
+        let says = "This model doesn't support the toolConfig.toolChoice.any field. Remove it and try again.";
+        let refused = Failure { message: says.into(), ..Failure::default() };
+        assert!(format.learn(&refused).is_some());
+        assert_eq!((written(), format.learn(&refused)), (None, None));
+        let other = Failure { message: "toolChoice is malformed".into(), ..Failure::default() };
+        assert_eq!(converse().learn(&other), None);
+    }
+}

@@ -1,0 +1,355 @@
+//! Streamed responses of `ConverseStream`, put together block by block.
+
+use std::collections::BTreeMap;
+
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::reply::{WireUsage, to_reply, unexpected};
+use crate::engine::{Failure, ModelReply};
+use crate::host::model::failure::unreadable;
+use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::tally::StreamTally;
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
+use crate::session::Message;
+
+/// One event, whatever it is about. Its padding (`p`) is passed over.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConverseEvent {
+    #[serde(default)]
+    content_block_index: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    start: Map<String, Value>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    delta: Map<String, Value>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+/// An answer that is being put together.
+#[derive(Debug, Default)]
+pub(super) struct ReplyBlocks {
+    issuer: String,
+    begun: BTreeMap<u64, ReplyBlock>,
+    stop: Option<String>,
+    usage: Option<WireUsage>,
+    tally: StreamTally,
+    started: bool,
+}
+
+/// One block.
+#[derive(Debug)]
+struct ReplyBlock {
+    content: BlockContent,
+    open: bool,
+}
+
+/// What a block is.
+#[derive(Debug)]
+enum BlockContent {
+    Text(String),
+    /// A call, whose input comes as pieces of JSON.
+    Call {
+        fields: Map<String, Value>,
+        input: String,
+    },
+    Reasoning {
+        text: String,
+        signature: Option<String>,
+    },
+    /// Reasoning that only its issuer can read.
+    Sealed(Value),
+    /// What nobody here knows.
+    Other,
+}
+
+impl StreamDecoder for ReplyBlocks {
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
+        let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+        let read: ConverseEvent = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+        self.started = true;
+        let index = read.content_block_index;
+        match event.name.as_str() {
+            "contentBlockStart" => self.begin(index, read.start)?,
+            "contentBlockDelta" => self.add(index, read.delta)?,
+            // A block of which nothing came is none.
+            "contentBlockStop" => {
+                if let Some(block) = self.begun.get_mut(&index) {
+                    block.open = false;
+                }
+            }
+            "messageStop" => self.stop = read.stop_reason.or(self.stop.take()),
+            // The tokens follow the end.
+            "metadata" => {
+                self.usage = read.usage.or(self.usage);
+                if self.stop.is_some() {
+                    return Ok(StreamProgress::Done);
+                }
+            }
+            _ => {}
+        }
+        Ok(StreamProgress::More)
+    }
+
+    fn tally(&self) -> &StreamTally {
+        &self.tally
+    }
+
+    fn tally_mut(&mut self) -> &mut StreamTally {
+        &mut self.tally
+    }
+
+    fn is_whole(&self) -> bool {
+        self.stop.is_some() && !self.begun.values().any(|block| block.open)
+    }
+
+    fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        if !self.is_whole() {
+            return Err(unread::ended_early(self.started));
+        }
+        let blocks = self.begun.into_values().filter_map(|block| block.content.whole()).collect();
+        to_reply(blocks, self.stop, self.usage, (conversation, &self.issuer))
+    }
+}
+
+impl ReplyBlocks {
+    /// An answer of that issuer.
+    pub(super) fn of(issuer: &str) -> Self {
+        Self { issuer: issuer.to_owned(), ..Self::default() }
+    }
+
+    fn begin(&mut self, index: u64, start: Map<String, Value>) -> Result<(), Failure> {
+        let content = match start.into_iter().next() {
+            Some((kind, Value::Object(fields))) if kind == "toolUse" => {
+                let named = fields.get("name").and_then(Value::as_str).map_or(0, chars);
+                self.tally.received = self.tally.received.saturating_add(named);
+                self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                BlockContent::Call { fields, input: String::new() }
+            }
+            _ => BlockContent::Other,
+        };
+        self.tally.kept += EACH;
+        match self.begun.insert(index, ReplyBlock { content, open: true }) {
+            None => Ok(()),
+            Some(_) => Err(unreadable(format!("the stream of the answer begins block {index} twice"))),
+        }
+    }
+
+    fn add(&mut self, index: u64, delta: Map<String, Value>) -> Result<(), Failure> {
+        let Some((kind, delta)) = delta.into_iter().next() else { return Ok(()) };
+        let block = match self.begun.get_mut(&index) {
+            Some(block) if !block.open => {
+                let what = format!("the stream of the answer continues with block {index}, which has ended");
+                return Err(unreadable(what));
+            }
+            Some(block) => block,
+            None => {
+                // Text and reasoning begin without saying so.
+                let content = BlockContent::begun_by(&kind, &delta).ok_or_else(|| {
+                    let what = "which it has not begun";
+                    unreadable(format!("the stream of the answer continues with block {index}, {what}"))
+                })?;
+                self.tally.kept += EACH;
+                self.begun.entry(index).or_insert(ReplyBlock { content, open: true })
+            }
+        };
+        if let (BlockContent::Text(_), Some(text)) = (&block.content, delta.as_str()) {
+            self.tally.fresh.push_str(text);
+        }
+        let (characters, bytes) = block.content.add(&delta);
+        self.tally.received = self.tally.received.saturating_add(characters);
+        self.tally.kept += bytes;
+        Ok(())
+    }
+}
+
+impl BlockContent {
+    /// An empty block of the kind that a piece belongs to; `None`: such a one has to be begun.
+    fn begun_by(kind: &str, delta: &Value) -> Option<Self> {
+        match kind {
+            "text" => Some(Self::Text(String::new())),
+            "reasoningContent" if delta.get("redactedContent").is_some() => Some(Self::Sealed(Value::Null)),
+            "reasoningContent" => Some(Self::Reasoning { text: String::new(), signature: None }),
+            "toolUse" => None,
+            _ => Some(Self::Other),
+        }
+    }
+
+    /// Adds a piece: how many characters the model has written with it, and how many bytes it takes.
+    fn add(&mut self, delta: &Value) -> (u64, usize) {
+        let field = |name: &str| delta.get(name).and_then(Value::as_str);
+        let (target, piece) = match self {
+            Self::Text(text) => (text, delta.as_str()),
+            Self::Call { input, .. } => (input, field("input")),
+            Self::Reasoning { text, signature } => {
+                // It comes in one piece, and two joined ones would be refused.
+                if let Some(sealed) = field("signature") {
+                    *signature = Some(sealed.to_owned());
+                    return (0, sealed.len());
+                }
+                (text, field("text"))
+            }
+            Self::Sealed(sealed) => {
+                let Some(more) = delta.get("redactedContent") else { return (0, 0) };
+                *sealed = more.clone();
+                return (0, weight(more));
+            }
+            Self::Other => return (0, 0),
+        };
+        let piece = piece.unwrap_or_default();
+        target.push_str(piece);
+        (chars(piece), piece.len())
+    }
+
+    /// The block as it is in an answer that is not streamed; input that is broken stays a text.
+    fn whole(self) -> Option<Value> {
+        Some(match self {
+            Self::Text(text) => json!({ "text": text }),
+            Self::Call { mut fields, input } => {
+                fields.insert("input".to_owned(), Value::String(input));
+                json!({ "toolUse": fields })
+            }
+            Self::Reasoning { text, signature } => {
+                let mut reasoning = json!({ "text": text });
+                if let Some(signature) = signature {
+                    reasoning["signature"] = signature.into();
+                }
+                json!({"reasoningContent": {"reasoningText": reasoning}})
+            }
+            Self::Sealed(sealed) => json!({"reasoningContent": {"redactedContent": sealed}}),
+            Self::Other => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::FinishReason;
+    use crate::policy::ErrorClass;
+    use crate::session::{ToolCall, Usage};
+
+    fn taken(events: &[(&str, Value)]) -> Result<ReplyBlocks, Failure> {
+        let mut blocks = ReplyBlocks::of("here");
+        for (name, data) in events {
+            let event = SseEvent { name: (*name).to_owned(), data: data.to_string() };
+            blocks.take(&event, &HeaderMap::new())?;
+        }
+        Ok(blocks)
+    }
+
+    fn assemble(events: &[(&str, Value)]) -> Result<ModelReply, Failure> {
+        Box::new(taken(events)?).reply(&[])
+    }
+
+    fn delta(index: u64, delta: &Value) -> (&'static str, Value) {
+        ("contentBlockDelta", json!({"contentBlockIndex": index, "delta": delta, "p": "abcd"}))
+    }
+
+    fn stop(index: u64) -> (&'static str, Value) {
+        ("contentBlockStop", json!({"contentBlockIndex": index}))
+    }
+
+    fn call(index: u64, id: &str) -> (&'static str, Value) {
+        let start = json!({"toolUse": {"toolUseId": id, "name": "look"}});
+        ("contentBlockStart", json!({"contentBlockIndex": index, "start": start}))
+    }
+
+    fn end(reason: &str) -> (&'static str, Value) {
+        ("messageStop", json!({"stopReason": reason}))
+    }
+
+    fn start() -> (&'static str, Value) {
+        ("messageStart", json!({"role": "assistant"}))
+    }
+
+    #[test]
+    fn blocks_are_put_together_by_index() {
+        let usage = json!({"usage": {"inputTokens": 10, "outputTokens": 9, "cacheReadInputTokens": 7}});
+        let events = [
+            start(),
+            delta(0, &json!({"reasoningContent": {"text": "h"}})),
+            delta(0, &json!({"reasoningContent": {"text": "m"}})),
+            delta(0, &json!({"reasoningContent": {"signature": "c2ln"}})),
+            stop(0),
+            delta(1, &json!({"text": "Let me "})),
+            delta(1, &json!({"text": "look."})),
+            stop(1),
+            call(2, "a"),
+            delta(2, &json!({"toolUse": {"input": "{\"x\""}})),
+            delta(2, &json!({"toolUse": {"input": ": 1}"}})),
+            stop(2),
+            call(3, "b"),
+            stop(3),
+            ("somethingNew", json!({})),
+            end("tool_use"),
+            ("metadata", usage),
+        ];
+        let reply = assemble(&events).unwrap();
+        let call = |id: &str, arguments: &str| {
+            ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() }.into()
+        };
+        assert_eq!(reply.calls, [call("a", r#"{"x": 1}"#), call("b", "{}")]);
+        assert_eq!((reply.text.as_str(), reply.finish), ("Let me look.", FinishReason::ToolCalls));
+        assert_eq!(reply.usage, Some(Usage { input: 17, output: 9, cache_read: 7, ..Usage::default() }));
+        let signed = json!({"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}});
+        let items = json!([signed, {"chars": 12}, {"call": "a"}, {"call": "b"}]);
+        assert_eq!(
+            Value::Object(reply.extra),
+            json!({"thinking_bedrock": {"issuer": "here", "items": items}})
+        );
+    }
+
+    #[test]
+    fn the_tokens_end_the_stream_and_the_reason_to_stop_does_not() {
+        let mut blocks =
+            taken(&[start(), delta(0, &json!({"text": "añb"})), stop(0), end("end_turn")]).unwrap();
+        assert!(blocks.is_whole());
+        assert_eq!((blocks.tally().received, blocks.tally().fresh.as_str()), (3, "añb"));
+        let metadata = SseEvent { name: "metadata".into(), data: "{}".into() };
+        assert_eq!(blocks.take(&metadata, &HeaderMap::new()).unwrap(), StreamProgress::Done);
+    }
+
+    #[test]
+    fn a_stream_that_stops_too_early_is_no_answer() {
+        let text = delta(0, &json!({"text": "x"}));
+        for (events, says) in [
+            (vec![], "the stream of the answer ends before it has begun"),
+            (vec![start()], "the stream of the answer ends in the middle"),
+            (vec![start(), text.clone(), stop(0)], "the stream of the answer ends in the middle"),
+            // Reasons to stop do not close a block.
+            (vec![start(), call(0, "a"), end("tool_use")], "the stream of the answer ends in the middle"),
+            (
+                vec![start(), text.clone(), stop(0), ("metadata", json!({}))],
+                "the stream of the answer ends in the middle",
+            ),
+        ] {
+            let failure = assemble(&events).unwrap_err();
+            let found = (failure.class, failure.message.as_str());
+            assert_eq!(found, (Some(ErrorClass::NetworkError), says), "{events:?}");
+        }
+        assert_eq!(assemble(&[start(), text, stop(0), end("end_turn")]).unwrap().text, "x");
+    }
+
+    #[test]
+    fn a_stream_that_cannot_be_read_is_no_answer() {
+        let input = delta(3, &json!({"toolUse": {"input": "{}"}}));
+        let text = delta(0, &json!({"text": "x"}));
+        for (events, says) in [
+            (vec![start(), input], "the stream of the answer continues with block 3, which it has not begun"),
+            (
+                vec![text.clone(), stop(0), text],
+                "the stream of the answer continues with block 0, which has ended",
+            ),
+            (vec![call(0, "a"), call(0, "b")], "the stream of the answer begins block 0 twice"),
+        ] {
+            let failure = assemble(&events).unwrap_err();
+            assert_eq!((failure.class, failure.message.as_str()), (Some(ErrorClass::ModelError), says));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+"""Lets botocore judge what `unfazed run` sends to Bedrock: each body by its service model, each signature by its signer.
+
+    python3 -m venv venv && venv/bin/pip install botocore==1.44.8
+    venv/bin/python tests/bedrock/judge.py target/release/unfazed
+
+A server plays a model that thinks, calls tools and answers, whole and in frames, and is busy twice. Credentials come from the
+environment, from a process that a profile names, and from an instance; a key of Bedrock comes in their place.
+"""
+
+import base64
+import binascii
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest import mock
+
+import botocore.auth
+import botocore.loaders
+import botocore.model
+import botocore.validate
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from botocore.eventstream import EventStreamBuffer
+
+MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+AGENT = """version: 1
+system: Be brief.
+task: Say hello.
+models:
+  m: {{api: bedrock, region: eu-west-1, base_url: "{base}", model: "{model}", stream: {stream}, max_tokens: 5000{more}}}
+tools:
+  echo: {{kind: builtin}}
+"""
+SECRET, TOKEN = "secret-of-the-judge", "token-of-the-judge"
+SERVICE = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("bedrock-runtime", "service-2"))
+
+
+def thought(text, signature):
+    return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
+
+
+def call(number, text):
+    return {"toolUse": {"toolUseId": f"tooluse_{number}", "name": "echo", "input": {"text": text}}}
+
+
+ANSWERS = [
+    ([thought("hm", "c2lnMQ=="), {"text": "Let me try."}, call(1, "hello 1"), call(2, "hello 2")], "tool_use"),
+    ([{"reasoningContent": {"redactedContent": base64.b64encode(b"sealed").decode()}}, call(3, "hello 3")], "tool_use"),
+    ([{"text": "Hello."}], "end_turn"),
+]
+USAGE = {"inputTokens": 5, "outputTokens": 3, "totalTokens": 8}
+
+
+def frame(headers, payload):
+    """A frame by the specification of Amazon's event streams; botocore's own reader holds it against that."""
+    data = b"".join(
+        struct.pack("!B", len(name)) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
+        for name, value in headers.items()
+    )
+    payload = json.dumps(payload).encode()
+    prelude = struct.pack("!II", len(data) + len(payload) + 16, len(data))
+    prelude += struct.pack("!I", binascii.crc32(prelude))
+    message = prelude + data + payload
+    message += struct.pack("!I", binascii.crc32(message))
+    buffer = EventStreamBuffer()
+    buffer.add_data(message)
+    next(iter(buffer))
+    return message
+
+
+def event(kind, payload):
+    return frame({":message-type": "event", ":event-type": kind, ":content-type": "application/json"}, {**payload, "p": "abc"})
+
+
+def events(blocks, stop):
+    yield event("messageStart", {"role": "assistant"})
+    for index, block in enumerate(blocks):
+        at = {"contentBlockIndex": index}
+        if "toolUse" in block:
+            use = block["toolUse"]
+            yield event("contentBlockStart", {**at, "start": {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}})
+            text = json.dumps(use["input"])
+            deltas = [{"toolUse": {"input": text[:5]}}, {"toolUse": {"input": text[5:]}}]
+        elif "text" in block:
+            deltas = [{"text": block["text"][:3]}, {"text": block["text"][3:]}]
+        elif "reasoningText" in block["reasoningContent"]:
+            deltas = [{"reasoningContent": {field: value}} for field, value in block["reasoningContent"]["reasoningText"].items()]
+        else:
+            deltas = [block]
+        for delta in deltas:
+            yield event("contentBlockDelta", {**at, "delta": delta})
+        yield event("contentBlockStop", at)
+    yield event("messageStop", {"stopReason": stop})
+    yield event("metadata", {"usage": USAGE, "metrics": {"latencyMs": 1}})
+
+
+class Model(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        raw = self.rfile.read(int(self.headers["content-length"]))
+        server = self.server
+        server.seen.append((self.path, json.loads(raw), signed_wrong(self, raw) if server.signs else keyed_wrong(self)))
+        number, streams = len(server.seen), self.path.endswith("-stream")
+        if number == 1:
+            # The body is a message alone, and the class stands in a header.
+            body = json.dumps({"message": "Too many requests, please wait before trying again."}).encode()
+            return self.answer(429, "application/json", body, {"x-amzn-errortype": "ThrottlingException:http://internal.amazon.com/"})
+        if number == 2 and streams:
+            busy = {":message-type": "exception", ":exception-type": "serviceUnavailableException"}
+            body = event("messageStart", {"role": "assistant"}) + frame(busy, {"message": "try again"})
+            return self.answer(200, "application/vnd.amazon.eventstream", body)
+        blocks, stop = ANSWERS[min(number - (3 if streams else 2), len(ANSWERS) - 1)]
+        if streams:
+            return self.answer(200, "application/vnd.amazon.eventstream", b"".join(events(blocks, stop)))
+        body = {"output": {"message": {"role": "assistant", "content": blocks}}, "stopReason": stop, "usage": USAGE, "metrics": {"latencyMs": 1}}
+        self.answer(200, "application/json", json.dumps(body).encode())
+
+    def do_PUT(self):
+        self.answer(200, "text/plain", b"token-of-the-instance", {"x-aws-ec2-metadata-token-ttl-seconds": "21600"})
+
+    def do_GET(self):
+        if self.path.rstrip("/").endswith("security-credentials"):
+            return self.answer(200, "text/plain", b"role")
+        if self.path.endswith("security-credentials/role"):
+            return self.answer(200, "application/json", json.dumps(temporary(AccessKeyId="AKIDINSTANCE", Code="Success", Type="AWS-HMAC", LastUpdated="2026-01-01T00:00:00Z", Token=TOKEN)).encode())
+        self.answer(404, "text/plain", b"")
+
+    def answer(self, status, kind, body, headers=None):
+        self.send_response(status)
+        for name, value in {"content-type": kind, "content-length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def temporary(**more):
+    until = datetime.now(timezone.utc) + timedelta(hours=1)
+    return {"SecretAccessKey": SECRET, "Expiration": until.strftime("%Y-%m-%dT%H:%M:%SZ"), **more}
+
+
+def signed_wrong(request, raw):
+    """What is wrong with the signature of a request, by botocore's signer."""
+    found = request.headers.get("authorization", "")
+    names = found.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    key = found.partition("Credential=")[2].partition("/")[0]
+    if not {"host", "x-amz-date", "content-type"} <= set(names):
+        return f"these headers are signed: {names}"
+    headers = {name: request.headers[name] for name in names if name != "host"}
+    url = f"http://{request.headers['host']}{request.path}"
+    again = AWSRequest(method="POST", url=url, headers=headers, data=raw)
+    again.context["timestamp"] = request.headers["x-amz-date"]
+    signer = botocore.auth.SigV4Auth(Credentials(key, SECRET, TOKEN), "bedrock", "eu-west-1")
+    at = datetime.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    for name in ("x-amz-date", "x-amz-security-token"):
+        del again.headers[name]
+    with mock.patch("botocore.auth.get_current_datetime", lambda remove_tzinfo=True: at):
+        signer.add_auth(again)
+    expected = again.headers["authorization"]
+    return None if expected.partition("Signature=")[2] == found.partition("Signature=")[2] else f"{found}\nis not\n{expected}"
+
+
+def keyed_wrong(request):
+    found = request.headers.get("authorization")
+    return None if found == "Bearer key-of-bedrock" else f"the key is {found}"
+
+
+def body_wrong(path, body):
+    operation = SERVICE.operation_model("ConverseStream" if path.endswith("-stream") else "Converse")
+    report = botocore.validate.ParamValidator().validate({"modelId": MODEL, **body}, operation.input_shape)
+    return report.generate_report() if report.has_errors() else None
+
+
+def play(unfazed, streamed, way):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    server.seen, server.signs = [], way != "key"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"PATH": os.environ["PATH"], "HOME": folder, "AWS_EC2_METADATA_DISABLED": "true"}
+        more = ""
+        if way == "environment":
+            environment |= {"AWS_ACCESS_KEY_ID": "AKIDENV", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
+        elif way == "profile":
+            said = json.dumps(temporary(Version=1, AccessKeyId="AKIDPROFILE", SessionToken=TOKEN))
+            for name, text in {"said.json": said, "config": f"[profile agents]\ncredential_process = cat {folder}/said.json\n"}.items():
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            environment["AWS_CONFIG_FILE"] = os.path.join(folder, "config")
+            more = ", profile: agents"
+        elif way == "instance":
+            environment |= {"AWS_EC2_METADATA_DISABLED": "false", "AWS_EC2_METADATA_SERVICE_ENDPOINT": base}
+        elif way == "key":
+            environment["BEDROCK_KEY"] = "key-of-bedrock"
+            more = ", api_key: {env: BEDROCK_KEY}"
+        with open(os.path.join(folder, "agent.yaml"), "w", encoding="utf-8") as file:
+            file.write(AGENT.format(base=base, model=MODEL, stream=str(streamed).lower(), more=more))
+        run = subprocess.run(
+            [unfazed, "run", "agent.yaml"],
+            cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
+        )
+        kept = "".join(open(os.path.join(at, name), encoding="utf-8", errors="replace").read() for at, _, names in os.walk(os.path.join(folder, ".unfazed")) for name in names)
+    server.shutdown()
+    for secret in (SECRET, TOKEN, "key-of-bedrock"):
+        if secret in run.stdout + run.stderr + kept:
+            sys.exit(f"{way}: a secret was shown or kept")
+    expected = len(ANSWERS) + (2 if streamed else 1)
+    if way == "none":
+        if run.returncode == 0 or "there are no credentials for AWS" not in run.stderr + run.stdout:
+            sys.exit(f"without credentials the run says\n{run.stdout}{run.stderr}")
+        return []
+    if run.returncode != 0 or len(server.seen) != expected:
+        sys.exit(f"{way}: the run ended with {run.returncode} after {len(server.seen)} requests of {expected}\n{run.stdout}{run.stderr}")
+    path = f"/model/{MODEL.replace(':', '%3A')}/converse{'-stream' if streamed else ''}"
+    wrong = [why for seen, _, why in server.seen if why] + [seen for seen, _, _ in server.seen if seen != path]
+    if wrong:
+        sys.exit(f"{way}: " + "\n".join(wrong))
+    return [(path, body) for path, body, _ in server.seen]
+
+
+def main():
+    unfazed = os.path.abspath(sys.argv[1])
+    judged = wrong = 0
+    for streamed, way in [(True, "environment"), (False, "environment"), (True, "profile"), (False, "instance"), (True, "key"), (True, "none")]:
+        requests = play(unfazed, streamed, way)
+        for path, body in requests:
+            judged += 1
+            if why := body_wrong(path, body):
+                wrong += 1
+                print(f"{way}: {why}\n{json.dumps(body)}")
+        if requests:
+            # What was signed goes back as it came, in its place.
+            replies = [message["content"] for message in requests[-1][1]["messages"] if message["role"] == "assistant"]
+            if [reply for reply in replies] != [blocks for blocks, _ in ANSWERS[:2]]:
+                sys.exit(f"{way}: the replies come back as {json.dumps(replies)}")
+    if wrong:
+        sys.exit(f"{wrong} of {judged} requests are wrong")
+    print(f"{judged} requests are as botocore has them, and signed")
+
+
+main()
