@@ -30,6 +30,14 @@ pub(crate) enum SpentFileError {
         /// The file.
         path: String,
     },
+    /// It is of another version of this program.
+    #[error(
+        "cannot read what keys have spent: another version of unfazed has written {path}; start that version, or remove the file to count from nothing"
+    )]
+    OtherVersion {
+        /// The file.
+        path: String,
+    },
     /// The system refuses it.
     #[error("cannot keep what keys spend in {path}: {}", file_error(source))]
     Io {
@@ -38,6 +46,12 @@ pub(crate) enum SpentFileError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// What all versions of the file say.
+#[derive(serde::Deserialize)]
+struct SpentForm {
+    version: u32,
 }
 
 impl SpentFile {
@@ -57,7 +71,12 @@ impl SpentFile {
             TryLockError::Error(source) => failed(source),
         })?;
         let record = match beside::read(path) {
-            Some(bytes) => serde_json::from_slice(&bytes).ok().filter(SpentRecord::is_known),
+            Some(bytes) => match serde_json::from_slice::<SpentForm>(&bytes) {
+                Ok(form) if form.version != SpentRecord::VERSION => {
+                    return Err(SpentFileError::OtherVersion { path: shown() });
+                }
+                _ => serde_json::from_slice(&bytes).ok(),
+            },
             // One that is there and cannot be read is no empty one.
             None if path.symlink_metadata().is_ok() => None,
             None => Some(SpentRecord::default()),

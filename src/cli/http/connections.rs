@@ -1,20 +1,27 @@
 //! The connections of clients that are not trusted: how many there are, how long their headers may take, and when they end.
 
 use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::TlsServer;
+use super::client::{ClientSocket, HalfStream, OverSocket, RequestPhase};
 
 /// The most connections at once; further ones wait until one ends.
 const MOST_CONNECTIONS: usize = 2048;
@@ -24,8 +31,28 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 const MOST_HEADERS: usize = 100;
 /// The most bytes of a request's headers.
 const MOST_HEADER_BYTES: usize = 64 << 10;
+/// How many bytes wait for a client that reads slowly. By itself the system keeps some megabytes for each, and says that there is room
+/// again only once a third of them is free: who reads slowly would seem to take nothing.
+const SEND_BUFFER: u32 = 256 << 10;
+/// How many clients wait to be let in.
+const BACKLOG: u32 = 1024;
 /// How long nobody is let in when the system lets nobody in: it has no more files, for one.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Takes an address.
+///
+/// # Errors
+/// The system refuses it.
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As `TcpListener::bind` does it: a process that starts again gets its address at once.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    // The sockets of clients have it from the one that they come in by.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves clients until `stop` fires, and then those who are being served for at most `drain`. New ones are let in meanwhile: the
 /// router tells them that they are too late. With `tls` they are secured; their handshakes count as connections.
@@ -74,7 +101,7 @@ pub(in crate::cli) async fn serve(
 async fn connection(stream: TcpStream, tls: Option<Arc<TlsServer>>, router: Router, stop: CancellationToken) {
     // Without it small answers wait for the acknowledgement of what came before them: 40 ms on a kept connection.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return requests(stream, router, stop).await };
+    let Some(tls) = tls else { return requests(ClientSocket::new(stream), router, stop).await };
     // What goes wrong in a handshake concerns the client alone.
     let Some(stream) = tls.secure(stream).await else { return };
     // Its state is large, and connections without TLS need none of it.
@@ -84,9 +111,23 @@ async fn connection(stream: TcpStream, tls: Option<Arc<TlsServer>>, router: Rout
 /// Serves the requests of one client. After `stop` the one in flight is the last.
 async fn requests<S>(stream: S, router: Router, stop: CancellationToken)
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + OverSocket + Unpin,
 {
-    let service = TowerToHyperService::new(router);
+    let (service, phase) = (TowerToHyperService::new(router), RequestPhase::default());
+    let stream = HalfStream::new(stream, phase.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let phase = phase.clone();
+        let (head, body) = request.into_parts();
+        let body = phase.begin(head.version, body);
+        let answering = service.call(Request::from_parts(head, body));
+        async move {
+            let mut answer = answering.await?;
+            if phase.is_half_closed() {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, core::convert::Infallible>(answer)
+        }
+    });
     // One that comes late is answered once: told to end at once, hyper would close it without a word.
     let is_late = stop.is_cancelled();
     let serving = http1::Builder::new()
@@ -110,7 +151,59 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::Instant;
 
+    use axum::body::{Body, Bytes};
+    use axum::routing::get;
+    use futures_util::StreamExt;
+
+    use super::super::client::TAKEN_WITHIN;
     use super::*;
+
+    /// Serves a stream without an end. The token fires once the stream is dropped.
+    fn endless() -> (TcpStream, CancellationToken, CancellationToken) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let listener = listen(address).unwrap();
+        let (stop, dropped) = (CancellationToken::new(), CancellationToken::new());
+        let of_stream = dropped.clone();
+        let stream = move || {
+            let guard = of_stream.clone().drop_guard();
+            let pieces = futures_util::stream::repeat_with(move || {
+                let _ = &guard;
+                Ok::<_, io::Error>(Bytes::from_static(&[b'x'; 4096]))
+            });
+            async move { Body::from_stream(pieces.then(async |piece| piece)) }
+        };
+        let router = Router::new().route("/", get(stream));
+        tokio::spawn(serve(listener, None, router, stop.clone(), Duration::ZERO));
+        let client = std::net::TcpStream::connect(address).unwrap();
+        client.set_nonblocking(true).unwrap();
+        (TcpStream::from_std(client).unwrap(), dropped, stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_reads_is_let_go() {
+        let (mut client, dropped, stop) = endless();
+        let begun = Instant::now();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        dropped.cancelled().await;
+        let took = begun.elapsed();
+        assert!(took >= TAKEN_WITHIN && took < TAKEN_WITHIN * 2, "{took:?}");
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_is_served() {
+        let (mut client, dropped, stop) = endless();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        let mut piece = vec![0; 1 << 20];
+        for _ in 0..10 {
+            tokio::time::sleep(TAKEN_WITHIN / 2).await;
+            client.read_exact(&mut piece).await.unwrap();
+        }
+        assert!(!dropped.is_cancelled());
+        stop.cancel();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn headers_that_do_not_come_in_time_end_their_connection() {

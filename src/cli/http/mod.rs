@@ -1,6 +1,7 @@
 //! What the commands that serve clients over HTTP have in common: who may reach them, and how much a request may be.
 
 mod body;
+mod client;
 mod connections;
 mod origin;
 mod tls;
@@ -26,12 +27,12 @@ pub(in crate::cli) const fn scheme(is_secured: bool) -> &'static str {
 }
 
 /// Takes an address. Port 0 is any free one. `option` is the one that says it.
-pub(in crate::cli) async fn bind(option: &str, address: SocketAddr) -> Result<TcpListener, CommandFailure> {
+pub(in crate::cli) fn bind(option: &str, address: SocketAddr) -> Result<TcpListener, CommandFailure> {
     let refused = |error: io::Error| {
         let why = file_error(&error);
         CommandFailure::Usage(format!("{option}: clients cannot be served at {address}: {why}"))
     };
-    TcpListener::bind(address).await.map_err(refused)
+    connections::listen(address).map_err(refused)
 }
 
 /// A header as text; empty if there is none.

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::client::ClientSocket;
 use crate::cli::exit::CommandFailure;
 use crate::cli::look::look_again;
 use crate::cli::out;
@@ -62,7 +63,7 @@ impl TlsServer {
     }
 
     /// Secures a connection; `None`: its client speaks no TLS, or not in time.
-    pub(super) async fn secure(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    pub(super) async fn secure(&self, stream: TcpStream) -> Option<TlsStream<ClientSocket>> {
         let securing = async {
             let mut first = [0];
             stream.peek(&mut first).await.ok()?;
@@ -71,7 +72,7 @@ impl TlsServer {
                 refuse_plain(stream).await;
                 return None;
             }
-            self.acceptor.accept(stream).await.ok()
+            self.acceptor.accept(ClientSocket::new(stream)).await.ok()
         };
         tokio::time::timeout(HANDSHAKE_WITHIN, securing).await.ok().flatten()
     }

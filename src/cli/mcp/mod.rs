@@ -291,7 +291,7 @@ async fn serve_http(
         CommandFailure::Usage(message.to_owned())
     })?;
     let tls = certificate(args).transpose()?;
-    let listener = http::bind("--listen", address).await?;
+    let listener = http::bind("--listen", address)?;
     let address = listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
     out::say(&format!("listens  {}\n", listen::url(address, tls.is_some())));
     let stop = CancellationToken::new();

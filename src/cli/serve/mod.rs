@@ -173,7 +173,7 @@ impl Service {
         let keeper = Arc::new(BudgetKeeper::new(Arc::clone(&gateway), spent));
         keeper.take(&keys).map_err(|error| CommandFailure::Report(error.to_string()))?;
         let tls = tls.map(http::secured).transpose()?;
-        let listener = http::bind("--addr", address).await?;
+        let listener = http::bind("--addr", address)?;
         let bound =
             listener.local_addr().map_err(|error| CommandFailure::io("cannot serve clients", error))?;
         if tls.is_none() && !access.is_loopback() {

@@ -8,8 +8,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::http::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -20,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::AccessRules;
 use super::page;
-use crate::cli::http::{BodyRefusal, close_refused, read_body};
+use crate::cli::http::{BodyRefusal, close_refused, read_body, text};
 use crate::host::MetricsSnapshot;
 use crate::host::gateway::{
     Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
@@ -229,7 +231,32 @@ async fn said_once(request: Request, next: Next) -> Response {
         let error = GatewayError::bad_request("`Host` and `Origin` come once at most");
         return refusal(dialect_at(request.uri(), headers), &error);
     }
+    if let Err(error) = plainly_said(request.uri(), headers) {
+        return refusal(dialect_at(request.uri(), headers), &error);
+    }
     next.run(request).await
+}
+
+/// Refuses what is read in one way here and may be in another elsewhere.
+fn plainly_said(uri: &Uri, headers: &HeaderMap) -> Result<(), GatewayError> {
+    let is_only = |name: &HeaderName, known: &str| {
+        headers.get_all(name).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
+    };
+    // The address of a request takes precedence over its `Host` (RFC 9112, section 3.2.2), by which it is let in.
+    let host = text(headers, &HOST);
+    if uri.authority().is_some_and(|named| !named.as_str().eq_ignore_ascii_case(host)) {
+        return Err(GatewayError::bad_request("the address of the request and its `Host` are not the same"));
+    }
+    // Of several codings the connection takes off the last alone.
+    if !is_only(&TRANSFER_ENCODING, "chunked") || headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_some() {
+        return Err(GatewayError::bad_request("`Transfer-Encoding` is `chunked` alone"));
+    }
+    // What is compressed is no JSON, and its name of a model cannot be replaced.
+    if !is_only(&CONTENT_ENCODING, "identity") {
+        let message = "bodies are not taken compressed; send it without `Content-Encoding`";
+        return Err(GatewayError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message));
+    }
+    Ok(())
 }
 
 /// The routes that the client may use. SDKs of `OpenAI` and of Anthropic find their fields in the same list.

@@ -4,6 +4,7 @@ mod converted;
 mod demo;
 #[cfg(feature = "otlp")]
 mod exported;
+mod forms;
 mod judged;
 mod limits;
 mod page;

@@ -40,12 +40,8 @@ pub(in crate::host::gateway) struct KeyStanding<'a> {
 }
 
 impl SpentRecord {
-    const VERSION: u32 = 1;
-
-    /// Whether it is of this version.
-    pub(crate) const fn is_known(&self) -> bool {
-        self.version == Self::VERSION
-    }
+    /// The version that is written, and read.
+    pub(crate) const VERSION: u32 = 1;
 }
 
 impl KeyLedger {
