@@ -228,7 +228,18 @@ impl Gateway {
             return to(own, None);
         }
         match front(request) {
-            Some(Ok(front)) => to(route.models.clone(), Some(front)),
+            Some(Ok(front)) => {
+                let refused = |model: &&String| {
+                    let speaks = self.behind.models.get(*model).map(|model| &model.speaks);
+                    front.refused_by(speaks.and_then(|speaks| speaks.keys().next().copied()))
+                };
+                let takes = |model: &&String| own.contains(*model) || refused(model).is_none();
+                let targets: Vec<String> = route.models.iter().filter(takes).cloned().collect();
+                match route.models.iter().find_map(|model| refused(&model)) {
+                    Some(error) if targets.is_empty() => Err(GatewayError::bad_request(error.to_string())),
+                    _ => to(targets, Some(front)),
+                }
+            }
             // Who speaks the dialect can say it.
             _ if !own.is_empty() => to(own, None),
             Some(Err(error)) => Err(GatewayError::bad_request(error.to_string())),

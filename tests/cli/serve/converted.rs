@@ -271,15 +271,37 @@ async fn what_only_one_model_understands_goes_to_that_one() {
     let file = format!("models:\n{models}routes: {{main: [spare, main], other: spare}}\n");
     let gateway = Gateway::start(&file);
     let body = |route: &str| {
-        let content = json!([{"type": "image_url", "image_url": {"url": "data:x"}}]);
+        let content = json!([{"type": "file", "file": {"file_id": "file-1"}}]);
         json!({"model": route, "messages": [{"role": "user", "content": content}]}).to_string()
     };
     let got = gateway.post(CHAT, &[], body("main")).await;
     assert_eq!((got.status, got.told().1, spare.seen().len()), (503, "main", 0));
     let got = gateway.post(CHAT, &[], body("other")).await;
-    let message = "`messages[0].content[0].type` cannot be converted for a model that speaks another dialect";
+    let message =
+        "`messages[0].content[0].file.file_id` cannot be converted for a model that speaks another dialect";
     assert_eq!((got.status, got.json()["error"]["message"].as_str()), (400, Some(message)));
     assert_eq!(got.json()["error"]["code"], "invalid_request");
+}
+
+#[tokio::test]
+async fn what_one_other_dialect_can_say_goes_to_its_models() {
+    let (main, spare) = (Upstream::start([]), Upstream::start([Reply::json(200, "", MESSAGE)]));
+    let models = model("main", "openai", &main) + &model("spare", "anthropic", &spare);
+    let file = format!("models:\n{models}routes: {{main: [main, spare], other: main}}\n");
+    let gateway = Gateway::start(&file);
+    let body = |route: &str| {
+        let content = json!([{"type": "input_file", "file_url": "https://h/a.pdf"}]);
+        json!({"model": route, "input": [{"role": "user", "content": content}]}).to_string()
+    };
+    let got = gateway.post(RESPONSES, &[], body("main")).await;
+    assert_eq!((got.status, got.told().1, main.seen().len()), (200, "spare", 0));
+    let sent: Value = serde_json::from_str(&spare.bodies()[0]).unwrap();
+    let document = json!({"type": "document", "source": {"type": "url", "url": "https://h/a.pdf"}});
+    assert_eq!(sent["messages"][0]["content"], json!([document]));
+    let got = gateway.post(RESPONSES, &[], body("other")).await;
+    let message =
+        "`input[0].content[0].file_url` cannot be converted for a model that speaks another dialect";
+    assert_eq!((got.status, got.json()["error"]["message"].as_str()), (400, Some(message)));
 }
 
 #[tokio::test]

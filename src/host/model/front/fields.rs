@@ -23,7 +23,7 @@ pub(super) struct Fields {
 }
 
 /// The fields that are not carried over, without the places of those in lists.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LeftOut(BTreeSet<String>);
 
 impl Unconvertible {
@@ -73,6 +73,11 @@ impl Fields {
     /// Whether a field is that text.
     pub(super) fn is(&self, name: &str, text: &str) -> bool {
         self.fields.get(name).is_some_and(|value| value == text)
+    }
+
+    /// Whether a field says something.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// A text.

@@ -45,14 +45,24 @@ impl FrontRequest {
             extra: options.fields,
             ..config.clone()
         };
-        let mut left_out: Vec<String> = self.left_out.names().cloned().collect();
+        let mut named = self.left_out.clone();
+        if let Some(dialect) = dialect {
+            self.attachments.left_out(dialect).for_each(|field| named.add(field));
+        }
+        let mut left_out: Vec<String> = named.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
         let mut request = self.neutral();
         if dialect.is_none() && self.never_calls() {
             // Converse has no word for it: tools that the history needs are declared all the same, and forbidden.
             request.tools.clear();
         }
-        let body = (config.provider.format)(config).write(&request)?;
+        let mut body = (config.provider.format)(config).write(&request)?;
+        // A dialect that no client speaks is refused before.
+        if let Some(dialect) = dialect.filter(|_| !self.attachments.is_empty()) {
+            let mut marked = serde_json::from_slice(&body)?;
+            self.attachments.put(dialect, &mut marked);
+            body = serde_json::to_vec(&marked)?;
+        }
         Ok(FittedRequest { body, left_out })
     }
 

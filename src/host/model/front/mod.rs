@@ -7,6 +7,7 @@ mod dialect;
 mod fields;
 mod fit;
 mod gemini;
+mod media;
 mod messages;
 mod names;
 mod openai;
@@ -95,6 +96,12 @@ impl FrontCall {
         &self.request.messages
     }
 
+    /// Why a model of that dialect cannot have the request, though it can be read; `None` for the dialect: one that no client
+    /// speaks.
+    pub(in crate::host) fn refused_by(&self, dialect: Option<GatewayDialect>) -> Option<Unconvertible> {
+        self.request.attachments.refused_by(dialect)
+    }
+
     /// The request for that model.
     ///
     /// # Errors
@@ -120,8 +127,9 @@ impl FrontCall {
             GatewayDialect::Messages if self.stream => Box::new(messages::stream::MessagesStream::new(head)),
             GatewayDialect::Messages => whole(move |reply| messages::reply::body(&head, reply)),
             GatewayDialect::Responses => {
-                let FrontRequest { repeated, namespaced, .. } = &self.request;
-                let head = ResponseHead { head, repeated: repeated.clone(), namespaced: namespaced.clone() };
+                let FrontRequest { repeated, namespaced, customs, .. } = &self.request;
+                let (repeated, namespaced) = (repeated.clone(), namespaced.clone());
+                let head = ResponseHead { head, repeated, namespaced, customs: customs.clone() };
                 if self.stream {
                     return Box::new(responses::stream::ResponsesStream::new(head));
                 }

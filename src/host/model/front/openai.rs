@@ -40,13 +40,18 @@ pub(super) fn choice(
         None | Some(Ok("auto")) => Ok(FrontChoice::Auto),
         Some(Ok("none")) => Ok(FrontChoice::Never),
         Some(Ok("required")) => Ok(FrontChoice::Required),
-        Some(Err(named)) if named.pointer("/type").is_some_and(|kind| kind == "function") => {
+        Some(Err(named)) if named.pointer("/type").is_some_and(is_named) => {
             let name = named.pointer(name).and_then(Value::as_str);
             let name = name.ok_or_else(|| Unconvertible::malformed("tool_choice", "names no tool"))?;
             Ok(FrontChoice::Tool(request.names.sent(name.to_owned())))
         }
         Some(_) => Err(Unconvertible::new("tool_choice")),
     }
+}
+
+/// Whether a choice of that type is one of a tool by its name.
+fn is_named(kind: &Value) -> bool {
+    kind == "function" || kind == "custom"
 }
 
 /// A schema of the answer.

@@ -1,10 +1,11 @@
 //! The neutral form of a request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, LeftOut, Unconvertible};
+use super::media::{Attachment, Attachments};
 use super::names::ToolNames;
 use crate::engine::ToolSpec;
 use crate::session::{Message, ToolCall};
@@ -31,7 +32,11 @@ pub(super) struct FrontRequest {
     pub(super) names: ToolNames,
     /// The namespace and the name of tools, by the name that stands for both.
     pub(super) namespaced: BTreeMap<String, (String, String)>,
+    /// The tools that take a text, which are functions of one argument for other models.
+    pub(super) customs: BTreeSet<String>,
     pub(super) left_out: LeftOut,
+    /// What the marks in texts stand for.
+    pub(super) attachments: Attachments,
     /// The name of each call, by its id: a result has the id alone.
     called: HashMap<String, String>,
     pub(super) field_names: FieldNames,
@@ -155,6 +160,28 @@ impl FrontRequest {
                 return Err(Unconvertible::new(part.path("type")));
             }
             texts.push(part.required("text")?);
+            part.leave_out(&mut self.left_out);
+        }
+        Ok(texts)
+    }
+
+    /// The same, and a mark in the place of each image and document: `read` knows these by their type.
+    pub(super) fn shown(
+        &mut self,
+        parts: Vec<Fields>,
+        read: fn(&str, &mut Fields) -> Result<Option<Attachment>, Unconvertible>,
+    ) -> Result<Vec<String>, Unconvertible> {
+        let mut texts = Vec::with_capacity(parts.len());
+        for mut part in parts {
+            let kind = part.required("type")?;
+            texts.push(match &*kind {
+                "text" | "input_text" | "output_text" => part.required("text")?,
+                _ => {
+                    let attachment = read(&kind, &mut part)?;
+                    let attachment = attachment.ok_or_else(|| Unconvertible::new(part.path("type")))?;
+                    self.attachments.mark(attachment)
+                }
+            });
             part.leave_out(&mut self.left_out);
         }
         Ok(texts)

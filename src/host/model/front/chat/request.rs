@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::host::model::front::fields::{Fields, Unconvertible};
-use crate::host::model::front::openai;
 use crate::host::model::front::request::{AnswerForm, FieldNames, FrontRequest};
+use crate::host::model::front::{media, openai};
 use crate::session::ToolCall;
 
 const NAMES: FieldNames = FieldNames {
@@ -82,7 +82,7 @@ fn read_message(request: &mut FrontRequest, mut message: Fields) -> Result<(), U
         return read_assistant(request, message);
     }
     let parts = message.parts("content")?;
-    let texts = request.texts(parts)?;
+    let texts = if role == "user" { request.shown(parts, media::chat)? } else { request.texts(parts)? };
     match role.as_str() {
         "system" | "developer" => request.system(&texts),
         "user" => request.user(&texts),

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{object, objects};
 use crate::host::model::front::fields::{Fields, Unconvertible};
+use crate::host::model::front::media;
 use crate::host::model::front::request::FrontRequest;
 use crate::host::model::wire::gemini::STAND_IN;
 use crate::session::Message;
@@ -62,15 +63,27 @@ impl<'r> ReadContents<'r> {
             if self.is_aside(&mut part) {
                 continue;
             }
-            match (part.text("text")?, object(&mut part, "functionResponse")?) {
-                (Some(text), None) => said.push(text),
-                (None, Some(result)) => self.result(result)?,
+            match (part.text("text")?, object(&mut part, "functionResponse")?, self.attached(&mut part)?) {
+                (Some(text), None, None) => said.push(text),
+                (None, Some(result), None) => self.result(result)?,
+                (None, None, Some(mark)) => said.push(mark),
                 _ => return Err(part.unconvertible()),
             }
             part.leave_out(&mut self.request.left_out);
         }
         self.request.user(&said);
         Ok(())
+    }
+
+    /// The mark of an image or a document.
+    fn attached(&mut self, part: &mut Fields) -> Result<Option<String>, Unconvertible> {
+        let attachment = match (object(part, "inlineData")?, object(part, "fileData")?) {
+            (Some(mut data), None) => media::gemini_data(&mut data)?,
+            (None, Some(mut file)) => media::gemini_file(&mut file)?,
+            (Some(_), Some(_)) => return Err(Unconvertible::new(part.path("fileData"))),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(self.request.attachments.mark(attachment)))
     }
 
     /// Whether a part is a thought, which is signed by who issued it, who alone can read it.
@@ -101,9 +114,10 @@ impl<'r> ReadContents<'r> {
     }
 
     fn result(&mut self, mut result: Fields) -> Result<(), Unconvertible> {
-        // Images and documents.
-        if !objects(&mut result, "parts")?.is_empty() {
-            return Err(Unconvertible::new(result.path("parts")));
+        let mut attached = Vec::new();
+        for mut part in objects(&mut result, "parts")? {
+            attached.push(self.attached(&mut part)?.ok_or_else(|| part.unconvertible())?);
+            part.leave_out(&mut self.request.left_out);
         }
         let name = result.required("name")?;
         let id = result.text("id")?.filter(|id| !id.is_empty());
@@ -113,7 +127,8 @@ impl<'r> ReadContents<'r> {
         let missing = || Unconvertible::malformed(result.path("name"), "is not one of a call before it");
         let call = call.or_else(|| id.clone()).ok_or_else(missing)?;
         let (text, error) = outcome(&result.take("response").unwrap_or_default());
-        self.request.result(call, &[text], error);
+        let texts: Vec<String> = [text].into_iter().chain(attached).collect();
+        self.request.result(call, &texts, error);
         result.leave_out(&mut self.request.left_out);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::host::model::front::fields::{Fields, Unconvertible};
+use crate::host::model::front::media;
 use crate::host::model::front::request::{AnswerForm, FieldNames, FrontChoice, FrontRequest};
 
 /// What asks for something that only Anthropic's servers do.
@@ -83,17 +84,15 @@ fn read_message(request: &mut FrontRequest, mut message: Fields) -> Result<(), U
 fn read_user(request: &mut FrontRequest, blocks: Vec<Fields>) -> Result<(), Unconvertible> {
     let mut said = Vec::new();
     for mut block in blocks {
-        match block.required("type")?.as_str() {
-            "text" => said.push(block.required("text")?),
-            "tool_result" => {
-                let call = block.required("tool_use_id")?;
-                let parts = block.parts("content")?;
-                let texts = request.texts(parts)?;
-                let error = block.take("is_error") == Some(Value::Bool(true));
-                request.result(call, &texts, error);
-            }
-            _ => return Err(Unconvertible::new(block.path("type"))),
+        if !block.is("type", "tool_result") {
+            said.extend(request.shown(vec![block], media::messages)?);
+            continue;
         }
+        let (_, call) = (block.take("type"), block.required("tool_use_id")?);
+        let parts = block.parts("content")?;
+        let texts = request.shown(parts, media::messages)?;
+        let error = block.take("is_error") == Some(Value::Bool(true));
+        request.result(call, &texts, error);
         block.leave_out(&mut request.left_out);
     }
     request.user(&said);

@@ -1,9 +1,10 @@
 //! From a reply to a response.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::custom;
 use crate::engine::{FinishReason, ModelReply, ProposedCall};
 use crate::host::model::front::ReplyHead;
 use crate::session::Usage;
@@ -15,6 +16,8 @@ pub(in crate::host::model::front) struct ResponseHead {
     pub(in crate::host::model::front) repeated: Map<String, Value>,
     /// The namespace and the name of tools, by the name that stands for both.
     pub(in crate::host::model::front) namespaced: BTreeMap<String, (String, String)>,
+    /// The tools that take a text.
+    pub(in crate::host::model::front) customs: BTreeSet<String>,
 }
 
 /// The body.
@@ -79,6 +82,12 @@ pub(super) fn part(text: &str) -> Value {
 
 fn call(head: &ResponseHead, at: usize, proposed: &ProposedCall) -> Value {
     let call = &proposed.call;
+    if head.customs.contains(&call.name) {
+        return json!({
+            "id": format!("ctc_{}_{at}", head.head.id), "type": "custom_tool_call", "status": "completed",
+            "call_id": call.id, "name": call.name, "input": custom::input(&call.arguments),
+        });
+    }
     // A model may leave out the arguments of a tool that has none; clients read JSON.
     let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
     let mut item = json!({

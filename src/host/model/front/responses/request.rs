@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use super::custom;
 use crate::host::model::front::fields::{Fields, Unconvertible};
-use crate::host::model::front::openai;
 use crate::host::model::front::request::{AnswerForm, FieldNames, FrontRequest};
+use crate::host::model::front::{media, openai};
 
 const NAMES: FieldNames = FieldNames {
     conversation: "input",
@@ -61,6 +62,9 @@ fn read_tool(request: &mut FrontRequest, mut tool: Fields) -> Result<(), Unconve
         let _ = tool.take("type");
         tool.leave_out(&mut request.left_out);
         return Ok(());
+    }
+    if tool.is("type", "custom") {
+        return custom::read_tool(request, tool);
     }
     openai::is_function(&mut tool)?;
     openai::tool(request, tool, None)
@@ -125,10 +129,16 @@ fn read_item(request: &mut FrontRequest, mut item: Fields) -> Result<(), Unconve
             let call = request.call(id, name, arguments);
             request.continued("", Some(call));
         }
-        Some("function_call_output") => {
+        Some("custom_tool_call") => {
+            let (id, name) = (item.required("call_id")?, item.required("name")?);
+            let arguments = custom::arguments(&item.text("input")?.unwrap_or_default());
+            let call = request.call(id, name, arguments);
+            request.continued("", Some(call));
+        }
+        Some("function_call_output" | "custom_tool_call_output") => {
             let call = item.required("call_id")?;
             let parts = item.parts("output")?;
-            let texts = said(request, parts)?;
+            let texts = request.shown(parts, media::responses)?;
             request.result(call, &texts, false);
         }
         // Sealed by who issued it, who alone can read it.
@@ -148,7 +158,7 @@ fn read_item(request: &mut FrontRequest, mut item: Fields) -> Result<(), Unconve
 fn read_message(request: &mut FrontRequest, message: &mut Fields) -> Result<(), Unconvertible> {
     let role = message.required("role")?;
     let parts = message.parts("content")?;
-    let texts = said(request, parts)?;
+    let texts = if role == "user" { request.shown(parts, media::responses)? } else { said(request, parts)? };
     match role.as_str() {
         "system" | "developer" => request.system(&texts),
         "user" => request.user(&texts),

@@ -55,15 +55,23 @@ impl ResponsesStream {
 
     /// All of an item that is a call but for its end.
     fn call(&mut self, index: usize, item: &Value) -> String {
+        let (field, of_field) = if item["type"] == "custom_tool_call" {
+            ("input", "response.custom_tool_call_input")
+        } else {
+            ("arguments", "response.function_call_arguments")
+        };
         let mut open = item.clone();
-        (open["arguments"], open["status"]) = ("".into(), "in_progress".into());
+        (open[field], open["status"]) = ("".into(), "in_progress".into());
         let place = json!({"item_id": item["id"], "output_index": index});
         let (mut delta, mut done) = (place.clone(), place);
-        delta["delta"] = item["arguments"].clone();
-        (done["name"], done["arguments"]) = (item["name"].clone(), item["arguments"].clone());
+        delta["delta"] = item[field].clone();
+        done[field] = item[field].clone();
+        if field == "arguments" {
+            done["name"] = item["name"].clone();
+        }
         let events = self.event("response.output_item.added", json!({"output_index": index, "item": open}));
-        let events = events + &self.event("response.function_call_arguments.delta", delta);
-        events + &self.event("response.function_call_arguments.done", done)
+        let events = events + &self.event(&format!("{of_field}.delta"), delta);
+        events + &self.event(&format!("{of_field}.done"), done)
     }
 }
 

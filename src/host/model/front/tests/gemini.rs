@@ -115,7 +115,7 @@ fn what_only_gemini_can_do_is_refused_by_its_place() {
     let calling = |config: Value| with("toolConfig", json!({"functionCallingConfig": config}));
     let option = |field: &str, value: Value| with("generationConfig", json!({field: value}));
     for (body, field) in [
-        (part(json!({"inlineData": {"data": ""}})), "`contents[0].parts[0].inlineData` "),
+        (part(json!({"inlineData": {"data": ""}})), "`contents[0].parts[0].inlineData.mimeType` "),
         (part(json!({"text": "x", "functionResponse": {"name": "x"}})), "`contents[0].parts[0]` "),
         (part(json!({"functionCall": {"name": "look"}})), "`contents[0].parts[0].functionCall` "),
         (
@@ -124,7 +124,7 @@ fn what_only_gemini_can_do_is_refused_by_its_place() {
         ),
         (
             part(json!({"functionResponse": {"name": "look", "parts": [{"inlineData": {}}]}})),
-            "`contents[0].parts[0].functionResponse.parts` ",
+            "`contents[0].parts[0].functionResponse.parts[0].inlineData.mimeType` ",
         ),
         (with("cachedContent", json!("cachedContents/1")), "`cachedContent` "),
         (with("tools", json!([{"googleSearch": {}}])), "`tools[0].googleSearch` "),

@@ -1,6 +1,8 @@
 //! What readers and writers make of requests and replies.
 
+mod custom;
 mod gemini;
+mod media;
 mod responses;
 
 use proptest::prelude::*;
@@ -163,7 +165,11 @@ fn what_would_change_the_meaning_is_refused_by_its_place() {
     let user = |content: Value| json!([{"role": "user", "content": content}]);
     let hi = user(json!("hi"));
     for (dialect, body, field) in [
-        (Chat, json!({"messages": user(json!([{"type": "image_url"}]))}), "`messages[0].content[0].type` "),
+        (
+            Chat,
+            json!({"messages": user(json!([{"type": "image_url"}]))}),
+            "`messages[0].content[0].image_url` ",
+        ),
         (Chat, json!({"messages": hi, "n": 2}), "`n` "),
         (Chat, json!({"messages": hi, "tools": [{"type": "custom"}]}), "`tools[0].type` "),
         (Chat, json!({"messages": hi, "audio": {}}), "`audio` "),
@@ -174,14 +180,14 @@ fn what_would_change_the_meaning_is_refused_by_its_place() {
         (
             Messages,
             json!({"messages": user(json!([{"type": "document"}]))}),
-            "`messages[0].content[0].type` ",
+            "`messages[0].content[0].source` ",
         ),
         (Messages, json!({"messages": hi, "tools": [{"type": "web_search_20250305"}]}), "`tools[0].type` "),
         (Messages, json!({"messages": hi, "mcp_servers": [{}]}), "`mcp_servers` "),
         (
             Messages,
             json!({"messages": user(json!([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}]))}),
-            "`messages[0].content[0].content[0].type` ",
+            "`messages[0].content[0].content[0].source` ",
         ),
     ] {
         let error = read(dialect, &body, false).unwrap_err();

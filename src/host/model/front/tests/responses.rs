@@ -151,9 +151,12 @@ fn what_only_the_server_knows_is_refused_by_its_place() {
             item(
                 json!({"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image"}]}),
             ),
-            "`input[1].output[0].type` ",
+            "`input[1].output[0].image_url` ",
         ),
-        (item(json!({"role": "user", "content": [{"type": "input_file"}]})), "`input[1].content[0].type` "),
+        (
+            item(json!({"role": "user", "content": [{"type": "input_file"}]})),
+            "`input[1].content[0].file_data` ",
+        ),
         (item(json!({"role": "critic", "content": "x"})), "`input[1].role` "),
         (item(json!({"role": "assistant", "content": "I"})), "`input` "),
         (json!({"input": 1}), "`input` "),

@@ -1,0 +1,169 @@
+//! Images and documents of a request. In the texts of the neutral form a mark stands for each; it is replaced once the request
+//! is written for a model (`written.rs`).
+
+mod read;
+mod written;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+pub(super) use self::read::{chat, gemini_data, gemini_file, messages, responses};
+use super::GatewayDialect;
+use super::fields::Unconvertible;
+
+/// Begins and ends a mark: a character that has no meaning (the private use area of Unicode).
+const EDGE: char = '\u{F8FF}';
+/// What stands between two texts, and so around a mark.
+const GAP: &str = "\n\n";
+
+/// The images and documents of a request, by the number in their marks.
+#[derive(Debug, Default)]
+pub(super) struct Attachments(Vec<(String, Attachment)>);
+
+/// An image or a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attachment {
+    /// Where it is in the request.
+    place: String,
+    kind: AttachmentKind,
+    source: AttachmentSource,
+    /// How it is called.
+    name: Option<SaidField>,
+    /// With how much detail the model sees it.
+    detail: Option<SaidField>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AttachmentKind {
+    Image,
+    Document,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AttachmentSource {
+    Data { mime: String, base64: String },
+    Url { mime: Option<String>, url: String },
+}
+
+/// A field that not every dialect has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SaidField {
+    path: String,
+    value: String,
+}
+
+/// A piece of a text that has marks.
+#[derive(Debug, PartialEq, Eq)]
+enum MarkedPiece<'a> {
+    Text(&'a str),
+    Attached(&'a Attachment),
+}
+
+impl Attachments {
+    /// Keeps an attachment; what is returned stands for it in a text.
+    pub(super) fn mark(&mut self, attachment: Attachment) -> String {
+        let number = self.0.len();
+        // A text of the client that looks like a mark is none: the digest says so.
+        let digest = xxh3_64(format!("{attachment:?}").as_bytes());
+        let mark = format!("{EDGE}{number}:{digest:016x}{EDGE}");
+        self.0.push((mark.clone(), attachment));
+        mark
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Why a model of that dialect cannot have one of them; `None` for the dialect: one that no client speaks.
+    pub(super) fn refused_by(&self, dialect: Option<GatewayDialect>) -> Option<Unconvertible> {
+        let refused = |attachment: &&Attachment| !dialect.is_some_and(|dialect| attachment.fits(dialect));
+        let attachment = self.0.iter().map(|(_, attachment)| attachment).find(refused)?;
+        Some(Unconvertible::new(&*attachment.place))
+    }
+
+    /// The fields of attachments that a dialect does not have.
+    pub(super) fn left_out(&self, dialect: GatewayDialect) -> impl Iterator<Item = &str> {
+        let fields = self.0.iter().flat_map(move |(_, attachment)| {
+            let name = attachment.name.as_ref().filter(|_| !attachment.keeps_name(dialect));
+            let has_detail = matches!(dialect, GatewayDialect::Chat | GatewayDialect::Responses);
+            name.into_iter().chain(attachment.detail.as_ref().filter(|_| !has_detail))
+        });
+        fields.map(|field| &*field.path)
+    }
+
+    /// The pieces of a text; `None`: it has no mark.
+    fn pieces<'a>(&'a self, text: &'a str) -> Option<Vec<MarkedPiece<'a>>> {
+        let (mut pieces, mut rest, mut searched) = (Vec::new(), text, 0);
+        while let Some(at) = rest.get(searched..)?.find(EDGE).map(|at| at.saturating_add(searched)) {
+            let (before, marked) = rest.split_at(at);
+            let Some((mark, attachment)) = self.begins(marked) else {
+                searched = at.saturating_add(EDGE.len_utf8());
+                continue;
+            };
+            let before = before.strip_suffix(GAP).unwrap_or(before);
+            pieces.extend((!before.is_empty()).then_some(MarkedPiece::Text(before)));
+            pieces.push(MarkedPiece::Attached(attachment));
+            let after = marked.strip_prefix(mark).unwrap_or_default();
+            (rest, searched) = (after.strip_prefix(GAP).unwrap_or(after), 0);
+        }
+        if pieces.is_empty() {
+            return None;
+        }
+        pieces.extend((!rest.is_empty()).then_some(MarkedPiece::Text(rest)));
+        Some(pieces)
+    }
+
+    /// The mark that a text begins with.
+    fn begins(&self, text: &str) -> Option<(&str, &Attachment)> {
+        let number: usize = text.strip_prefix(EDGE)?.split_once(':')?.0.parse().ok()?;
+        let (mark, attachment) = self.0.get(number)?;
+        text.starts_with(mark.as_str()).then_some((mark, attachment))
+    }
+}
+
+impl Attachment {
+    /// Whether the dialect has a part for it.
+    fn fits(&self, dialect: GatewayDialect) -> bool {
+        match (dialect, &self.source) {
+            // `File` in `chat_completion_content_part_param.py` of OpenAI's SDK has no address.
+            (GatewayDialect::Chat, AttachmentSource::Url { .. }) => self.kind == AttachmentKind::Image,
+            // `FileData` in `types.py` of google-genai: the type is required.
+            (GatewayDialect::Gemini, AttachmentSource::Url { mime, .. }) => mime.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Whether the dialect has a field for its name.
+    const fn keeps_name(&self, dialect: GatewayDialect) -> bool {
+        let is_document = matches!(self.kind, AttachmentKind::Document);
+        let has_address = matches!(self.source, AttachmentSource::Url { .. });
+        match dialect {
+            GatewayDialect::Chat | GatewayDialect::Messages => is_document,
+            GatewayDialect::Responses => is_document && !has_address,
+            GatewayDialect::Gemini => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(url: &str) -> Attachment {
+        let source = AttachmentSource::Url { mime: None, url: url.into() };
+        Attachment { place: "p".into(), kind: AttachmentKind::Image, source, name: None, detail: None }
+    }
+
+    #[test]
+    fn a_text_is_parted_at_its_marks_and_at_nothing_that_looks_like_one() {
+        let mut all = Attachments::default();
+        let (one, other) = (all.mark(image("a")), all.mark(image("a")));
+        assert_ne!(one, other);
+        let forged = format!("{EDGE}0:0000000000000000{EDGE}{EDGE}7:{EDGE}");
+        assert_eq!(all.pieces(&forged), None);
+        let text = format!("{forged}{GAP}{one}{GAP}{other}{GAP}b\n");
+        let a = image("a");
+        let attached = || MarkedPiece::Attached(&a);
+        let expected = vec![MarkedPiece::Text(&forged), attached(), attached(), MarkedPiece::Text("b\n")];
+        assert_eq!(all.pieces(&text), Some(expected));
+    }
+}
