@@ -81,14 +81,14 @@ impl HistoryRepair {
 }
 
 /// Applies replacements to a conversation. Places beyond its end are skipped.
-pub fn splice(messages: &mut Vec<Message>, splices: &[HistorySplice]) {
+pub fn splice<M: From<Message>>(messages: &mut Vec<M>, splices: &[HistorySplice]) {
     let mut rest = std::mem::take(messages).into_iter();
     let mut at = 0_usize;
     // All places refer to the conversation before the change, so one pass makes every replacement.
     for HistorySplice { at: place, remove, insert } in splices {
         messages.extend(rest.by_ref().take(place.saturating_sub(at)));
         rest.by_ref().take(*remove).for_each(drop);
-        messages.extend(insert.iter().cloned());
+        messages.extend(insert.iter().cloned().map(M::from));
         // Places from a foreign log may overlap; removed messages are skipped.
         at = at.max(*place).saturating_add(*remove);
     }

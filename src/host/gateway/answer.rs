@@ -17,6 +17,8 @@ use crate::time::{Instant, Nanos};
 
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-unfazed-attempts");
 const TARGET: HeaderName = HeaderName::from_static("x-unfazed-target");
+/// What was done about the calls and results of the conversation.
+const REPAIRED: HeaderName = HeaderName::from_static("x-unfazed-repaired");
 const WHY: HeaderName = HeaderName::from_static("x-unfazed-why");
 const CLASS: HeaderName = HeaderName::from_static("x-unfazed-class");
 /// The SDKs of `OpenAI` and Anthropic obey it before anything else, and then these milliseconds.
@@ -181,12 +183,13 @@ fn wait_for(headers: &mut HeaderMap, wait: Nanos) {
 }
 
 impl CallProgress {
-    /// Says how many attempts there were, and at which model the last.
+    /// Says how many attempts there were, at which model the last, and what was changed for it.
     fn say(&self, headers: &mut HeaderMap) {
         headers.insert(ATTEMPTS, HeaderValue::from(self.attempts()));
         if let Some(target) = text(&self.target()) {
             headers.insert(TARGET, target);
         }
+        headers.extend(self.repaired().and_then(|counts| text(&counts)).map(|counts| (REPAIRED, counts)));
     }
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Each request is a turn of one [`Guard`](super::Guard), which all requests of a process share: a model that was given up for one is passed
 //! over for the others, and budgets of retries are one. Nothing is decided here. The bytes of requests and answers pass as
-//! they are; until the first content of an answer is out, the policy may have the request sent again.
+//! they are, but for a conversation that has to be repaired; until the first content of an answer is out, the policy may have the
+//! request sent again.
 
 mod answer;
 mod board;
 mod classify;
 mod endpoint;
 mod error;
+mod history;
 mod layer;
 mod models;
 mod progress;

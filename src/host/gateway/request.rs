@@ -3,7 +3,6 @@
 
 use core::fmt;
 use core::ops::Range;
-use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -11,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::endpoint::PathCall;
 use super::error::GatewayError;
+use super::history::{RawText, place};
 
 /// The body of a request.
 #[derive(Clone, Debug)]
@@ -22,7 +22,14 @@ pub(crate) struct RequestBody {
     stream: bool,
     choices: u64,
     background: bool,
+    /// Where the values of the fields are that may have the conversation.
+    conversations: Vec<(&'static str, Range<usize>)>,
+    /// Whether the conversation is the end of one that the provider keeps.
+    continued: bool,
 }
+
+/// The fields that have the conversation, in one dialect or another.
+const CONVERSATIONS: [&str; 3] = ["messages", "input", "contents"];
 
 /// The fields that are looked at, as they stand in the text.
 #[derive(Default)]
@@ -33,6 +40,8 @@ struct LookedAt<'a> {
     choices: Option<&'a RawValue>,
     generation: Option<&'a RawValue>,
     background: Option<&'a RawValue>,
+    conversations: Vec<(&'static str, &'a RawValue)>,
+    continued: bool,
 }
 
 /// Gemini's name for how many choices are wanted.
@@ -56,10 +65,13 @@ impl RequestBody {
         let fields = fields.map_err(|error| {
             GatewayError::bad_request(format!("the body is not a JSON object that can be read: {error}"))
         })?;
+        let of = |(name, value): &(_, &RawValue)| (*name, place(text, value.get()));
+        let (conversations, continued) = (fields.conversations.iter().map(of).collect(), fields.continued);
         if let Some(PathCall { model, stream }) = call {
             let generation = fields.generation.and_then(|value| serde_json::from_str(value.get()).ok());
             let choices = generation.map_or(1, |Generation { choices }| choices);
-            return Ok(Self { bytes, models: Vec::new(), model, stream, choices, background: false });
+            let (models, background) = (Vec::new(), false);
+            return Ok(Self { bytes, models, model, stream, choices, background, conversations, continued });
         }
         let no_model = || GatewayError::bad_request("`model` is missing; it names a route of the gateway");
         let names = fields.models.iter().map(|model| serde_json::from_str::<String>(model.get()));
@@ -70,7 +82,7 @@ impl RequestBody {
         let choices = fields.choices.and_then(|n| n.get().parse().ok()).unwrap_or(1);
         let background = fields.background.is_some_and(|background| background.get() == "true");
         let models = fields.models.iter().map(|model| place(text, model.get())).collect();
-        Ok(Self { bytes, models, model, stream, choices, background })
+        Ok(Self { bytes, models, model, stream, choices, background, conversations, continued })
     }
 
     /// The model that the client asks for.
@@ -98,6 +110,27 @@ impl RequestBody {
         &self.bytes
     }
 
+    /// Where the value of that field is, which has the conversation. `None`: it is not there, or twice.
+    pub(super) fn conversation(&self, field: &str) -> Option<Range<usize>> {
+        let mut values = self.conversations.iter().filter(|(name, _)| *name == field);
+        let (_, place) = values.next()?;
+        values.next().is_none().then(|| place.clone())
+    }
+
+    /// Whether the conversation is the end of one that the provider keeps.
+    pub(super) const fn is_continued(&self) -> bool {
+        self.continued
+    }
+
+    /// The same request with other bytes.
+    ///
+    /// # Errors
+    /// They are no request.
+    pub(super) fn with(&self, bytes: Bytes) -> Result<Self, GatewayError> {
+        let call = PathCall { model: self.model.clone(), stream: self.stream };
+        Self::read(bytes, self.models.is_empty().then_some(call))
+    }
+
     /// The same bytes, with another model.
     pub(crate) fn for_model(&self, model: &str) -> Bytes {
         let name = serde_json::Value::from(model).to_string();
@@ -122,30 +155,23 @@ impl<'de> Visitor<'de> for LookedAt<'de> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Self, A::Error> {
         // Names are read, as `mod\u0065l` is `model`, too.
-        while let Some(name) = fields.next_key::<FieldName<'de>>()? {
+        while let Some(RawText(name)) = fields.next_key()? {
             let value = fields.next_value::<&'de RawValue>()?;
-            match &*name.0 {
+            if let Some(known) = CONVERSATIONS.into_iter().find(|known| *known == name) {
+                self.conversations.push((known, value));
+            }
+            match &*name {
                 "model" => self.models.push(value),
                 "stream" => self.stream = Some(value),
                 "n" => self.choices = Some(value),
                 "generationConfig" | "generation_config" => self.generation = Some(value),
                 "background" => self.background = Some(value),
+                "previous_response_id" | "conversation" => self.continued |= value.get() != "null",
                 _ => {}
             }
         }
         Ok(self)
     }
-}
-
-/// The name of a field, without a copy if nothing in it is escaped.
-#[derive(serde::Deserialize)]
-#[serde(transparent)]
-struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// Where `part` is in `text`, which it was read from.
-fn place(text: &str, part: &str) -> Range<usize> {
-    let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
-    start..start.saturating_add(part.len())
 }
 
 #[cfg(test)]

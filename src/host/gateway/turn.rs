@@ -15,18 +15,20 @@ use super::answer::{GatewayAnswer, GatewayBody, class, gateway_error};
 use super::board::BoardTicket;
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
+use super::history::{HistoryPiece, RequestHistory};
 use super::models::GuardedModels;
 use super::progress::CallProgress;
 use super::quota::KeyCharge;
 use super::request::RequestBody;
 use crate::engine::Failure;
-use crate::host::guard::{CallError, ModelCall};
+use crate::host::guard::{CallError, ModelCall, TurnHistory};
 use crate::host::model::front::FrontCall;
 use crate::host::model::relay::{
     AnswerHead, AnswerSink, RelayFailure, RelayKind, RelayedAnswer, RelayedRequest,
 };
 use crate::host::telemetry::spans;
-use crate::policy::ErrorClass;
+use crate::policy::{ErrorClass, HistoryCheck, MalformedCalls, Policy};
+use crate::session::{HistorySplice, Message, splice};
 
 /// A request that is relayed.
 pub(super) struct RelayedCall {
@@ -42,12 +44,25 @@ pub(super) struct RelayedCall {
 /// A request that is relayed, and what came of it so far.
 struct OpenCall {
     call: RelayedCall,
+    /// The conversation in it, if it has calls or results.
+    history: Option<RequestHistory>,
     sink: AnswerSink,
     progress: CallProgress,
     ticket: BoardTicket,
     /// What the key of the client is charged with, if it has limits.
     charge: Option<KeyCharge>,
 }
+
+/// The request as it is sent.
+#[derive(Clone)]
+struct SentRequest {
+    open: Arc<OpenCall>,
+    /// Its conversation, if it was changed.
+    pieces: Option<Vec<HistoryPiece>>,
+}
+
+/// Where the conversation is in it.
+struct SentHistory;
 
 type TurnResult = Result<RelayedAnswer, CallError<RelayFailure>>;
 type TurnFuture = Pin<Box<dyn Future<Output = TurnResult> + Send>>;
@@ -73,7 +88,8 @@ pub(super) async fn relay(
     charge: Option<KeyCharge>,
 ) -> GatewayAnswer {
     let (sink, mut begun, pieces) = AnswerSink::new();
-    let open = Arc::new(OpenCall { call, sink, progress: CallProgress::default(), ticket, charge });
+    let history = call.history(&models.policy.current());
+    let open = Arc::new(OpenCall { call, history, sink, progress: CallProgress::default(), ticket, charge });
     let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
     let ended = tokio::select! {
         biased;
@@ -99,9 +115,17 @@ pub(super) async fn relay(
 async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
     let targets = open.call.targets.clone();
     let (told, charged) = (Arc::clone(&open), Arc::clone(&open));
-    let turn = models.guard.turn(open).targets(targets);
-    let turn = turn.heard_by(Arc::new(move |directive| told.ticket.directive(directive)));
-    let attempt = |asked, open| attempt(Arc::clone(&models), asked, open);
+    let drops = models.policy.current().turn().malformed_calls.value == MalformedCalls::Drop;
+    let measure = open.history.as_ref().map(|history| history.measure(drops));
+    let mut turn = models.guard.turn(SentRequest { open, pieces: None }).targets(targets);
+    if let Some(measure) = measure {
+        turn = turn.history_within(measure, SentHistory);
+    }
+    let turn = turn.heard_by(Arc::new(move |directive| {
+        told.progress.take(directive);
+        told.ticket.directive(directive);
+    }));
+    let attempt = |asked, request| attempt(Arc::clone(&models), asked, request);
     let ended = turn.call_knowing(RelayedAnswer::known, attempt).await;
     // Nothing is added to what a client says, and none of it is kept.
     drop(models.guard.take_guidance());
@@ -113,9 +137,10 @@ async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
 async fn attempt(
     models: Arc<GuardedModels>,
     asked: ModelCall,
-    open: Arc<OpenCall>,
+    sent: SentRequest,
 ) -> Result<RelayedAnswer, RelayFailure> {
-    let OpenCall { call, sink, progress, .. } = &*open;
+    let open = &*sent.open;
+    let OpenCall { call, sink, progress, .. } = open;
     if sink.has_begun() {
         // The client has a part of another answer, which this one cannot continue.
         return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
@@ -124,7 +149,11 @@ async fn attempt(
     open.charge.as_ref().inspect(|charge| charge.called(models.price(&asked.target)));
     let asked_model = models.models.get(&asked.target);
     let own = asked_model.and_then(|model| model.speaks.get(&call.endpoint.dialect));
-    let other = || Some((asked_model?.converting()?, call.front.as_ref()?));
+    let changed = sent.body();
+    let body = changed.as_ref().unwrap_or(&call.body);
+    let front = changed.as_ref().and_then(|body| call.front.as_ref()?.again(body.bytes()).ok());
+    let front = front.as_ref().or(call.front.as_ref());
+    let other = || Some((asked_model?.converting()?, front?));
     let (model, converted) = match (own, other()) {
         (Some(model), _) => (model, None),
         (None, Some((model, front))) => (model, Some(model.convert(front, models.repairs())?)),
@@ -136,7 +165,7 @@ async fn attempt(
     if let Some(converted) = &converted {
         tracing::info!(target = asked.target, left_out = converted.left_out(), "request converted");
     }
-    let raw = || call.body.for_model(model.name());
+    let raw = || body.for_model(model.name());
     let request = RelayedRequest {
         body: converted.as_ref().map_or_else(raw, |converted| converted.body.clone()),
         headers: &call.headers,
@@ -152,6 +181,44 @@ async fn attempt(
         converted: converted.as_ref(),
     };
     model.attempt(&request, sink).await
+}
+
+impl RelayedCall {
+    /// The conversation in it, if the policy wants it looked at.
+    fn history(&self, policy: &Policy) -> Option<RequestHistory> {
+        let looks =
+            self.endpoint.kind == RelayKind::Answer && policy.history().check.value != HistoryCheck::Never;
+        looks.then(|| RequestHistory::read(self.endpoint.dialect, &self.body)).flatten()
+    }
+}
+
+impl SentRequest {
+    /// The body with its conversation as it was changed; `None`: it was not, or cannot be.
+    fn body(&self) -> Option<RequestBody> {
+        let body = self.open.history.as_ref()?.with(self.pieces.as_ref()?)?;
+        self.open.call.body.with(body).ok()
+    }
+}
+
+impl TurnHistory<SentRequest> for SentHistory {
+    fn messages(&self, request: &SentRequest) -> Vec<Message> {
+        let Some(history) = &request.open.history else { return Vec::new() };
+        let all = || history.messages(&history.pieces());
+        request.pieces.as_ref().map_or_else(all, |pieces| history.messages(pieces))
+    }
+
+    fn splice(&self, request: &mut SentRequest, splices: &[HistorySplice]) {
+        if let Some(history) = &request.open.history {
+            splice(request.pieces.get_or_insert_with(|| history.pieces()), splices);
+        }
+    }
+
+    /// Nothing is added to a conversation that is left alone: then there is nothing that the model has to know of it.
+    fn guide(&self, request: &mut SentRequest, guidance: Vec<Message>) {
+        if let Some(pieces) = &mut request.pieces {
+            pieces.extend(guidance.into_iter().map(HistoryPiece::New));
+        }
+    }
 }
 
 impl OpenCall {

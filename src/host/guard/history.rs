@@ -5,10 +5,53 @@ use crate::context::repair;
 use crate::engine::{DirectiveKind, Note, OrphanToolCallsPruned};
 use crate::host::trace;
 use crate::policy::{HistoryCheck, Policy};
-use crate::session::{Message, splice};
+use crate::session::{HistorySplice, Message, splice};
 
 /// The way to the conversation in a request.
 pub(super) type FindHistory<R> = Box<dyn Fn(&mut R) -> &mut Vec<Message> + Send + Sync>;
+
+/// The conversation in a request, however it is kept there.
+pub(in crate::host) trait TurnHistory<R>: Send + Sync {
+    /// The messages of it, as they are sent.
+    fn messages(&self, request: &R) -> Vec<Message>;
+
+    /// Replaces pieces of it.
+    fn splice(&self, request: &mut R, splices: &[HistorySplice]);
+
+    /// Adds what the model is to read besides.
+    fn guide(&self, request: &mut R, guidance: Vec<Message>);
+}
+
+/// Where the conversation in a request is.
+pub(super) enum HistoryPlace<R> {
+    /// It is a list in the request.
+    List(FindHistory<R>),
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "the gateway alone keeps it otherwise"))]
+    Within(Box<dyn TurnHistory<R>>),
+}
+
+impl<R: Clone> HistoryPlace<R> {
+    pub(super) fn messages(&self, request: &R) -> Vec<Message> {
+        match self {
+            Self::List(find) => core::mem::take(find(&mut request.clone())),
+            Self::Within(history) => history.messages(request),
+        }
+    }
+
+    pub(super) fn splice(&self, request: &mut R, splices: &[HistorySplice]) {
+        match self {
+            Self::List(find) => splice(find(request), splices),
+            Self::Within(history) => history.splice(request, splices),
+        }
+    }
+
+    pub(super) fn guide(&self, request: &mut R, guidance: Vec<Message>) {
+        match self {
+            Self::List(find) => find(request).extend(guidance),
+            Self::Within(history) => history.guide(request, guidance),
+        }
+    }
+}
 
 impl Guard {
     /// Repairs a conversation before it goes into a request, as `history:` in the policy says: calls without a result,

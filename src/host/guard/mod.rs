@@ -42,6 +42,8 @@ use std::sync::Arc;
 
 pub use attempt::CallContext;
 pub use classify::{CallArguments, CallError, CallRefused, ClassifyError, GivenUp};
+#[cfg(feature = "serve")]
+pub(in crate::host) use history::TurnHistory;
 pub use layer::{TurnAttempt, TurnLayer, TurnService};
 pub use model_call::ModelCall;
 pub use output::OutputError;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tracing::Instrument;
 
 use super::attempt::within;
-use super::history::FindHistory;
+use super::history::HistoryPlace;
 use super::model_call::ModelCall;
 use super::run::{GuardRun, is_over};
 use super::{CallError, ClassifyError, GivenUp, TurnGuard};
@@ -18,12 +18,12 @@ use crate::engine::{
     TurnProposal, Work,
 };
 use crate::policy::MalformedCalls;
-use crate::session::{Message, splice};
+use crate::session::{HistorySplice, Message};
 
 /// The request of one turn, as it is sent.
 struct Request<'a, R> {
     given: &'a R,
-    find: Option<&'a FindHistory<R>>,
+    history: Option<&'a HistoryPlace<R>>,
     /// With its history repaired.
     repaired: Option<R>,
 }
@@ -59,8 +59,8 @@ impl<R: Clone> TurnGuard<R> {
         E: ClassifyError,
         Fut: Future<Output = Result<T, E>>,
     {
-        let mut request = Request { given: &self.request, find: self.find.as_ref(), repaired: None };
-        let can = self.find.iter().map(|_| HostSkill::Repair).collect();
+        let mut request = Request { given: &self.request, history: self.history.as_ref(), repaired: None };
+        let can = self.history.iter().map(|_| HostSkill::Repair).collect();
         let measure = self.measure(&request);
         let turn = TurnProposal { targets: self.targets.clone(), measure, can, ..TurnProposal::default() };
         let mut proposed = run.propose(Event::TurnProposed(turn)).await?.heard_by(self.listener.clone());
@@ -69,7 +69,7 @@ impl<R: Clone> TurnGuard<R> {
             let work = match directive.order {
                 DirectiveKind::Work(work) => work,
                 DirectiveKind::Note(Note::Splice { splices }) => {
-                    request.change(|messages| splice(messages, &splices));
+                    request.splice(&splices);
                     continue;
                 }
                 DirectiveKind::Note(Note::Append { message: taken }) => {
@@ -140,8 +140,8 @@ impl<R: Clone> TurnGuard<R> {
 
     /// The size of the request: as the host says, or by its history.
     fn measure(&self, request: &Request<'_, R>) -> Option<TurnMeasure> {
-        if self.tokens.is_none() && self.find.is_none() {
-            return None;
+        if self.measure.is_some() || (self.tokens.is_none() && self.history.is_none()) {
+            return self.measure;
         }
         let drops = self.inner.live.current().turn().malformed_calls.value == MalformedCalls::Drop;
         let messages = request.messages();
@@ -160,14 +160,14 @@ impl<R: Clone> TurnGuard<R> {
 impl<R: Clone> Request<'_, R> {
     /// The conversation in it; none if it is not known where that is.
     fn messages(&self) -> Vec<Message> {
-        let mut request = self.now();
-        self.find.map(|find| find(&mut request).clone()).unwrap_or_default()
+        let now = self.repaired.as_ref().unwrap_or(self.given);
+        self.history.map(|history| history.messages(now)).unwrap_or_default()
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Vec<Message>)) {
-        if let Some(find) = self.find {
+    fn splice(&mut self, splices: &[HistorySplice]) {
+        if let Some(history) = self.history {
             let mut request = self.now();
-            change(find(&mut request));
+            history.splice(&mut request, splices);
             self.repaired = Some(request);
         }
     }
@@ -175,10 +175,10 @@ impl<R: Clone> Request<'_, R> {
     /// As it is sent, with what the model is to read in addition.
     fn with(&self, guidance: &[String]) -> R {
         let mut request = self.now();
-        if let Some(find) = self.find {
+        if let Some(history) = self.history.filter(|_| !guidance.is_empty()) {
             let texts = guidance.iter().cloned();
-            find(&mut request)
-                .extend(texts.map(|text| Message::User { text, guidance: Some("guidance".into()) }));
+            let guidance = texts.map(|text| Message::User { text, guidance: Some("guidance".into()) });
+            history.guide(&mut request, guidance.collect());
         }
         request
     }

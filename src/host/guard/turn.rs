@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::history::FindHistory;
+use super::history::HistoryPlace;
+#[cfg(feature = "serve")]
+use super::history::TurnHistory;
 use super::model_call::ModelCall;
 use super::run::TurnListener;
 use super::{CallError, ClassifyError, GuardParts};
-use crate::engine::ModelReply;
+use crate::engine::{ModelReply, TurnMeasure};
 use crate::session::{Message, Usage};
 
 /// The guard of one turn of a model.
@@ -40,7 +42,9 @@ pub struct TurnGuard<R> {
     pub(super) request: R,
     pub(super) targets: Vec<String>,
     pub(super) tokens: Option<u64>,
-    pub(super) find: Option<FindHistory<R>>,
+    /// The size of the request; `None`: it is estimated from what is known of it.
+    pub(super) measure: Option<TurnMeasure>,
+    pub(super) history: Option<HistoryPlace<R>>,
     pub(super) listener: Option<TurnListener>,
 }
 
@@ -56,7 +60,8 @@ impl<R> core::fmt::Debug for TurnGuard<R> {
 
 impl<R: Clone> TurnGuard<R> {
     pub(super) const fn new(inner: Arc<GuardParts>, request: R) -> Self {
-        Self { inner, request, targets: Vec::new(), tokens: None, find: None, listener: None }
+        let targets = Vec::new();
+        Self { inner, request, targets, tokens: None, measure: None, history: None, listener: None }
     }
 
     /// Offers the request to these models alone, in order of preference; without this, or without any, to those of the guard. A
@@ -84,7 +89,18 @@ impl<R: Clone> TurnGuard<R> {
     /// sent, the host's own conversation stays as it is. [`Guard::repair_history`](super::Guard::repair_history) repairs that.
     #[must_use]
     pub fn history(mut self, find: impl Fn(&mut R) -> &mut Vec<Message> + Send + Sync + 'static) -> Self {
-        self.find = Some(Box::new(find));
+        self.history = Some(HistoryPlace::List(Box::new(find)));
+        self
+    }
+
+    /// The same for a conversation that is no list of messages in the request, with its size.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) fn history_within(
+        mut self,
+        measure: TurnMeasure,
+        history: impl TurnHistory<R> + 'static,
+    ) -> Self {
+        (self.measure, self.history) = (Some(measure), Some(HistoryPlace::Within(Box::new(history))));
         self
     }
 

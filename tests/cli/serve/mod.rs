@@ -11,6 +11,7 @@ mod page;
 mod refused;
 mod relayed;
 mod reload;
+mod repaired;
 mod state;
 mod stopped;
 mod streams;

@@ -48,6 +48,8 @@ pub(crate) enum DecisionKind {
     Fallback,
     /// A model is passed over: the request is too large for it.
     Skip,
+    /// Calls and results of the conversation were repaired.
+    Repair,
     /// No further attempt is made.
     GiveUp,
     /// The request is refused: its key has used what it may.

@@ -35,6 +35,8 @@ pub(crate) struct OpenRequest {
     pub(crate) phase: RequestPhase,
     /// What is done about the failure that was reported last; its reasons follow.
     failed: Option<TurnRetry>,
+    /// Why the conversation is looked at; what comes of it follows.
+    changes: Vec<ShownReason>,
 }
 
 /// What a request waits for.
@@ -55,7 +57,8 @@ pub(crate) enum RequestPhase {
 impl OpenRequest {
     pub(super) const fn new(facts: RequestFacts, now: Instant) -> Self {
         let (attempts, target, phase) = (0, None, RequestPhase::Start);
-        Self { facts, since: now, attempts, target, phase_since: now, phase, failed: None }
+        let changes = Vec::new();
+        Self { facts, since: now, attempts, target, phase_since: now, phase, failed: None, changes }
     }
 
     /// Its answer goes out from now on.
@@ -81,6 +84,14 @@ impl OpenRequest {
                 self.failed = Some(retry.clone());
                 let kind = if is_whole { DecisionKind::Skip } else { DecisionKind::Retry };
                 (is_whole || is_at_once).then(|| self.decided(kind, because(), id, now))
+            }
+            DirectiveKind::Work(Work::RepairHistory(_)) => {
+                self.changes = because();
+                None
+            }
+            DirectiveKind::Note(Note::OrphanToolCallsPruned(_)) => {
+                let because = core::mem::take(&mut self.changes);
+                Some(self.decided(DecisionKind::Repair, because, id, now))
             }
             DirectiveKind::Note(Note::Exhausted { .. }) => {
                 let next = self.failed.as_ref().and_then(|retry| retry.next_target.as_ref());

@@ -91,6 +91,14 @@ impl FrontCall {
         Ok(Self { dialect, request: request?, stream, head })
     }
 
+    /// The same request with another body.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub(in crate::host) fn again(&self, body: &[u8]) -> Result<Self, Unconvertible> {
+        Self::read(self.dialect, body, self.stream, self.head.clone())
+    }
+
     /// The conversation.
     pub(super) fn conversation(&self) -> &[Message] {
         &self.request.messages

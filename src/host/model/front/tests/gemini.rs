@@ -119,10 +119,6 @@ fn what_only_gemini_can_do_is_refused_by_its_place() {
         (part(json!({"text": "x", "functionResponse": {"name": "x"}})), "`contents[0].parts[0]` "),
         (part(json!({"functionCall": {"name": "look"}})), "`contents[0].parts[0].functionCall` "),
         (
-            part(json!({"functionResponse": {"name": "look"}})),
-            "`contents[0].parts[0].functionResponse.name` ",
-        ),
-        (
             part(json!({"functionResponse": {"name": "look", "parts": [{"inlineData": {}}]}})),
             "`contents[0].parts[0].functionResponse.parts[0].inlineData.mimeType` ",
         ),
