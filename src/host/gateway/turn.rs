@@ -1,8 +1,9 @@
 //! One request of a client as a turn of the guard.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -264,15 +265,7 @@ impl OutgoingStream {
     /// The next piece; `None`: there is none. The turn runs on while the client waits for it, and stands still while it does
     /// not.
     async fn next(&mut self) -> Option<Bytes> {
-        while let Some(turn) = &mut self.turn {
-            let ended = tokio::select! {
-                biased;
-                Some(piece) = self.pieces.recv() => return Some(self.sent(piece)),
-                ended = turn => ended,
-            };
-            (self.turn, self.ended) = (None, Some(ended));
-        }
-        if let Ok(piece) = self.pieces.try_recv() {
+        if let Some(piece) = poll_fn(|context| self.poll_piece(context)).await {
             return Some(self.sent(piece));
         }
         let ended = self.ended.take()?;
@@ -281,6 +274,24 @@ impl OutgoingStream {
         let Err(error) = ended else { return None };
         spans::failed(&self.span, class(&error).name());
         Some(self.open.call.endpoint.dialect.error_event(&gateway_error(&error), self.events))
+    }
+
+    /// The next piece of the turn; `None`: it has ended, and all of them are out. Nothing but the turn sends pieces, and it is polled
+    /// here: so the channel need not call the task again, and a piece that has just come goes out at once.
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Ok(piece) = self.pieces.try_recv() {
+            return Poll::Ready(Some(piece));
+        }
+        let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
+        let polled = turn.as_mut().poll(context);
+        if let Poll::Ready(ended) = polled {
+            (self.turn, self.ended) = (None, Some(ended));
+        }
+        match self.pieces.try_recv() {
+            Ok(piece) => Poll::Ready(Some(piece)),
+            Err(_) if self.turn.is_none() => Poll::Ready(None),
+            Err(_) => Poll::Pending,
+        }
     }
 
     /// Counts the events of a piece: each ends with a blank line.

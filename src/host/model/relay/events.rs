@@ -200,18 +200,20 @@ impl<'a> RelayedEvents<'a> {
 
     /// Where the first event that is open ends: behind its blank line (HTML standard, "Parsing an event stream").
     fn end(&mut self) -> Option<usize> {
-        while let Some(byte) = self.open.get(self.seen) {
-            let behind = self.open.get(self.seen.saturating_add(1));
-            let length = match (byte, behind) {
-                // Whether a line feed belongs to it is not known yet.
-                (b'\r', None) => return None,
-                (b'\r', Some(b'\n')) => 2,
+        while let Some(rest) = self.open.get(self.seen..) {
+            let on_line = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(rest.len());
+            let length = match rest.get(on_line..).unwrap_or_default() {
+                [] | [b'\r'] => 0,
+                [b'\r', b'\n', ..] => 2,
                 _ => 1,
             };
-            self.seen = self.seen.saturating_add(length);
-            if !matches!(byte, b'\n' | b'\r') {
-                self.is_blank = false;
-            } else if core::mem::replace(&mut self.is_blank, true) {
+            self.is_blank &= on_line == 0;
+            self.seen = self.seen.saturating_add(on_line).saturating_add(length);
+            if length == 0 {
+                // The line has not ended, or whether a line feed belongs to its end is not known yet.
+                return None;
+            }
+            if core::mem::replace(&mut self.is_blank, true) {
                 return Some(self.seen);
             }
         }
