@@ -87,7 +87,7 @@ pub use failure::{BodyFacts, EffectState, Failure, PartialHint, WaitHint, WaitHi
 pub use fold::SessionFold;
 pub use ids::{ProposalId, WorkId};
 pub use known_windows::{EffectiveWindow, KnownWindow, KnownWindows, WindowSource};
-pub(crate) use machine::final_turn;
+pub(crate) use machine::{final_turn, pool_of_model, pool_of_tool};
 pub use measure::TurnMeasure;
 pub use metric::{Metric, MetricName};
 pub use model_standing::{ModelStanding, PaceStanding, RateStanding};

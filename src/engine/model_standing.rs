@@ -20,7 +20,7 @@ impl State {
     pub fn model_standing(&self, target: &str, policy: &ModelPolicy, now: Instant) -> ModelStanding {
         ModelStanding {
             cooldown_until: self.models.rests_until(target, policy, now),
-            pace: pool_of_model(target, policy).and_then(|pool| self.pace.standing(pool, now)),
+            pace: self.pace.standing(pool_of_model(target, policy), now),
         }
     }
 }

@@ -209,6 +209,10 @@ codes! {
     NO_VALUE = "W0266",
     /// A pace whose calls never wait.
     NO_TURN = "W0270",
+    /// Two rates of one pool.
+    TWO_RATES = "W0271",
+    /// A budget of a run that a pace never lets it use.
+    IDLE_BUDGET = "W0272",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

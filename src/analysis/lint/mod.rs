@@ -36,6 +36,7 @@ use classes::RaisedClasses;
 use found::LintFindings;
 use never::NeverRetried;
 use of_class::OfClass;
+use paces::PoolRates;
 use selectors::{NameOwner, SelectorMatches};
 use steps::StepTimeouts;
 use tools::UnsafeRetries;
@@ -289,6 +290,8 @@ struct LintMemory<'p> {
     steps: StepTimeouts,
     repeats: UnsafeRetries,
     arguments: SpokenArguments,
+    /// Those of the view that is looked at.
+    paces: PoolRates,
 }
 
 impl<'p> LintMemory<'p> {
@@ -303,6 +306,7 @@ impl<'p> LintMemory<'p> {
             steps: StepTimeouts::default(),
             repeats: UnsafeRetries::default(),
             arguments: SpokenArguments::default(),
+            paces: PoolRates::default(),
         }
     }
 
@@ -319,8 +323,10 @@ impl<'p> LintMemory<'p> {
         }
         run_limits::check(view, found);
         self.amplification.begin();
+        self.paces = PoolRates::default();
         self.models(view, work, found) && self.tools(view, work, found) && {
             self.output(view, found);
+            core::mem::take(&mut self.paces).finish(view, found);
             self.selectors.observe(view);
             true
         }
@@ -332,7 +338,7 @@ impl<'p> LintMemory<'p> {
         work: &mut SearchBudget,
         found: &mut LintFindings<'_>,
     ) -> bool {
-        let windows = view.layers.context().policy();
+        let (windows, limits) = (view.layers.context().policy(), view.layers.run_limits());
         let mut most = None;
         for named in view.models() {
             if !spend(view.layers.model_rules(), named.name, 1, work, found) {
@@ -356,7 +362,7 @@ impl<'p> LintMemory<'p> {
             let work = Attempted { asks: true, ..Attempted::default() };
             let attempted = attempts::AttemptSubject { name: &subject, work, timed: true, breaker: None };
             attempts::check(&attempted, &policy.retry, found);
-            paces::check(&subject, &policy.pace.requests, &policy.pace.max_wait, found);
+            self.paces.model((named.name, &subject), &policy, &limits, found);
             self.amplification.model(&subject, &policy, view.inner_retries(named.name));
         }
         waits::targets(view, most, found);
@@ -369,6 +375,7 @@ impl<'p> LintMemory<'p> {
         work: &mut SearchBudget,
         found: &mut LintFindings<'_>,
     ) -> bool {
+        let limits = view.layers.run_limits();
         for named in view.tools() {
             let calls = view.layers.calls(named.name);
             if !spend(view.layers.tool_rules(), named.name, calls.len().saturating_add(1), work, found) {
@@ -395,7 +402,7 @@ impl<'p> LintMemory<'p> {
             self.amplification.tool(view, &subject, &policy, named.known);
             tools::idle_breaker(&subject, &policy, found);
             breakers::check(&subject, &policy, found);
-            paces::check(&subject, &policy.pace.requests, &policy.pace.max_wait, found);
+            self.paces.tool((named.name, &subject), &policy, &limits, found);
             witness::check(view, &subject, &policy, found);
             self.arguments.observe(named, &policy, calls.iter().map(|(call, _)| *call));
             self.repeats.observe(named, &policy, &policy.retry, found);

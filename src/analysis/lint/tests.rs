@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::*;
 use crate::policy::Loader;
 
+mod paces;
 mod plain;
 mod values;
 

@@ -42,7 +42,7 @@ pub(super) use model_health::ModelHealth;
 pub(super) use model_turn::ModelTurn;
 pub(super) use open_proposal::OpenProposal;
 pub(super) use out::{StepOutput, StepRules};
-pub(super) use pace::pool_of_model;
+pub(crate) use pace::{pool_of_model, pool_of_tool};
 pub(super) use pace_pools::PacePools;
 pub use pace_pools::{PaceStanding, RateStanding};
 pub(super) use proposal_terms::ProposalKind;

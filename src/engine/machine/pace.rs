@@ -61,8 +61,20 @@ pub(in crate::engine) enum PaceRules<'p> {
 }
 
 /// The name of the pool that paces the calls of a model.
-pub(in crate::engine) fn pool_of_model(target: &str, policy: &ModelPolicy) -> Option<String> {
-    PaceRules::Model(target, policy).held_pool()
+pub(crate) fn pool_of_model(target: &str, policy: &ModelPolicy) -> String {
+    match &policy.pace.pool.value {
+        PacePool::Provider => cooldown_key(target, policy),
+        PacePool::Named(name) => format!("pool {name}"),
+    }
+}
+
+/// The name of the pool that paces the runs of a tool; `None`: they have no pace.
+pub(crate) fn pool_of_tool(tool: &str, policy: &ToolPolicy) -> Option<String> {
+    // Tools without a pace are independent of each other: what one call's answer asks for may concern its arguments alone.
+    policy.pace.requests.value.rate().map(|_| match &policy.pace.pool.value {
+        CooldownScope::Own => format!("tool {tool}"),
+        CooldownScope::Named(name) => format!("pool {name}"),
+    })
 }
 
 impl RunParts<'_> {
@@ -206,17 +218,8 @@ impl PaceRules<'_> {
     /// The name of the pool, if a pause holds all its calls.
     fn held_pool(self) -> Option<String> {
         match self {
-            // Tools without a pace are independent of each other: what one call's answer asks for may concern its
-            // arguments alone.
-            Self::Tool(..) if !self.are_limited() => None,
-            Self::Tool(tool, policy) => Some(match &policy.pace.pool.value {
-                CooldownScope::Own => format!("tool {tool}"),
-                CooldownScope::Named(name) => format!("pool {name}"),
-            }),
-            Self::Model(target, policy) => Some(match &policy.pace.pool.value {
-                PacePool::Provider => cooldown_key(target, policy),
-                PacePool::Named(name) => format!("pool {name}"),
-            }),
+            Self::Tool(tool, policy) => pool_of_tool(tool, policy),
+            Self::Model(target, policy) => Some(pool_of_model(target, policy)),
         }
     }
 

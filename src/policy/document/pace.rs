@@ -20,7 +20,7 @@ use crate::time::Nanos;
 #[derive(Clone, Debug, Block)]
 pub struct ToolPace<F: Form = Effective> {
     /// How many runs may start in a period, or `unlimited`. Replaced whole.
-    /// Checks: W0270.
+    /// Checks: W0270, W0271.
     /// Example: `{"limit": 10, "per": "1s", "burst": 2}`
     pub requests: F::Of<PaceLimit>,
     /// The tools with the same name here share their pace. `own`: this one alone.
@@ -38,11 +38,12 @@ pub struct ToolPace<F: Form = Effective> {
 #[derive(Clone, Debug, Block)]
 pub struct ModelPace<F: Form = Effective> {
     /// How many calls may start in a period, or `unlimited`. Replaced whole.
-    /// Checks: W0270.
+    /// Checks: W0270, W0271, W0272.
     /// Example: `{"limit": 50, "per": "1m", "burst": 10}`
     pub requests: F::Of<PaceLimit>,
     /// How many tokens may be used in a period, of requests and replies together, or `unlimited`. They are estimated when
     /// a call starts, and corrected by its usage. Replaced whole.
+    /// Checks: W0271, W0272.
     /// Example: `{"limit": 40000, "per": "1m"}`
     pub tokens: F::Of<PaceLimit>,
     /// Whether the limits that the provider states in its answers hold, too.
