@@ -149,7 +149,7 @@ fn diagnostics(report: &Report) -> impl Iterator<Item = Diagnostic> {
             code: found.code.as_str().to_owned(),
             severity: found.severity.to_string(),
             message: found.message.clone(),
-            help: found.help.clone(),
+            help: found.label.iter().chain(&found.help).cloned().collect(),
         }
     })
 }

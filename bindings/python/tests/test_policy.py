@@ -66,6 +66,12 @@ def test_a_value_is_explained_by_the_place_it_comes_from() -> None:
         policy.explain(tool="search", model="main")
 
 
+def test_the_name_that_was_likely_meant_is_said() -> None:
+    with pytest.raises(PolicyError) as caught:
+        Policy.from_yaml("version: 1\ntools: {s: {retry: {max_attempt: 3}}}\n")
+    assert caught.value.diagnostics[0].help == ["did you mean `max_attempts`?"]
+
+
 def test_what_help_says_is_what_the_stubs_say() -> None:
     stubs = ast.parse((Path(unfazed.__file__).parent / "_unfazed.pyi").read_text())
     compared = 0
