@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus
         if let Some(meeting) = meeting {
             made.gateway = meeting.join(made.gateway);
         }
-        let service = Service::open(made, spent, args.addr, args.reload).await?;
+        let service = Service::open(made, spent, args.addr, args.reload)?;
         service.run(&mut signals, export).await
     })
 }
@@ -117,7 +117,7 @@ async fn serve_demo(address: SocketAddr, export: Export) -> Result<ExitStatus, C
     if !address.ip().is_loopback() {
         return Err(CommandFailure::Usage("--addr: the demo serves this machine alone".to_owned()));
     }
-    let service = Service::open(demo::gateway().await?, None, address, false).await?;
+    let service = Service::open(demo::gateway().await?, None, address, false)?;
     let url = format!("http://{}", service.bound);
     out::say(&format!("look    {url}/ shows what it does; Ctrl-C ends it\n"));
     let asking = tokio::spawn(demo::ask(url));
@@ -160,7 +160,7 @@ struct Service {
 
 impl Service {
     /// `spent`: the file in which is kept what keys spend; `None`: it is kept elsewhere, or nowhere.
-    async fn open(
+    fn open(
         made: FileGateway,
         spent: Option<PathBuf>,
         address: SocketAddr,

@@ -203,6 +203,12 @@ impl EventStream {
         if is_framed(headers) { self.framed() } else { self }
     }
 
+    /// Whether its events are frames of AWS.
+    #[cfg(feature = "serve")]
+    pub(super) const fn is_framed(&self) -> bool {
+        !matches!(self.parser, EventParser::Sse(_))
+    }
+
     #[cfg(feature = "bedrock")]
     fn framed(self) -> Self {
         Self { parser: EventParser::Frames(FrameParser::default()), ..self }

@@ -25,7 +25,7 @@ use crate::engine::Failure;
 use crate::policy::ErrorClass;
 
 /// Credentials that expire so soon are asked for again: a long request must begin with valid ones.
-const EARLY: Duration = Duration::from_mins(5);
+const EARLY: Duration = Duration::from_secs(300);
 
 /// Signs the requests to one model.
 pub(super) struct AwsSigner {

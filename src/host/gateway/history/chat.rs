@@ -6,6 +6,7 @@ use serde_json::{Map, json};
 use super::json::{RawFields, changed, set};
 use super::{
     CallOutcome, HistoryItem, HistoryReader, ItemPlace, RequestHistory, WrittenElement, WrittenItem, content,
+    outcomes,
 };
 use crate::session::Message;
 
@@ -75,12 +76,12 @@ fn assistant(history: &RequestHistory, before: &HistoryItem, at: usize, now: &Me
         return Some(whole.to_owned());
     }
     let mut parts = Vec::new();
-    for (place, outcome) in history.outcomes(before, now) {
+    for (place, outcome) in outcomes(before, now) {
         let part = history.of_part(place.element, place.part?)?;
         match outcome {
             CallOutcome::Stays => parts.push(part.to_owned()),
             CallOutcome::Changed(arguments) => {
-                parts.push(changed(part, |call| set(call.get_mut("function")?, "arguments", arguments))?)
+                parts.push(changed(part, |call| set(call.get_mut("function")?, "arguments", arguments))?);
             }
             CallOutcome::Goes => {}
         }

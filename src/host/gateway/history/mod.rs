@@ -268,20 +268,20 @@ impl RequestHistory {
         let within = list.start.checked_sub(at.start)?..list.end.checked_sub(at.start)?;
         Some(replaced(self.of_element(element)?, &[(within, value)]))
     }
+}
 
-    /// What becomes of the calls of a message that is now another one, by their places.
-    fn outcomes(&self, item: &HistoryItem, now: &Message) -> Vec<(ItemPlace, CallOutcome)> {
-        let mut wanted = calls(now).iter().peekable();
-        let outcome = |(at, call): (&ItemPlace, &ToolCall)| {
-            let outcome = match wanted.next_if(|wanted| wanted.id == call.id) {
-                None => CallOutcome::Goes,
-                Some(wanted) if wanted.arguments == call.arguments => CallOutcome::Stays,
-                Some(wanted) => CallOutcome::Changed(wanted.arguments.clone()),
-            };
-            (*at, outcome)
+/// What becomes of the calls of a message that is now another one, by their places.
+fn outcomes(item: &HistoryItem, now: &Message) -> Vec<(ItemPlace, CallOutcome)> {
+    let mut wanted = calls(now).iter().peekable();
+    let outcome = |(at, call): (&ItemPlace, &ToolCall)| {
+        let outcome = match wanted.next_if(|wanted| wanted.id == call.id) {
+            None => CallOutcome::Goes,
+            Some(wanted) if wanted.arguments == call.arguments => CallOutcome::Stays,
+            Some(wanted) => CallOutcome::Changed(wanted.arguments.clone()),
         };
-        item.calls.iter().zip(calls(&item.message)).map(outcome).collect()
-    }
+        (*at, outcome)
+    };
+    item.calls.iter().zip(calls(&item.message)).map(outcome).collect()
 }
 
 impl<'a> HistoryReader<'a> {

@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 use super::json::{RawFields, changed, set};
 use super::{
     CallOutcome, HistoryItem, HistoryReader, ItemPlace, RequestHistory, WrittenElement, WrittenItem, calls,
-    content,
+    content, outcomes,
 };
 use crate::session::Message;
 
@@ -62,7 +62,7 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue]) ->
                 let call = fields.text("call_id")?.into_owned();
                 // The next call is one of another turn.
                 open = None;
-                let behind = made_by.get(&call).copied().unwrap_or_else(|| reader.items.len());
+                let behind = made_by.get(&call).copied().unwrap_or(reader.items.len());
                 let message = reader.result(call, content(fields.get("output")));
                 results.push((behind, HistoryItem { message, from: vec![place], calls: Vec::new() }));
             }
@@ -161,7 +161,7 @@ fn changed_item(
     if matches!(now, Message::Tool { .. }) {
         return Some(vec![change(before.from.first()?.element, "output", now.text())?]);
     }
-    let mut outcomes = history.outcomes(before, now).into_iter().peekable();
+    let mut outcomes = outcomes(before, now).into_iter().peekable();
     let mut text = (now.text() != before.message.text()).then(|| now.text());
     let replaces = text.is_some();
     let (mut elements, mut thoughts) = (Vec::new(), Vec::new());

@@ -210,7 +210,9 @@ fn element(dialect: GatewayDialect, word: &str) -> Vec<Value> {
     let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
     let each = |make: &dyn Fn(&&str) -> Value| ids.iter().map(make).collect::<Vec<_>>();
     match (dialect, kind) {
-        (GatewayDialect::Chat, "u") => vec![json!({"role": "user", "content": "hello"})],
+        (GatewayDialect::Chat | GatewayDialect::Messages | GatewayDialect::Responses, "u") => {
+            vec![json!({"role": "user", "content": "hello"})]
+        }
         (GatewayDialect::Chat, "a") => {
             let calls = each(
                 &|id| json!({"id": id, "type": "function", "function": {"name": "t", "arguments": "{}"}}),
@@ -222,7 +224,6 @@ fn element(dialect: GatewayDialect, word: &str) -> Vec<Value> {
             vec![message]
         }
         (GatewayDialect::Chat, _) => each(&|id| json!({"role": "tool", "tool_call_id": id, "content": "1"})),
-        (GatewayDialect::Messages, "u") => vec![json!({"role": "user", "content": "hello"})],
         (GatewayDialect::Messages, "a") => {
             let mut parts = vec![json!({"type": "text", "text": "said"})];
             parts.extend(each(&|id| json!({"type": "tool_use", "id": id, "name": "t", "input": {}})));
@@ -232,7 +233,6 @@ fn element(dialect: GatewayDialect, word: &str) -> Vec<Value> {
             let parts = each(&|id| json!({"type": "tool_result", "tool_use_id": id, "content": "1"}));
             vec![json!({"role": "user", "content": parts})]
         }
-        (GatewayDialect::Responses, "u") => vec![json!({"role": "user", "content": "hello"})],
         (GatewayDialect::Responses, "a") => {
             let mut items = vec![json!({"type": "message", "role": "assistant", "content": "said"})];
             items.extend(each(

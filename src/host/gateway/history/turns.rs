@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::json::{RawFields, changed, set};
 use super::{
     CallOutcome, HistoryItem, HistoryReader, ItemPlace, RequestHistory, WrittenElement, WrittenItem, content,
+    outcomes,
 };
 use crate::session::Message;
 
@@ -352,7 +353,7 @@ fn model_elements(
     now: &Message,
     form: &TurnForm,
 ) -> Option<Vec<WrittenElement>> {
-    let mut outcomes = history.outcomes(before, now).into_iter().peekable();
+    let mut outcomes = outcomes(before, now).into_iter().peekable();
     let mut text = (now.text() != before.message.text()).then(|| now.text());
     let replaces = text.is_some();
     let mut elements = Vec::new();

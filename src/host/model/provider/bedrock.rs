@@ -1,5 +1,7 @@
 //! Amazon Bedrock: any of its models, by Converse.
 
+use core::fmt::Write as _;
+
 use indexmap::IndexMap;
 use reqwest::Url;
 use serde_json::Value;
@@ -113,7 +115,7 @@ fn encoded(part: &str) -> String {
         if byte.is_ascii_alphanumeric() || UNRESERVED.contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            let _ = write!(encoded, "%{byte:02X}");
         }
         encoded
     })

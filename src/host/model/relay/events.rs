@@ -5,7 +5,7 @@ use reqwest::header::HeaderMap;
 
 use super::ConvertedRequest;
 use crate::engine::{Failure, ModelReply};
-use crate::host::model::answer::{EventStream, is_framed};
+use crate::host::model::answer::EventStream;
 use crate::host::model::failure::unreadable;
 use crate::host::model::front::ReplyWriter;
 use crate::host::model::transport::MAX_ANSWER;
@@ -28,8 +28,6 @@ pub(super) struct RelayedEvents<'a> {
     seen: usize,
     /// Whether nothing stands on its current line.
     is_blank: bool,
-    /// Whether events are frames of AWS, whose reader finds where they end.
-    is_framed: bool,
     is_done: bool,
     /// The event that says so, and what follows it: they go out once it is known whether the answer is whole, as clients stop reading there.
     last: BytesMut,
@@ -57,7 +55,6 @@ impl<'a> RelayedEvents<'a> {
             open: BytesMut::new(),
             seen: 0,
             is_blank: true,
-            is_framed: false,
             is_done: false,
             told: 0,
         }
@@ -65,7 +62,6 @@ impl<'a> RelayedEvents<'a> {
 
     /// The same, of an answer with these headers.
     pub(super) fn of(mut self, headers: &HeaderMap) -> Self {
-        self.is_framed = is_framed(headers);
         self.meaning = self.meaning.map(|meaning| meaning.announced_by(headers));
         self
     }
@@ -75,7 +71,7 @@ impl<'a> RelayedEvents<'a> {
     /// # Errors
     /// An event is an error, or cannot be read. Those before it are ready.
     pub(super) fn push(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<(), Failure> {
-        if self.is_framed {
+        if self.meaning.as_ref().is_some_and(EventStream::is_framed) {
             // Frames never go out as they are: no client speaks their dialect.
             return self.take(bytes, headers);
         }
@@ -271,6 +267,47 @@ mod tests {
         }
         let ends = events.finish(&HeaderMap::new()).is_ok();
         (String::from_utf8(events.take_ready().to_vec()).unwrap(), ends)
+    }
+
+    #[test]
+    #[cfg(feature = "bedrock")]
+    fn frames_go_out_as_the_client_speaks() {
+        use crate::host::model::frames::tests::of_event;
+        use reqwest::header::{CONTENT_TYPE, HeaderValue};
+
+        let stream = [
+            of_event("messageStart", r#"{"role":"assistant"}"#),
+            of_event("contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"Hello"}}"#),
+            of_event("contentBlockStop", r#"{"contentBlockIndex":0}"#),
+            of_event("messageStop", r#"{"stopReason":"end_turn"}"#),
+            of_event("metadata", r#"{"usage":{"inputTokens":3,"outputTokens":2}}"#),
+        ];
+        let kind = HeaderValue::from_static("application/vnd.amazon.eventstream");
+        let headers: HeaderMap = [(CONTENT_TYPE, kind)].into_iter().collect();
+        let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
+        let body = br#"{"messages":[{"role":"user","content":"hi"}]}"#;
+        let front = FrontCall::read(Chat, body, true, head).unwrap();
+        let converted =
+            ConvertedRequest { body: Bytes::new(), front: &front, left_out: Vec::new(), repairs: false };
+        // So many frames have come whole; the tokens alone may be missing.
+        for (whole, has_text, has_ended) in
+            [(0, false, false), (2, true, false), (3, true, false), (4, true, true), (5, true, true)]
+        {
+            let mut bytes = stream[..whole].concat();
+            bytes.extend(stream.get(whole).map_or(&[][..], |cut| &cut[..9]));
+            let format = (Provider::BEDROCK.format)(ModelConfig::new(Provider::BEDROCK, "m"));
+            let mut events = RelayedEvents::new(format.begin(), Some(&converted), 1).of(&headers);
+            for piece in bytes.chunks(5) {
+                events.push(piece, &headers).unwrap();
+            }
+            let ends = events.finish(&headers).is_ok();
+            let out = String::from_utf8(events.take_ready().to_vec()).unwrap();
+            assert_eq!(
+                (out.contains("Hello"), ends, out.contains("[DONE]")),
+                (has_text, has_ended, has_ended),
+                "{out}"
+            );
+        }
     }
 
     proptest! {

@@ -107,6 +107,29 @@ fn options_have_the_names_of_each_dialect() {
     assert_eq!(fitted(Chat, &bare, Provider::ANTHROPIC).0["max_tokens"], ModelConfig::MAX_TOKENS);
 }
 
+#[test]
+#[cfg(feature = "bedrock")]
+fn a_dialect_that_no_client_speaks_has_names_of_its_own() {
+    let (body, left_out) = fitted(Chat, &chat_request(), Provider::BEDROCK);
+    let inference = json!({"maxTokens": 90, "temperature": 1.0, "topP": 0.5, "stopSequences": ["END"]});
+    assert_eq!(body["inferenceConfig"], inference);
+    let schema = json!({"name": "n", "schema": r#"{"type":"object"}"#});
+    let format = json!({"type": "json_schema", "structure": {"jsonSchema": schema}});
+    assert_eq!(body["outputConfig"], json!({ "textFormat": format }));
+    assert_eq!(body["toolConfig"]["toolChoice"], json!({"tool": {"name": "look"}}));
+    assert!(left_out.contains(&"temperature".to_owned()));
+    assert!(left_out.contains(&"parallel_tool_calls".to_owned()));
+    // A history of calls needs its tools; without one they are not declared.
+    let mut never = chat_request();
+    never["tool_choice"] = "none".into();
+    let declared = fitted(Chat, &never, Provider::BEDROCK).0["toolConfig"]["tools"].take();
+    assert_eq!(declared.as_array().unwrap().len(), 1);
+    let tools = never["tools"].take();
+    let never =
+        json!({"messages": [{"role": "user", "content": "hi"}], "tools": tools, "tool_choice": "none"});
+    assert_eq!(fitted(Chat, &never, Provider::BEDROCK).0.get("toolConfig"), None);
+}
+
 fn messages_request() -> Value {
     json!({
         "model": "asked", "max_tokens": 90, "thinking": {"type": "enabled", "budget_tokens": 2000},

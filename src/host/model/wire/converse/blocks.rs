@@ -59,7 +59,7 @@ fn result(call: &str, text: &str, error: bool) -> Value {
 }
 
 /// What a user says beside results becomes a part of the last one: "Conversation blocks and tool result blocks cannot be
-/// provided in the same turn" (LiteLLM, `exception_mapping_utils.py`).
+/// provided in the same turn" (`LiteLLM`, `exception_mapping_utils.py`).
 fn results_alone(message: &mut Value) {
     let Some(Value::Array(blocks)) = message.get_mut("content") else { return };
     let (mut results, rest): (Vec<Value>, Vec<Value>) =

@@ -35,28 +35,25 @@ struct ConverseMessage {
 
 /// Tokens. Those that a cache took part in are not among those of the request.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct WireUsage {
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    input_tokens: u64,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    output_tokens: u64,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    cache_read_input_tokens: u64,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    cache_write_input_tokens: u64,
+    #[serde(default, rename = "inputTokens", deserialize_with = "lenient::or_default")]
+    input: u64,
+    #[serde(default, rename = "outputTokens", deserialize_with = "lenient::or_default")]
+    output: u64,
+    #[serde(default, rename = "cacheReadInputTokens", deserialize_with = "lenient::or_default")]
+    cache_read: u64,
+    #[serde(default, rename = "cacheWriteInputTokens", deserialize_with = "lenient::or_default")]
+    cache_write: u64,
 }
 
 impl WireUsage {
     const fn usage(self) -> Usage {
-        let Self { input_tokens, output_tokens, cache_read_input_tokens, cache_write_input_tokens } = self;
+        let Self { input, output, cache_read, cache_write } = self;
         Usage {
-            input: input_tokens
-                .saturating_add(cache_read_input_tokens)
-                .saturating_add(cache_write_input_tokens),
-            output: output_tokens,
-            cache_read: cache_read_input_tokens,
-            cache_write: cache_write_input_tokens,
+            input: input.saturating_add(cache_read).saturating_add(cache_write),
+            output,
+            cache_read,
+            cache_write,
             // Reasoning is among the tokens of the reply, and its share is not reported.
             reasoning: 0,
         }
