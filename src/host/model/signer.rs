@@ -22,7 +22,6 @@ use tokio::sync::OnceCell;
 
 use super::failure::{cause, cut_off};
 use crate::engine::Failure;
-use crate::policy::ErrorClass;
 
 /// Credentials that expire so soon are asked for again: a long request must begin with valid ones.
 const EARLY: Duration = Duration::from_secs(300);
@@ -62,9 +61,7 @@ impl AwsSigner {
             .time(SystemTime::now())
             .settings(SigningSettings::default())
             .build();
-        let unsigned = |error: &dyn Error| {
-            Failure::of(ErrorClass::AuthError, format!("the request cannot be signed: {error}"))
-        };
+        let unsigned = |error: &dyn Error| refused(format!("the request cannot be signed: {error}"));
         let params = params.map_err(|error| unsigned(&error))?.into();
         // Proxies may change other headers.
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -139,19 +136,22 @@ fn missing(error: &CredentialsError) -> Failure {
         CredentialsError::ProviderTimedOut(_) | CredentialsError::ProviderError(_) => {
             cut_off(format!("the credentials for AWS did not come: {why}"))
         }
-        _ => Failure::of(
-            ErrorClass::AuthError,
-            format!(
-                "there are no credentials for AWS ({why}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a `profile`, \
-                 or give the model an `api_key` of Bedrock"
-            ),
-        ),
+        _ => refused(format!(
+            "there are no credentials for AWS ({why}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a `profile`, or \
+             give the model an `api_key` of Bedrock"
+        )),
     }
+}
+
+/// A request that is not sent, as nobody can sign it. The table of errors says what class that is.
+fn refused(message: String) -> Failure {
+    Failure { kind: Some("CredentialsNotLoaded".to_owned()), message, ..Failure::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
 
     fn holding(credentials: Credentials) -> AwsSigner {
         let signer = AwsSigner::new("eu-west-1".to_owned(), None);
@@ -194,12 +194,9 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_is_worth_another_attempt() {
-        let class = |error| missing(&error).class;
-        assert_eq!(class(CredentialsError::not_loaded("nothing there")), Some(ErrorClass::AuthError));
-        assert_eq!(
-            class(CredentialsError::invalid_configuration("no such profile")),
-            Some(ErrorClass::AuthError)
-        );
-        assert_eq!(class(CredentialsError::provider_error("503")), Some(ErrorClass::NetworkError));
+        let class = |error| missing(&error).classified(&Policy::builtin()).class.name();
+        assert_eq!(class(CredentialsError::not_loaded("nothing there")), "auth_error");
+        assert_eq!(class(CredentialsError::invalid_configuration("no such profile")), "auth_error");
+        assert_eq!(class(CredentialsError::provider_error("503")), "network_error");
     }
 }
