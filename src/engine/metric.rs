@@ -38,6 +38,8 @@ pub enum MetricName {
     RetryDelaySeconds,
     /// Histogram: waits of a call for its turn under a pace; the value is in nanoseconds, shown in seconds.
     PaceWaitSeconds,
+    /// Counter: rates that were decreased after a refusal.
+    PaceDecreaseTotal,
     /// Histogram: attempts that a call, turn or report took in the end.
     RetryAttempts,
 }

@@ -1,5 +1,6 @@
 //! The machines of the interpreter: each owns its state, and changes no other state.
 
+mod adaptive_pace;
 mod batch;
 mod budgets;
 mod call_queue;

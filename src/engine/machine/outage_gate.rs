@@ -43,6 +43,8 @@ struct ClosedGate {
 pub(in crate::engine) enum CallOutcome {
     /// The provider answered, if only that the request is wrong.
     Answered,
+    /// It refused the call by a limit.
+    Refused,
     /// It did not answer, or failed.
     Outage,
     /// The call was given up.
@@ -52,7 +54,11 @@ pub(in crate::engine) enum CallOutcome {
 impl CallOutcome {
     /// What a failure of this class says.
     pub(in crate::engine) const fn of_failure(class: ErrorClass) -> Self {
-        if class.is_outage() { Self::Outage } else { Self::Answered }
+        match class {
+            ErrorClass::RateLimit => Self::Refused,
+            _ if class.is_outage() => Self::Outage,
+            _ => Self::Answered,
+        }
     }
 }
 
@@ -100,7 +106,7 @@ impl OutageGate {
     pub(super) fn ended(&mut self, outcome: CallOutcome, epoch: u32, is_awaited: bool, now: Instant) {
         match outcome {
             CallOutcome::Unknown => {}
-            CallOutcome::Answered => self.answered(epoch, is_awaited),
+            CallOutcome::Answered | CallOutcome::Refused => self.answered(epoch, is_awaited),
             CallOutcome::Outage => self.failed(epoch, now),
         }
     }

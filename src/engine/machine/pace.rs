@@ -1,7 +1,7 @@
 //! Calls that wait for their turn under the pace of a tool or a model.
 
 use super::outage_gate::CallOutcome;
-use super::pace_pool::{PaceRule, PaceTerms};
+use super::pace_pool::{LearnedBound, PaceRule, PaceTerms};
 use super::pace_pools::{PaceAnswer, PaceTicket};
 use super::pending_delay::WaitSubject;
 use super::run_parts::RunParts;
@@ -169,7 +169,10 @@ impl RunParts<'_> {
         let refused = class == ErrorClass::RateLimit && failure.received == 0;
         self.pace.learn(self.proposal, &failure.limits, self.out.now);
         let outcome = CallOutcome::of_failure(class);
-        self.pace.ended(self.proposal, (outcome, refused.then_some(0), None), self.out.now);
+        let slower = self.pace.ended(self.proposal, (outcome, refused.then_some(0), None), self.out.now);
+        if let Some(pool) = slower {
+            self.out.count(MetricName::PaceDecreaseTotal, pool, 1);
+        }
     }
 
     /// Records the end of a model call that nobody waits for any more.
@@ -186,7 +189,7 @@ impl PaceRules<'_> {
                 pool: self.held_pool()?,
                 requests: policy.pace.requests.value.rate(),
                 tokens: None,
-                learns: false,
+                learns: LearnedBound::None,
                 concurrency: None,
                 breaker: None,
                 request: 0,
@@ -196,7 +199,11 @@ impl PaceRules<'_> {
                 pool: self.held_pool()?,
                 requests: policy.pace.requests.value.rate(),
                 tokens: policy.pace.tokens.value.rate(),
-                learns: policy.pace.learn.value == PaceLearning::Headers,
+                learns: match policy.pace.learn.value {
+                    PaceLearning::Off => LearnedBound::None,
+                    PaceLearning::Headers => LearnedBound::Headers,
+                    PaceLearning::Adaptive => LearnedBound::Refusals,
+                },
                 concurrency: policy.pace.concurrency.value.limit(),
                 breaker: policy.pace.breaker.value.rule(),
                 request,
@@ -237,7 +244,7 @@ impl PaceRules<'_> {
                 let rule = retry.for_class(ErrorClass::RateLimit).server_delay;
                 StoredReason::new(policy, "retry.server_delay", rule, facts)
             }
-            (PaceRule::Learned, Self::Model(_, model)) => {
+            (PaceRule::Learned | PaceRule::Refusals, Self::Model(_, model)) => {
                 StoredReason::new(policy, "pace.learn", &model.pace.learn.map(ShownValue), facts)
             }
             (PaceRule::Concurrency, Self::Model(_, model)) => {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::adaptive_pace::AdaptivePace;
 use super::learned_paces::LearnedPaces;
-use super::outage_gate::OutageGate;
+use super::outage_gate::{CallOutcome, OutageGate};
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::pace_clock::PaceClock;
 use crate::policy::{PaceRate, ProbeRule};
@@ -27,6 +28,9 @@ pub(super) struct PacePool {
     /// What the answers of the provider say of its limits.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) learned: LearnedPaces,
+    /// The rate that is tried after refusals.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    pub(super) adaptive: AdaptivePace,
     /// How many calls may be in flight while the provider is down.
     #[serde(default, skip_serializing_if = "OutageGate::is_unused")]
     pub(super) gate: OutageGate,
@@ -60,9 +64,21 @@ pub(super) struct PaceBounds {
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) tokens: bool,
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(super) learned: bool,
+    pub(super) learned: LearnedBound,
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     flight: FlightBounds,
+}
+
+/// Which limits hold that no policy has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::engine) enum LearnedBound {
+    #[default]
+    None,
+    /// Those that answers state.
+    Headers,
+    /// A rate found from refusals, too.
+    Refusals,
 }
 
 /// What limits the calls of a pool that are in flight.
@@ -88,6 +104,12 @@ pub(super) struct PacedCall {
     /// Whether its tokens are in what its answer says is left.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) is_counted: bool,
+    /// Whether its end moves the rate that is found from refusals.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    pub(super) adapts: bool,
+    /// Whether it waited for its turn.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    pub(super) waited: bool,
     /// The epoch of the gate in which it began.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) epoch: u32,
@@ -100,8 +122,8 @@ pub(in crate::engine) struct PaceTerms {
     pub(in crate::engine) pool: String,
     pub(in crate::engine) requests: Option<PaceRate>,
     pub(in crate::engine) tokens: Option<PaceRate>,
-    /// Whether the limits in the answers of the provider count.
-    pub(in crate::engine) learns: bool,
+    /// What counts of the answers of the provider.
+    pub(in crate::engine) learns: LearnedBound,
     /// The calls of the pool that may be in flight.
     pub(in crate::engine) concurrency: Option<u32>,
     /// When one call at a time is a probe.
@@ -121,6 +143,8 @@ pub(in crate::engine) enum PaceRule {
     Tokens,
     /// The provider said how much it allows.
     Learned,
+    /// The provider refused calls.
+    Refusals,
     /// As many calls are in flight as may be.
     Concurrency,
     /// The provider fails every call.
@@ -154,7 +178,8 @@ impl PaceTerms {
 
     /// Whether the end of the call says something to its pool.
     pub(super) const fn is_flight_kept(&self) -> bool {
-        self.tokens.is_some() || self.learns || self.concurrency.is_some() || self.breaker.is_some()
+        let learns = !matches!(self.learns, LearnedBound::None);
+        self.tokens.is_some() || learns || self.concurrency.is_some() || self.breaker.is_some()
     }
 
     pub(super) const fn bounds(&self) -> PaceBounds {
@@ -230,6 +255,8 @@ impl PacePool {
         let tokens = (tokens, call.tokens);
         let PaceBounds { requests: by_calls, tokens: by_tokens, learned, flight: bounds } = call.bounds;
         let FlightBounds { concurrency, gated } = bounds;
+        let adapts = learned == LearnedBound::Refusals;
+        let learned = learned != LearnedBound::None;
         if learned && self.learned.spent_until > latest.0 {
             latest = (self.learned.spent_until, PaceRule::Learned);
         }
@@ -239,6 +266,7 @@ impl PacePool {
             (&mut self.tokens, by_tokens, tokens, PaceRule::Tokens),
             (requests, learned, calls, PaceRule::Learned),
             (learned_tokens, learned, tokens, PaceRule::Learned),
+            (self.adaptive.clock_mut(), adapts, calls, PaceRule::Refusals),
         ];
         for (clock, holds, (ahead, units), by) in limits {
             if let Some(clock) = clock.as_mut().filter(|_| holds) {
@@ -268,7 +296,9 @@ impl PacePool {
     }
 
     pub(super) fn take(&mut self, tokens: u64, now: Instant) {
-        for clock in self.requests.iter_mut().chain(&mut self.learned.requests) {
+        for clock in
+            self.requests.iter_mut().chain(&mut self.learned.requests).chain(self.adaptive.clock_mut())
+        {
             clock.take(1, now);
         }
         for clock in self.tokens.iter_mut().chain(&mut self.learned.tokens) {
@@ -276,9 +306,30 @@ impl PacePool {
         }
     }
 
+    /// Moves the rate that is found from refusals after the end of a call. Returns whether it is decreased.
+    pub(super) fn adapt(
+        &mut self,
+        call: &PacedCall,
+        outcome: CallOutcome,
+        is_reply: bool,
+        now: Instant,
+    ) -> bool {
+        let Some(since) = call.learns_since.filter(|_| call.adapts) else { return false };
+        if outcome == CallOutcome::Refused {
+            return self.adaptive.refused(since, now);
+        }
+        if is_reply {
+            let waited = call.waited || !self.waiting.is_empty();
+            let most = self.requests.iter().chain(&self.learned.requests).map(PaceClock::rate);
+            self.adaptive.answered(waited, most, now);
+        }
+        false
+    }
+
     pub(super) fn clocks_mut(&mut self) -> impl Iterator<Item = &mut PaceClock> {
         let LearnedPaces { requests, tokens, .. } = &mut self.learned;
-        [&mut self.requests, &mut self.tokens, requests, tokens].into_iter().flatten()
+        let adaptive = self.adaptive.clock_mut();
+        [&mut self.requests, &mut self.tokens, requests, tokens, adaptive].into_iter().flatten()
     }
 
     pub(super) const fn expected_reply(&self) -> u64 {

@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::standing::{PaceStanding, RateStanding};
+use super::adaptive_pace::AdaptivePace;
 use super::learned_paces::LearnedPaces;
 use super::outage_gate::CallOutcome;
-use super::pace_pool::{PaceDue, PacePool, PaceRule, PaceTerms, PacedCall, WaitingCall};
+use super::pace_pool::{LearnedBound, PaceDue, PacePool, PaceRule, PaceTerms, PacedCall, WaitingCall};
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::provider_limit::{LimitUnit, ProviderLimit};
 use crate::time::Instant;
@@ -118,6 +119,7 @@ impl PacePools {
         }
         let pool = self.pools.entry(terms.pool.clone()).or_default();
         pool.follow(terms, now);
+        pool.adaptive.forget_if_old(now);
         let tokens = terms.request.saturating_add(pool.expected_reply());
         let bounds = terms.bounds();
         let waiting = WaitingCall { ticket: ticket.number, work: WorkId(0), until: now, tokens, bounds };
@@ -127,15 +129,23 @@ impl PacePools {
         if until <= now {
             ticket.since = None;
             pool.take(tokens, now);
+            let adapts = terms.learns == LearnedBound::Refusals;
+            if adapts {
+                pool.adaptive.sent(now);
+            }
             let epoch = pool.gate.epoch();
             if let Some(call) = call.filter(|_| terms.is_flight_kept()) {
-                let learns_since = terms.learns.then_some(now);
-                let pool = terms.pool.clone();
-                self.in_flight
-                    .insert(call, PacedCall { pool, tokens, learns_since, is_counted: false, epoch });
+                let learns_since = (terms.learns != LearnedBound::None).then_some(now);
+                let (pool, waited) = (terms.pool.clone(), since < now);
+                let started =
+                    PacedCall { pool, tokens, learns_since, is_counted: false, adapts, waited, epoch };
+                self.in_flight.insert(call, started);
             }
             self.forget_if_idle(&terms.pool, now);
             return PaceAnswer::Started;
+        }
+        if by == PaceRule::Refusals {
+            pool.adaptive.held(now);
         }
         let last = terms.max_wait.map(|most| since.saturating_add(most));
         if is_open && let Some(last) = last.filter(|last| *last > now) {
@@ -202,6 +212,7 @@ impl PacePools {
             },
             PaceRule::Breaker => pool.gate.text(),
             PaceRule::Learned => pool.learned.text(),
+            PaceRule::Refusals => pool.adaptive.text(),
             PaceRule::Hint | PaceRule::Requests | PaceRule::Tokens => None,
         }
     }
@@ -212,32 +223,31 @@ impl PacePools {
     }
 
     /// Records the end of a model call. `used`: its tokens, as far as they are known; `None`: what was taken for it stays
-    /// taken.
+    /// taken. Returns the pool whose rate is decreased.
     pub(in crate::engine) fn ended(
         &mut self,
         call: ProposalId,
         (outcome, used, reply): (CallOutcome, Option<u64>, Option<u64>),
         now: Instant,
-    ) {
-        let Some(PacedCall { pool, tokens: taken, is_counted, epoch, .. }) = self.in_flight.remove(&call)
-        else {
-            return;
-        };
+    ) -> Option<String> {
+        let ended = self.in_flight.remove(&call)?;
         self.freed = true;
-        let Some(pool) = self.pools.get_mut(&pool) else { return };
-        pool.gate.ended(outcome, epoch, !pool.waiting.is_empty(), now);
+        let PacedCall { pool: name, tokens: taken, is_counted, epoch, .. } = &ended;
+        let (pool, taken) = (self.pools.get_mut(name)?, *taken);
+        pool.gate.ended(outcome, *epoch, !pool.waiting.is_empty(), now);
         if let Some(reply) = reply {
             pool.learn_reply(reply);
         }
-        let Some(used) = used else { return };
+        let is_slower = pool.adapt(&ended, outcome, reply.is_some(), now);
         let learned = pool.learned.tokens.as_mut().filter(|_| !is_counted);
-        for clock in pool.tokens.iter_mut().chain(learned) {
-            if used >= taken {
-                clock.take(used.saturating_sub(taken), now);
-            } else {
-                clock.give_back(taken.saturating_sub(used));
+        for (clock, used) in pool.tokens.iter_mut().chain(learned).zip(core::iter::repeat(used)) {
+            match used {
+                Some(used) if used >= taken => clock.take(used.saturating_sub(taken), now),
+                Some(used) => clock.give_back(taken.saturating_sub(used)),
+                None => {}
             }
         }
+        is_slower.then_some(ended.pool)
     }
 
     /// Holds all calls of a pool until then, as a server asked for one of them.
@@ -278,6 +288,7 @@ impl PacePools {
             pool.requests.is_none()
                 && pool.tokens.is_none()
                 && pool.learned == LearnedPaces::default()
+                && pool.adaptive == AdaptivePace::default()
                 && pool.waiting.is_empty()
                 && pool.held_until <= now
                 && pool.mean_reply == 0
@@ -288,6 +299,9 @@ impl PacePools {
         }
     }
 }
+
+#[cfg(test)]
+mod adaptive_tests;
 
 #[cfg(test)]
 mod tests {
@@ -308,7 +322,16 @@ mod tests {
     fn terms(requests: Option<PaceRate>, tokens: Option<PaceRate>, request: u64) -> PaceTerms {
         let pool = "model main".into();
         let (concurrency, breaker) = (None, None);
-        PaceTerms { pool, requests, tokens, learns: false, concurrency, breaker, request, max_wait: None }
+        PaceTerms {
+            pool,
+            requests,
+            tokens,
+            learns: LearnedBound::None,
+            concurrency,
+            breaker,
+            request,
+            max_wait: None,
+        }
     }
 
     const fn secs(secs: u64) -> Instant {
@@ -408,7 +431,7 @@ mod tests {
     #[test]
     fn tokens_that_the_provider_does_not_count_hold_nobody_up() {
         // Of each request nearly all comes from a cache, and Anthropic's limit counts only the rest.
-        let terms = PaceTerms { learns: true, ..terms(None, None, 900) };
+        let terms = PaceTerms { learns: LearnedBound::Headers, ..terms(None, None, 900) };
         let mut pools = PacePools::default();
         for n in 1..=20 {
             let (call, now) = (ProposalId(n), secs(n));
@@ -594,7 +617,7 @@ mod tests {
             for _ in 0..used.min(limit - 1) {
                 prop_assert!(server.asked(Instant(0)).0);
             }
-            let terms = PaceTerms { learns: true, ..terms(None, None, 0) };
+            let terms = PaceTerms { learns: LearnedBound::Headers, ..terms(None, None, 0) };
             let (mut pools, mut now) = (PacePools::default(), Instant(0));
             for (n, pause) in (1..).zip(pauses) {
                 now = now.saturating_add(Nanos(pause));

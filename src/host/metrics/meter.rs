@@ -125,6 +125,8 @@ meters! {
     RetryDelays = "retry_delay_seconds" MetricKind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
     /// Waits of calls for their turn under a pace.
     PaceWaits = "pace_wait_seconds" MetricKind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
+    /// Rates that were decreased after a refusal.
+    PaceDecreases = "pace_decrease_total" MetricKind::Counter, Number/0, ["subject"];
     /// Attempts that a call, turn or report took in the end.
     RetryAttempts = "retry_attempts" MetricKind::Histogram(ATTEMPTS), Number/0, ["subject"];
 
@@ -211,6 +213,7 @@ impl From<MetricName> for MetricId {
             MetricName::ContextReductionTotal => Self::ContextReductions,
             MetricName::RetryDelaySeconds => Self::RetryDelays,
             MetricName::PaceWaitSeconds => Self::PaceWaits,
+            MetricName::PaceDecreaseTotal => Self::PaceDecreases,
             MetricName::RetryAttempts => Self::RetryAttempts,
         }
     }
@@ -236,6 +239,7 @@ mod tests {
             MetricName::ContextReductionTotal,
             MetricName::RetryDelaySeconds,
             MetricName::PaceWaitSeconds,
+            MetricName::PaceDecreaseTotal,
             MetricName::RetryAttempts,
         ] {
             let meter = MetricId::from(name);

@@ -46,7 +46,7 @@ pub struct ModelPace<F: Form = Effective> {
     /// Checks: W0271, W0272.
     /// Example: `{"limit": 40000, "per": "1m"}`
     pub tokens: F::Of<PaceLimit>,
-    /// Whether the limits that the provider states in its answers hold, too.
+    /// Whether the limits that the provider states in its answers hold, too, and a rate that is found from its refusals.
     /// Example: `headers`
     pub learn: F::Of<PaceLearning>,
     /// The models that share this pace: `provider`, those with the same `provider`; or those with the same name here.
@@ -75,6 +75,8 @@ choice! {
         Off = "off",
         /// Those in the headers of answers, such as `x-ratelimit-*`.
         Headers = "headers",
+        /// Those, and a rate found from refusals: less after each, slowly more while calls wait and are answered.
+        Adaptive = "adaptive",
     }
 }
 

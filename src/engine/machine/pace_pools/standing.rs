@@ -48,7 +48,9 @@ impl PacePools {
             rate("requests", &pool.learned.requests, true),
             rate("tokens", &pool.learned.tokens, true),
         ];
-        let rates: Vec<RateStanding> = rates.into_iter().flatten().collect();
+        let tried = pool.adaptive.standing(now);
+        let tried = tried.map(|(rate, free)| RateStanding { unit: "requests", rate, free, is_learned: true });
+        let rates: Vec<RateStanding> = rates.into_iter().flatten().chain(tried).collect();
         let (waiting, outage) = (pool.waiting.len(), pool.gate.text());
         let says_nothing = rates.is_empty() && waiting == 0 && held_until.is_none() && outage.is_none();
         (!says_nothing).then_some(PaceStanding { pool: name, held_until, outage, waiting, rates })
