@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::Version;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Interval, Sleep};
 use tokio_rustls::server::TlsStream;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// How long a client may take nothing of what is sent to it. Else one that does not read keeps an upstream call for ever.
 pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(60);
@@ -40,7 +41,11 @@ pub(super) trait OverSocket {
 
 /// How far the request of a connection is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RequestPhase(Arc<AtomicU8>);
+pub(super) struct RequestPhase {
+    phase: Arc<AtomicU8>,
+    /// Held while the end of an answer is written.
+    written: Arc<Mutex<Option<TaskTrackerToken>>>,
+}
 
 /// No request, or an answer that has begun: who closes then has gone.
 const QUIET: u8 = 0;
@@ -64,6 +69,13 @@ pub(super) struct HalfStream<S> {
 pub(super) struct PhasedBody {
     body: Incoming,
     phase: RequestPhase,
+}
+
+/// The body of an answer. Its request is in flight until the last of it is written.
+pub(super) struct TrackedBody<B> {
+    body: B,
+    phase: RequestPhase,
+    token: Option<TaskTrackerToken>,
 }
 
 impl ClientSocket {
@@ -142,8 +154,13 @@ impl RequestPhase {
             Version::HTTP_11 => BODY,
             _ => QUIET,
         };
-        self.0.store(first, Ordering::Relaxed);
+        self.phase.store(first, Ordering::Relaxed);
         PhasedBody { body, phase: self.clone() }
+    }
+
+    /// The answer of a request that `token` tracks.
+    pub(super) fn answer<B>(&self, body: B, token: TaskTrackerToken) -> TrackedBody<B> {
+        TrackedBody { body, phase: self.clone(), token: Some(token) }
     }
 
     /// Whether the client sends no more.
@@ -152,11 +169,15 @@ impl RequestPhase {
     }
 
     fn is(&self, phase: u8) -> bool {
-        self.0.load(Ordering::Relaxed) == phase
+        self.phase.load(Ordering::Relaxed) == phase
+    }
+
+    fn written(&self) -> MutexGuard<'_, Option<TaskTrackerToken>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, from: u8, to: u8) {
-        let _ = self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -234,7 +255,10 @@ impl<S: AsyncRead + AsyncWrite + OverSocket + Unpin> AsyncWrite for HalfStream<S
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        // hyper flushes once nothing waits to be written.
+        drop(self.phase.written().take());
+        Poll::Ready(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -263,5 +287,31 @@ impl Body for PhasedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl<B: Body + Unpin> Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for TrackedBody<B> {
+    fn drop(&mut self) {
+        *self.phase.written() = self.token.take();
     }
 }

@@ -54,8 +54,9 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves clients until `stop` fires, and then those who are being served for at most `drain`. New ones are let in meanwhile: the
-/// router tells them that they are too late. With `tls` they are secured; their handshakes count as connections.
+/// Serves clients until `stop` fires, and then those whose requests are in flight for at most `drain`. New ones are let in meanwhile: the
+/// router tells them that they are too late. A connection without a request is not waited for. With `tls` clients are secured; their
+/// handshakes count as connections.
 pub(in crate::cli) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<TlsServer>>,
@@ -64,6 +65,7 @@ pub(in crate::cli) async fn serve(
     drain: Duration,
 ) {
     let (open, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+    let in_flight = TaskTracker::new();
     let leave = CancellationToken::new();
     let accepting = async {
         loop {
@@ -74,9 +76,12 @@ pub(in crate::cli) async fn serve(
                 continue;
             };
             let (tls, router, stop, leave) = (tls.clone(), router.clone(), stop.clone(), leave.clone());
+            let in_flight = in_flight.clone();
             open.spawn(async move {
                 tokio::select! {
-                    () = connection(stream, tls, router, stop) => {}
+                    // First, so that an idle connection that is kept is closed in its own words.
+                    biased;
+                    () = connection(stream, tls, router, stop, in_flight) => {}
                     () = leave.cancelled() => {}
                 }
                 drop(permit);
@@ -88,35 +93,43 @@ pub(in crate::cli) async fn serve(
         () = &mut accepting => {}
         () = stop.cancelled() => {}
     }
-    open.close();
+    in_flight.close();
     tokio::select! {
-        () = open.wait() => {}
+        () = in_flight.wait() => {}
         () = tokio::time::sleep(drain) => {}
         () = accepting => {}
     }
     leave.cancel();
+    open.close();
+    open.wait().await;
 }
 
 /// Serves one client.
-async fn connection(stream: TcpStream, tls: Option<Arc<TlsServer>>, router: Router, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    tls: Option<Arc<TlsServer>>,
+    router: Router,
+    stop: CancellationToken,
+    in_flight: TaskTracker,
+) {
     // Without it small answers wait for the acknowledgement of what came before them: 40 ms on a kept connection.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return requests(ClientSocket::new(stream), router, stop).await };
+    let Some(tls) = tls else { return requests(ClientSocket::new(stream), router, stop, in_flight).await };
     // What goes wrong in a handshake concerns the client alone.
     let Some(stream) = tls.secure(stream).await else { return };
     // Its state is large, and connections without TLS need none of it.
-    Box::pin(requests(stream, router, stop)).await;
+    Box::pin(requests(stream, router, stop, in_flight)).await;
 }
 
 /// Serves the requests of one client. After `stop` the one in flight is the last.
-async fn requests<S>(stream: S, router: Router, stop: CancellationToken)
+async fn requests<S>(stream: S, router: Router, stop: CancellationToken, in_flight: TaskTracker)
 where
     S: AsyncRead + AsyncWrite + OverSocket + Unpin,
 {
     let (service, phase) = (TowerToHyperService::new(router), RequestPhase::default());
     let stream = HalfStream::new(stream, phase.clone());
     let service = service_fn(move |request: Request<Incoming>| {
-        let phase = phase.clone();
+        let (phase, token) = (phase.clone(), in_flight.token());
         let (head, body) = request.into_parts();
         let body = phase.begin(head.version, body);
         let answering = service.call(Request::from_parts(head, body));
@@ -125,7 +138,7 @@ where
             if phase.is_half_closed() {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, core::convert::Infallible>(answer)
+            Ok::<_, core::convert::Infallible>(answer.map(|body| phase.answer(body, token)))
         }
     });
     // One that comes late is answered once: told to end at once, hyper would close it without a word.
@@ -222,6 +235,74 @@ mod tests {
             String::from_utf8_lossy(&answer)
         );
         stop.cancel();
+        serving.await.unwrap();
+    }
+
+    /// The time that the stop takes, with a connection on which that was sent.
+    async fn stopped_in(sent: &[u8], tls: Option<Arc<TlsServer>>, is_late: bool) -> Duration {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let in_time = CancellationToken::new();
+        let ends = in_time.clone();
+        // One that is in flight meanwhile, and ends when the test says so.
+        let held = move || {
+            let ends = ends.clone();
+            async move { ends.cancelled().await }
+        };
+        let is_plain = tls.is_none();
+        let router = Router::new().route("/", get(|| async { "ok" })).route("/held", get(held));
+        let serving = tokio::spawn(serve(listener, tls, router, stop.clone(), Duration::from_secs(600)));
+        let mut first = TcpStream::connect(address).await.unwrap();
+        if is_late && is_plain {
+            first.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            stop.cancel();
+        }
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(sent).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let begun = Instant::now();
+        stop.cancel();
+        in_time.cancel();
+        serving.await.unwrap();
+        let took = begun.elapsed();
+        assert!(
+            client
+                .read_to_end(&mut Vec::new())
+                .await
+                .is_ok_and(|read| sent.starts_with(b"GET /") || read == 0)
+        );
+        took
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_request_does_not_hold_up_the_stop() {
+        let kept = &b"GET / HTTP/1.1\r\nhost: x\r\n\r\nGET / HTT"[..];
+        let plain = [b"", &b"POST / HTTP/1.1\r\nhost: loc"[..], kept];
+        for (sent, is_late) in plain.into_iter().flat_map(|sent| [(sent, false), (sent, true)]) {
+            let took = stopped_in(sent, None, is_late).await;
+            assert!(took < Duration::from_secs(1), "{took:?} {is_late} {}", String::from_utf8_lossy(sent));
+        }
+        for sent in [b"", &b"\x16\x03\x01\x02\x00\x01"[..]] {
+            let took = stopped_in(sent, Some(TlsServer::of_tests()), false).await;
+            assert!(took < Duration::from_secs(1), "{took:?} {sent:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_still_written_holds_up_the_stop() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let most = 32 << 20;
+        let router = Router::new().route("/", get(move || async move { vec![b'x'; most] }));
+        let serving = tokio::spawn(serve(listener, None, router, stop.clone(), Duration::from_secs(600)));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        client.read_exact(&mut [0; 1024]).await.unwrap();
+        stop.cancel();
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.len() > most - 1024, "{}", rest.len());
         serving.await.unwrap();
     }
 
