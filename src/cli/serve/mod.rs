@@ -41,6 +41,8 @@ use crate::policy::Loader;
 const PREFIX: &str = "ufz-";
 /// How many random bytes there are in one.
 const RANDOM: usize = 32;
+/// How long the requests that a stop cuts off may take to say so.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// What is said beyond this machine where nothing secures the connections.
 const NO_TLS: &str = "note: keys and conversations pass this address unencrypted; write `tls` into the file, or let a proxy with TLS stand before it\n";
 const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them under `keys`, as `unfazed serve --hash-key` makes them";
@@ -61,7 +63,7 @@ The file is an agent file with `models`, `policy`, `routes`, `keys` and `tls`. C
 OpenAI, Messages of Anthropic, or Gemini's dialect, and are converted for models that speak another one.
 
 Exit codes:
-  0    stopped by a signal, after the requests in flight
+  0    stopped by a signal, after the requests in flight or `stop.drain`
   1    a file has problems, or a key or a model cannot be used
   2    the command was not understood, or an input cannot be read
   130  stopped by a second signal")]
@@ -197,9 +199,14 @@ impl Service {
         let Self { listener, tls, server, servers, stop, drain, keeper, tasks, .. } = self;
         let counted = Arc::clone(&server);
         export.metrics(move || counted.metrics());
-        let router = server.router();
+        let router = Arc::clone(&server).router();
         let mut serving = pin!(async {
-            http::serve(listener, tls, router, stop.clone(), drain).await;
+            let all = drain.saturating_add(LAST_WORDS);
+            let mut ending = pin!(http::serve(listener, tls, router, stop.clone(), all));
+            tokio::select! {
+                () = &mut ending => {}
+                () = cut_off(&server, &stop, drain) => ending.await,
+            }
             Ok(())
         });
         let mut ended = signals.unless_heard(serving.as_mut()).await;
@@ -214,6 +221,16 @@ impl Service {
         ended?;
         servers.shutdown().await;
         Ok(ExitStatus::Clean)
+    }
+}
+
+/// Cuts off the requests that are in flight at the end of the stop, and says how many.
+async fn cut_off(server: &GatewayServer, stop: &CancellationToken, drain: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(drain).await;
+    match server.cut_off() {
+        0 => {}
+        cut => out::say(&format!("warning: `stop.drain` is over; requests that were cut off: {cut}\n")),
     }
 }
 

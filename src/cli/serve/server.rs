@@ -111,7 +111,10 @@ impl GatewayServer {
         // Nothing is read of whoever may not.
         let client = self.access().client(headers)?;
         let permit = self.admit()?;
-        let body = read_body(body, MOST_BODY, BODY_WITHIN).await.map_err(not_taken)?;
+        let body = tokio::select! {
+            body = read_body(body, MOST_BODY, BODY_WITHIN) => body.map_err(not_taken)?,
+            () = self.gateway.cut().cancelled() => return Err(GatewayError::shutting_down()),
+        };
         let body = RequestBody::read(body, call)?;
         // As it can be shown: it is what a stranger wrote.
         let model: String = body.model().chars().take(64).flat_map(char::escape_debug).collect();
@@ -138,14 +141,20 @@ impl GatewayServer {
 
     /// Lets one more request in.
     fn admit(&self) -> Result<OwnedSemaphorePermit, GatewayError> {
-        let busy = |code, message| Err(GatewayError::new(StatusCode::SERVICE_UNAVAILABLE, code, message));
         if self.stop.is_cancelled() {
-            return busy("shutting_down", "the gateway shuts down");
+            return Err(GatewayError::shutting_down());
         }
-        match Arc::clone(&self.in_flight).try_acquire_owned() {
-            Ok(permit) => Ok(permit),
-            Err(_) => busy("overloaded", "there are too many requests in flight"),
-        }
+        Arc::clone(&self.in_flight).try_acquire_owned().map_err(|_| {
+            let message = "there are too many requests in flight";
+            GatewayError::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message)
+        })
+    }
+
+    /// Ends the requests in flight, and says how many there are: each is answered that the gateway shuts down.
+    pub(super) fn cut_off(&self) -> usize {
+        let in_flight = MOST_IN_FLIGHT.saturating_sub(self.in_flight.available_permits());
+        self.gateway.cut().cancel();
+        in_flight
     }
 }
 

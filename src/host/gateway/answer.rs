@@ -24,6 +24,8 @@ const CLASS: HeaderName = HeaderName::from_static("x-unfazed-class");
 /// The SDKs of `OpenAI` and Anthropic obey it before anything else, and then these milliseconds.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+/// How long clients wait whom a gateway that ends turns away, in seconds.
+const COME_BACK: u16 = 1;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What a client is answered.
@@ -49,6 +51,13 @@ impl GatewayAnswer {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
         Self { status: error.status, headers, body: GatewayBody::Whole(dialect.error(error)) }
+    }
+
+    /// A request that was in flight when the gateway ended.
+    pub(super) fn cut_off(dialect: GatewayDialect) -> Self {
+        let mut answer = Self::refused(dialect, &GatewayError::shutting_down());
+        answer.headers.insert(RETRY_AFTER, HeaderValue::from(COME_BACK));
+        answer
     }
 
     /// A request of a client that has used what its key may.
@@ -122,7 +131,7 @@ pub(super) fn gateway_error(error: &CallError<RelayFailure>) -> GatewayError {
     GatewayError::of(class, last.and_then(|failure| failure.status), message)
 }
 
-pub(super) fn class(error: &CallError<RelayFailure>) -> ErrorClass {
+fn class(error: &CallError<RelayFailure>) -> ErrorClass {
     match error {
         CallError::Exhausted(given_up) => {
             given_up.exhausted.attempts.last().map_or(ErrorClass::NetworkError, |attempt| attempt.error_type)

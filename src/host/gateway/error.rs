@@ -24,6 +24,11 @@ impl GatewayError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
+    /// The gateway ends before the answer does.
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the gateway shuts down")
+    }
+
     /// A failure of that class. `status`: what the server said, if it said anything.
     pub(crate) fn of(class: ErrorClass, status: Option<u16>, message: impl Into<String>) -> Self {
         let said = status.and_then(|status| StatusCode::from_u16(status).ok());

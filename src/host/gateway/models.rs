@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::ErrorCause;
 use crate::host::guard::Guard;
 use crate::host::model::front::GatewayDialect;
@@ -23,6 +25,8 @@ pub(super) struct GuardedModels {
     pub(super) guard: Guard,
     pub(super) models: BTreeMap<String, GatewayModel>,
     pub(super) policy: LivePolicy,
+    /// Fires when the answers in flight have to end.
+    pub(super) cut: CancellationToken,
 }
 
 impl GuardedModels {

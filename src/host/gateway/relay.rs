@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::answer::GatewayAnswer;
@@ -90,7 +91,12 @@ impl Gateway {
         let config = GuardConfig::new(policy.clone()).targets(models.keys()).seed(seed);
         let config = config.on_attempt(move |attempt| told.attempt(attempt));
         let config = facts.fold(config, |config, (name, facts)| config.facts(name, facts));
-        let behind = Arc::new(GuardedModels { guard: Guard::new(config), models, policy });
+        let behind = Arc::new(GuardedModels {
+            guard: Guard::new(config),
+            models,
+            policy,
+            cut: CancellationToken::new(),
+        });
         Self { behind, routes, ledger: Arc::default(), clock: Clock::system(), board, sharing: None }
     }
 
@@ -115,6 +121,11 @@ impl Gateway {
         if let Some(sharing) = &self.sharing {
             sharing.quota.tell().await;
         }
+    }
+
+    /// Ends the answers in flight when it fires: each says so in its dialect.
+    pub(crate) fn cut(&self) -> &CancellationToken {
+        &self.behind.cut
     }
 
     /// The routes.
@@ -176,7 +187,12 @@ impl Gateway {
         let span = spans::request(request.endpoint.path, request.client);
         #[cfg(feature = "otlp")]
         otel::within(&span, &|name| Some(request.headers.get(name)?.to_str().ok()?.to_owned()));
-        let answer = self.answer_within(request).instrument(span.clone()).await;
+        let dialect = request.endpoint.dialect;
+        let answer = tokio::select! {
+            biased;
+            answer = self.answer_within(request).instrument(span.clone()) => answer,
+            () = self.behind.cut.cancelled() => GatewayAnswer::cut_off(dialect),
+        };
         spans::responded(&span, answer.status.as_u16());
         answer
     }

@@ -10,9 +10,10 @@ use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::Span;
 
-use super::answer::{GatewayAnswer, GatewayBody, class, gateway_error};
+use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
 use super::board::BoardTicket;
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
@@ -76,7 +77,9 @@ struct OutgoingStream {
     pieces: mpsc::Receiver<Bytes>,
     events: u64,
     /// How the turn ended, until the client knows it.
-    ended: Option<TurnResult>,
+    ended: Option<Result<(), GatewayError>>,
+    /// Ready when the gateway ends.
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
     /// That of the request, which lasts as long as the stream.
     span: Span,
 }
@@ -89,17 +92,18 @@ pub(super) async fn relay(
     charge: Option<KeyCharge>,
 ) -> GatewayAnswer {
     let (sink, mut begun, pieces) = AnswerSink::new();
+    let cut = || Box::pin(models.cut.clone().cancelled_owned());
     let history = call.history(&models.policy.current());
     let open = Arc::new(OpenCall { call, history, sink, progress: CallProgress::default(), ticket, charge });
     let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
     let ended = tokio::select! {
         biased;
-        Ok(head) = &mut begun => return OutgoingStream::new(open, pieces).of(turn).answer(head),
+        Ok(head) = &mut begun => return OutgoingStream::new(open, pieces, cut()).of(turn).answer(head),
         ended = &mut turn => ended,
     };
     // A short stream may have begun and ended at once.
     if let Ok(head) = begun.try_recv() {
-        return OutgoingStream::new(open, pieces).after(ended).answer(head);
+        return OutgoingStream::new(open, pieces, cut()).after(&ended).answer(head);
     }
     let (dialect, progress) = (open.call.endpoint.dialect, &open.progress);
     open.ticket.ended(ended.is_ok());
@@ -241,8 +245,12 @@ impl OpenCall {
 }
 
 impl OutgoingStream {
-    fn new(open: Arc<OpenCall>, pieces: mpsc::Receiver<Bytes>) -> Self {
-        Self { open, turn: None, pieces, events: 0, ended: None, span: Span::current() }
+    fn new(
+        open: Arc<OpenCall>,
+        pieces: mpsc::Receiver<Bytes>,
+        cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    ) -> Self {
+        Self { open, turn: None, pieces, events: 0, ended: None, cut, span: Span::current() }
     }
 
     fn of(mut self, turn: TurnFuture) -> Self {
@@ -250,9 +258,14 @@ impl OutgoingStream {
         self
     }
 
-    fn after(mut self, ended: TurnResult) -> Self {
-        self.ended = Some(ended);
+    fn after(mut self, ended: &TurnResult) -> Self {
+        self.ends(ended);
         self
+    }
+
+    fn ends(&mut self, ended: &TurnResult) {
+        self.turn = None;
+        self.ended = Some(ended.as_ref().map(drop).map_err(gateway_error));
     }
 
     fn answer(self, head: AnswerHead) -> GatewayAnswer {
@@ -272,8 +285,8 @@ impl OutgoingStream {
         self.open.ticket.ended(ended.is_ok());
         // Said last, so that what came before it is whole.
         let Err(error) = ended else { return None };
-        spans::failed(&self.span, class(&error).name());
-        Some(self.open.call.endpoint.dialect.error_event(&gateway_error(&error), self.events))
+        spans::failed(&self.span, error.code);
+        Some(self.open.call.endpoint.dialect.error_event(&error, self.events))
     }
 
     /// The next piece of the turn; `None`: it has ended, and all of them are out. Nothing but the turn sends pieces, and it is polled
@@ -283,9 +296,10 @@ impl OutgoingStream {
             return Poll::Ready(Some(piece));
         }
         let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
-        let polled = turn.as_mut().poll(context);
-        if let Poll::Ready(ended) = polled {
-            (self.turn, self.ended) = (None, Some(ended));
+        if self.cut.as_mut().poll(context).is_ready() {
+            (self.turn, self.ended) = (None, Some(Err(GatewayError::shutting_down())));
+        } else if let Poll::Ready(ended) = turn.as_mut().poll(context) {
+            self.ends(&ended);
         }
         match self.pieces.try_recv() {
             Ok(piece) => Poll::Ready(Some(piece)),

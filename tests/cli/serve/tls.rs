@@ -49,7 +49,7 @@ impl Gateway {
         self.said.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }
 
-    async fn wait_until_said(&self, text: &str) {
+    pub(super) async fn wait_until_said(&self, text: &str) {
         let began = Instant::now();
         while self.has_said(text) == 0 {
             assert!(began.elapsed() < PATIENCE, "{text}: {:?}", self.said.lock().unwrap());
