@@ -35,6 +35,8 @@ pub(crate) struct SeenSpan {
     pub(crate) id: String,
     /// Empty if it has none.
     pub(crate) parent: String,
+    /// When it ended, in nanoseconds.
+    pub(crate) ended: u64,
     /// As OTLP counts them: 1 internal, 2 server, 3 client.
     pub(crate) kind: i32,
     /// 0 unset, 2 error.
@@ -107,6 +109,7 @@ impl Collector {
             trace: hex(&span.trace_id),
             id: hex(&span.span_id),
             parent: hex(&span.parent_span_id),
+            ended: span.end_time_unix_nano,
             kind: span.kind,
             status: span.status.as_ref().map_or(0, |status| status.code),
             attributes: attributes(&span.attributes),

@@ -315,3 +315,11 @@ impl OutgoingStream {
         piece
     }
 }
+
+impl Drop for OutgoingStream {
+    fn drop(&mut self) {
+        // The span of a turn that is cancelled is within that of the request.
+        self.turn = None;
+        spans::ends(&self.span);
+    }
+}

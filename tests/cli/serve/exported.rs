@@ -70,6 +70,23 @@ async fn a_stream_is_a_span_until_its_end() {
     assert_eq!((request.status, request.parent.as_str()), (2, ""), "{spans:#?}");
     assert!(!request.attribute("error.type").is_empty());
     assert!(tree(&spans).contains(&"POST /v1/chat/completions > turn > chat real-main".to_owned()));
+    assert!(request.ended >= only(&spans, "turn").ended, "{spans:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_its_client_cancels_is_a_span_until_then() {
+    let collector = Collector::start();
+    let chunk = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+    let upstream = Upstream::start([Reply::open(chunk)]);
+    let gateway = gateway(&collector, &one("openai", &upstream));
+    let body = BODY.replace("\"model\"", "\"stream\":true,\"model\"");
+    let mut answer = gateway.http.post(format!("{}{CHAT}", gateway.url)).body(body).send().await.unwrap();
+    answer.chunk().await.unwrap();
+    drop(answer);
+    upstream.wait_until_gone();
+    let spans = collector.spans_with("POST /v1/chat/completions");
+    let (request, turn) = (only(&spans, "POST /v1/chat/completions"), only(&spans, "turn"));
+    assert!(request.ended >= turn.ended, "{spans:#?}");
 }
 
 #[tokio::test]
