@@ -69,32 +69,49 @@ impl CertificateFiles {
     /// # Errors
     /// They cannot be read, or not be used together.
     pub(crate) fn read(&self) -> Result<ServerCertificate, CertificateError> {
-        let Self { certificate, key } = self;
-        let chain = read_file(certificate, MOST)
-            .map_err(|source| CertificateError::CertificateUnread { path: certificate.clone(), source })?;
+        self.certified(self.chain()?, self.private_key()?)
+    }
+
+    /// All that is wrong with them at that time.
+    pub(crate) fn problems(&self, now: SystemTime) -> Vec<CertificateError> {
+        let wrong = match (self.chain(), self.private_key()) {
+            (Ok(chain), Ok(key)) => [self.certified(chain, key).and_then(|held| held.valid(now)).err(), None],
+            (chain, key) => [chain.err(), key.err()],
+        };
+        wrong.into_iter().flatten().collect()
+    }
+
+    fn chain(&self) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+        let path = &self.certificate;
+        let chain = read_file(path, MOST)
+            .map_err(|source| CertificateError::CertificateUnread { path: path.clone(), source })?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
-        let no_certificate = || CertificateError::NoCertificate(certificate.clone());
-        let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(no_certificate)?;
-        let pem = read_file(key, MOST)
-            .map_err(|source| CertificateError::KeyUnread { path: key.clone(), source })?;
+        let no_certificate = || CertificateError::NoCertificate(path.clone());
+        chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(no_certificate)
+    }
+
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, CertificateError> {
+        let path = &self.key;
+        let pem = read_file(path, MOST)
+            .map_err(|source| CertificateError::KeyUnread { path: path.clone(), source })?;
         // What the reader says of a mistake may repeat the line.
-        let der = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| CertificateError::NoKey(key.clone()))?;
-        let certified = self.certified(chain, der)?;
-        Ok(ServerCertificate { certified: Arc::new(certified), path: certificate.clone() })
+        PrivateKeyDer::from_pem_slice(&pem).map_err(|_| CertificateError::NoKey(path.clone()))
     }
 
     fn certified(
         &self,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-    ) -> Result<CertifiedKey, CertificateError> {
+    ) -> Result<ServerCertificate, CertificateError> {
         let provider = provider();
         let key = provider.key_provider.load_private_key(key);
         let key = key.map_err(|_| CertificateError::BadKey(self.key.clone()))?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             // Whether they match cannot be said of every kind of key.
-            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(certified),
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {
+                Ok(ServerCertificate { certified: Arc::new(certified), path: self.certificate.clone() })
+            }
             Err(rustls::Error::InconsistentKeys(_)) => Err(CertificateError::Mismatch(self.clone())),
             Err(source) => Err(CertificateError::BadCertificate { path: self.certificate.clone(), source }),
         }

@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn an_answer_that_is_still_written_holds_up_the_stop() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());

@@ -11,7 +11,7 @@ use super::secrets::{NamedSecrets, ServerAccess};
 use super::servers::AgentServers;
 use super::{AgentFile, ModelEntry};
 use crate::ErrorCause;
-use crate::host::gateway::{Gateway, GatewayModel, GatewayPolicyError, RouteTable, gateway_policy};
+use crate::host::gateway::{Gateway, GatewayModel, GatewayPolicyError, RouteTable, RunLimit, gateway_policy};
 use crate::host::policy_files::FileStamps;
 use crate::host::scripted::{Script, ScriptedServer};
 use crate::host::server_certificate::{CertificateWatch, ServerCertificate};
@@ -99,11 +99,13 @@ impl NamedAgent {
         let limited = !self.file.value.routes.is_empty();
         let error = limited.then(|| self.gateway_policy().err()).flatten()?;
         // What else is wrong with the files was said already.
-        matches!(error, GatewayPolicyError::RunLimit { .. }).then(|| {
-            let at = AgentFile::key(&self.file, &["routes"]);
-            let problem = Diagnostic::error(Code::CONTRADICTION, at, error.to_string());
-            self.file.report(vec![problem.help("or put `routes` into a file with a policy of its own")])
-        })
+        let GatewayPolicyError::RunLimits(limits) = error else { return None };
+        let at = AgentFile::key(&self.file, &["routes"]);
+        let problem = |limit: &RunLimit| {
+            Diagnostic::error(Code::CONTRADICTION, at, limit.to_string())
+                .help("or put `routes` into a file with a policy of its own")
+        };
+        Some(self.file.report(limits.iter().map(problem)))
     }
 
     /// The policy, and what its files were when they were read.

@@ -45,6 +45,6 @@ impl NamedAgent {
 pub(crate) fn tls_report(path: &Path, file: &DecodedDocument<AgentFile>) -> Option<Report> {
     let entry = file.value.tls.as_ref()?;
     let files = entry.files(path.parent().unwrap_or(Path::new("")));
-    let held = files.read().and_then(|certificate| certificate.valid(SystemTime::now()));
-    Some(file.report(vec![entry.problem(&held.err()?)]))
+    let wrong = files.problems(SystemTime::now());
+    (!wrong.is_empty()).then(|| file.report(wrong.iter().map(|error| entry.problem(error))))
 }

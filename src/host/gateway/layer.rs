@@ -17,15 +17,18 @@ pub(crate) enum GatewayPolicyError {
     #[error(transparent)]
     Files(#[from] PolicyFilesError),
     /// They bound what a run may do.
-    #[error(
-        "`limits.{rule}` bounds a run, and a gateway is one run as long as it serves; remove it ({place})"
-    )]
-    RunLimit {
-        /// The path of the value below `limits`.
-        rule: &'static str,
-        /// Where it is written.
-        place: String,
-    },
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    RunLimits(Vec<RunLimit>),
+}
+
+/// A bound of what a run may do.
+#[derive(Debug, thiserror::Error)]
+#[error("`limits.{rule}` bounds a run, and a gateway is one run as long as it serves; remove it ({place})")]
+pub(crate) struct RunLimit {
+    /// The path of the value below `limits`.
+    rule: &'static str,
+    /// Where it is written.
+    place: String,
 }
 
 /// The policy of these files, as they are named and read, for a gateway to these models: no turn is the last, waits of one request are none of another,
@@ -49,16 +52,11 @@ pub(crate) fn gateway_policy<'m>(
         cost.as_ref().map(|limit| ("run.cost", limit.origin)),
         model_calls.as_ref().map(|limit| ("run.model_calls", limit.origin)),
         tool_calls.as_ref().map(|limit| ("run.tool_calls", limit.origin)),
+        (turns.value.get() < u32::MAX).then_some(("max_turns", turns.origin)),
     ];
-    let limit = limits.into_iter().flatten().next();
-    let limit = limit.or_else(|| (turns.value.get() < u32::MAX).then_some(("max_turns", turns.origin)));
-    match limit {
-        Some((rule, origin)) => {
-            let place = policy.place(origin).to_string();
-            Err(GatewayPolicyError::RunLimit { rule, place })
-        }
-        None => Ok(policy),
-    }
+    let limit = |(rule, origin)| RunLimit { rule, place: policy.place(origin).to_string() };
+    let limits: Vec<RunLimit> = limits.into_iter().flatten().map(limit).collect();
+    if limits.is_empty() { Ok(policy) } else { Err(GatewayPolicyError::RunLimits(limits)) }
 }
 
 fn layer<'m>(models: impl IntoIterator<Item = &'m str>) -> String {

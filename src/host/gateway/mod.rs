@@ -26,7 +26,7 @@ mod wording;
 pub(crate) use self::answer::{GatewayAnswer, GatewayBody};
 pub(crate) use self::endpoint::{GatewayEndpoint, PathCall};
 pub(crate) use self::error::GatewayError;
-pub(crate) use self::layer::{GatewayPolicyError, gateway_policy};
+pub(crate) use self::layer::{GatewayPolicyError, RunLimit, gateway_policy};
 pub(crate) use self::models::GatewayModel;
 pub(crate) use self::quota::{KeyBudget, KeyRule, KeyRules, Placed, SpentRecord};
 pub(crate) use self::relay::{Gateway, GatewayRequest};

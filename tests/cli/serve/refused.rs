@@ -254,6 +254,16 @@ fn a_policy_that_bounds_a_run_is_no_policy_of_a_gateway_for_check_either() {
     let (code, said) = check(&format!("{file}routes: {{x: main}}\n"));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("`limits.run.tokens` bounds a run") && said.contains("p.yaml:2:"), "{said}");
+    std::fs::write(
+        folder.path().join("p.yaml"),
+        "version: 1\nlimits:\n  run: {tokens: 1000}\n  max_turns: 5\n",
+    )
+    .unwrap();
+    let (_, both) = check(&format!("{file}routes: {{x: main}}\n"));
+    for (limit, place) in [("limits.run.tokens", "p.yaml:3:"), ("limits.max_turns", "p.yaml:4:")] {
+        let line = both.lines().find(|line| line.contains(&format!("`{limit}` bounds a run")));
+        assert!(line.is_some_and(|line| line.contains(place)), "{both}");
+    }
     let (code, said) = check(&format!("{file}task: Look it up.\n"));
     assert_eq!(code, Some(0), "a run may have limits: {said}");
 }

@@ -173,7 +173,8 @@ fn files_that_are_no_certificate_are_found_at_their_places() {
     let (code, missing) = check();
     assert!(
         code == 1
-            && missing.contains("gateway.yaml:4:20: error[P0201]: cannot read the certificate cert.pem"),
+            && missing.contains("gateway.yaml:4:20: error[P0201]: cannot read the certificate cert.pem")
+            && missing.contains("gateway.yaml:4:35: error[P0201]: cannot read the private key key.pem"),
         "{missing}"
     );
     put(folder, "first", "second");
