@@ -10,7 +10,7 @@ use super::{SharedState, SharedStateError, SharedValue};
 use crate::ErrorCause;
 
 /// The longest that anybody waits for an answer.
-const SOON: Duration = Duration::from_millis(250);
+pub(crate) const SOON: Duration = Duration::from_millis(250);
 
 /// Learns that it is away, and why; `None`: it is back.
 pub(crate) type ReachListener = Box<dyn Fn(Option<&SharedStateError>) + Send + Sync>;

@@ -87,7 +87,7 @@ impl SessionPlace {
         let Some(url) = &self.url else { return Ok(None) };
         // One that is open answers sooner than another one comes about.
         let config = config(url)?.connections(1);
-        let store = crate::store::PgStore::connect_or_wait(config).await;
+        let store = crate::store::PgStore::connect_or_wait(config, crate::host::reached::SOON).await;
         let store = store.map_err(|error| failed(&error))?;
         Ok(Some((store.place(), Arc::new(store))))
     }

@@ -14,6 +14,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, BufReader};
 use std::sync::Arc;
+#[cfg(feature = "serve")]
+use std::time::Duration;
 
 use tokio_postgres::Row;
 
@@ -92,13 +94,14 @@ impl PgStore {
         Ok(Self { link, config })
     }
 
-    /// The same for who works without the database meanwhile: one that cannot be reached now is asked later.
+    /// The same for who works without the database meanwhile: one that has not answered `within` that time is asked later.
     #[cfg(feature = "serve")]
-    pub(crate) async fn connect_or_wait(config: PgConfig) -> Result<Self, StoreError> {
+    pub(crate) async fn connect_or_wait(config: PgConfig, within: Duration) -> Result<Self, StoreError> {
         let link = DatabaseLink::new(&config).map_err(|trouble| config.failed("open", &trouble))?;
-        match migrate::check(&link, &config).await {
-            Ok(()) | Err(StoreError::Io { .. }) => Ok(Self { link, config }),
-            Err(error) => Err(error),
+        // One that hangs takes a connection and never answers.
+        match tokio::time::timeout(within, migrate::check(&link, &config)).await {
+            Ok(Ok(()) | Err(StoreError::Io { .. })) | Err(_) => Ok(Self { link, config }),
+            Ok(Err(error)) => Err(error),
         }
     }
 

@@ -150,6 +150,70 @@ async fn what_goes_out_counts_where_no_provider_says_what_it_took() {
     }
 }
 
+/// What a gateway shows as used by its first key, once the answer to `ask` has come.
+async fn used_after(upstream: &Upstream, api: &str, path: &str, ask: &str) -> u64 {
+    let limits = "    budget: {per: 30d, tokens: 9000000000}\n";
+    let file = file(upstream, limits).replace("api: openai", &format!("api: {api}"));
+    let gateway = Gateway::start(&file);
+    let got = gateway.post(path, &[DESK], ask.to_owned()).await;
+    assert_eq!(got.status, 200, "{api}: {got:?}");
+    let status = gateway.status().await;
+    status["keys"][0]["budget"]["limits"][0]["used"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_count_of_nothing_is_none_in_any_dialect() {
+    let ask = ASK.replace("[]", r#"[{"role":"user","content":"hi"}]"#);
+    let estimate = u64::try_from(ask.len().div_ceil(4)).unwrap();
+    let chat = r#"{"choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":USAGE}"#;
+    let messages = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":USAGE}"#;
+    let responses = r#"{"object":"response","status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"hi"}]}],"usage":USAGE}"#;
+    let gemini = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hi"}]},"finishReason":"STOP"}],"usageMetadata":USAGE}"#;
+    let generate = "/v1beta/models/main:generateContent";
+    let dialects = [
+        ("openai", CHAT, chat),
+        ("anthropic", MESSAGES, messages),
+        ("responses", RESPONSES, responses),
+        ("gemini", generate, gemini),
+    ];
+    let nothing = ["{}", r#"{"prompt_tokens":null,"input_tokens":null,"promptTokenCount":null}"#];
+    for (api, path, answer) in dialects {
+        for usage in nothing {
+            let answer = answer.replace("USAGE", usage);
+            let upstream = Upstream::start([Reply::json(200, "", &answer)]);
+            let used = used_after(&upstream, api, path, &ask).await;
+            let output = u64::try_from(answer.len().div_ceil(4)).unwrap();
+            assert_eq!(used, estimate + output, "{api}: {usage}");
+        }
+    }
+    let zero = chat.replace("USAGE", r#"{"prompt_tokens":0,"completion_tokens":0}"#);
+    let upstream = Upstream::start([Reply::json(200, "", &zero)]);
+    assert!(used_after(&upstream, "openai", CHAT, &ask).await > estimate);
+}
+
+#[tokio::test]
+async fn a_stream_that_counts_nothing_counts_as_estimated() {
+    let ask = ASK.replacen('{', "{\"stream\":true,", 1);
+    let events = format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}\"}},\"finish_reason\":\"stop\"}}]}}\n\n\
+         data: {{\"choices\":[],\"usage\":{{}}}}\n\ndata: [DONE]\n\n",
+        "x".repeat(400),
+    );
+    let upstream = Upstream::start([Reply::events(&events)]);
+    let used = used_after(&upstream, "openai", CHAT, &ask).await;
+    assert_eq!(used, u64::try_from(ask.len().div_ceil(4)).unwrap() + 100);
+}
+
+#[tokio::test]
+async fn one_answer_counts_no_more_than_can_be() {
+    let usage = format!("{{\"prompt_tokens\":3,\"completion_tokens\":{}}}", u64::MAX);
+    let answer = said("hi");
+    let mut answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    answer["usage"] = serde_json::from_str(&usage).unwrap();
+    let upstream = Upstream::start([Reply::json(200, "", &answer.to_string())]);
+    assert_eq!(used_after(&upstream, "openai", CHAT, ASK).await, 1_000_000_003);
+}
+
 #[tokio::test]
 async fn what_a_key_has_spent_survives_a_restart() {
     let upstream = upstream();

@@ -42,6 +42,9 @@ const MAX_WHOLE: usize = 64 << 20;
 const MAX_HELD: usize = 256 << 10;
 /// How long, at most, the tokens and the end are waited for that follow the reason to stop: clients wait for them too.
 const LATE: Nanos = Nanos::from_secs(30);
+/// The most tokens that one answer counts, in each direction: far above the window of any model. More is an error of the provider,
+/// which would stop a key and its metrics for good.
+const MOST_TOKENS: u64 = 1_000_000_000;
 /// Claude stops so between the steps of its own tools, and the client continues: an answer, though not the end of one.
 const PAUSE: &str = "pause_turn";
 /// How a response in the background stands that has not ended.
@@ -122,7 +125,8 @@ pub(in crate::host) struct RelayedAnswer {
 }
 
 impl RelayedAnswer {
-    const fn new(usage: Option<Usage>, whole: Option<WholeAnswer>) -> Self {
+    fn new(usage: Option<Usage>, whole: Option<WholeAnswer>) -> Self {
+        let usage = usage.and_then(plausible);
         Self { usage, limits: Vec::new(), whole }
     }
 
@@ -130,6 +134,18 @@ impl RelayedAnswer {
     pub(in crate::host) fn known(&self) -> ModelReply {
         ModelReply { usage: self.usage, limits: self.limits.clone(), ..ModelReply::default() }
     }
+}
+
+/// What can be true of what a provider says of one answer. No request is without a token: one that counts none has said nothing.
+fn plausible(said: Usage) -> Option<Usage> {
+    let most = |count: u64| count.min(MOST_TOKENS);
+    (said.total() > 0).then(|| Usage {
+        input: most(said.input),
+        output: most(said.output),
+        cache_read: most(said.cache_read),
+        cache_write: most(said.cache_write),
+        reasoning: most(said.reasoning),
+    })
 }
 
 /// An answer that is being read.
