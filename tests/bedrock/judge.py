@@ -30,12 +30,16 @@ from botocore.eventstream import EventStreamBuffer
 
 MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 AGENT = """version: 1
+policy: policy.yaml
 system: Be brief.
 task: Say hello.
 models:
   m: {{api: bedrock, region: eu-west-1, base_url: "{base}", model: "{model}", stream: {stream}, max_tokens: 5000{more}}}
 tools:
   echo: {{kind: builtin}}
+"""
+POLICY = """version: 1
+models: {"*": {retry: {backoff: {kind: constant, delay: 20ms, jitter: none}}}}
 """
 SECRET, TOKEN = "secret-of-the-judge", "token-of-the-judge"
 SERVICE = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("bedrock-runtime", "service-2"))
@@ -204,6 +208,8 @@ def play(unfazed, streamed, way):
             more = ", api_key: {env: BEDROCK_KEY}"
         with open(os.path.join(folder, "agent.yaml"), "w", encoding="utf-8") as file:
             file.write(AGENT.format(base=base, model=MODEL, stream=str(streamed).lower(), more=more))
+        with open(os.path.join(folder, "policy.yaml"), "w", encoding="utf-8") as file:
+            file.write(POLICY)
         run = subprocess.run(
             [unfazed, "run", "agent.yaml"],
             cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
