@@ -1,4 +1,4 @@
-//! What keys have spent, kept in a file while the gateway serves, unless gateways share it.
+//! What keys have spent, kept in a file while the gateway serves; of gateways that share it, what the others do not know yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,22 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Keeps what keys have spent.
 pub(super) struct BudgetKeeper {
     gateway: Arc<Gateway>,
-    /// `None`: it is kept elsewhere.
-    path: Option<PathBuf>,
+    /// `None`: it is not kept.
+    place: Option<SpentPlace>,
     kept: Mutex<KeptBudgets>,
+}
+
+/// The file of a gateway.
+pub(super) enum SpentPlace {
+    /// No other one counts there.
+    Own(PathBuf),
+    /// Gateways that share count elsewhere; each of them keeps beside it what the others do not know yet.
+    Shared(PathBuf),
 }
 
 #[derive(Default)]
 struct KeptBudgets {
-    /// `None`: no key has a budget, or it is kept elsewhere.
+    /// `None`: no key has a budget, or it is not kept.
     file: Option<SpentFile>,
     /// What could not be written yet.
     unwritten: Option<SpentRecord>,
@@ -37,9 +45,34 @@ pub(super) fn path(sessions: &Path, file: &Path) -> PathBuf {
     beside.join("serve").join(name)
 }
 
+impl SpentPlace {
+    fn is_wanted(&self, keys: &LimitedKeys) -> bool {
+        match self {
+            Self::Own(_) => keys.have_budgets(),
+            // What is restored is restored before any key is counted.
+            Self::Shared(_) => !keys.rules.is_empty(),
+        }
+    }
+
+    fn open(&self) -> Result<(SpentFile, SpentRecord), SpentFileError> {
+        let path = match self {
+            Self::Own(path) => return SpentFile::open(path),
+            Self::Shared(path) => path,
+        };
+        // The first one that no other gateway on this machine has.
+        let mut number = 1_u32;
+        loop {
+            match SpentFile::open(&path.with_extension(format!("unshared-{number}.json"))) {
+                Err(SpentFileError::InUse { .. }) => number = number.saturating_add(1),
+                opened => return opened,
+            }
+        }
+    }
+}
+
 impl BudgetKeeper {
-    pub(super) fn new(gateway: Arc<Gateway>, path: Option<PathBuf>) -> Self {
-        Self { gateway, path, kept: Mutex::default() }
+    pub(super) fn new(gateway: Arc<Gateway>, place: Option<SpentPlace>) -> Self {
+        Self { gateway, place, kept: Mutex::default() }
     }
 
     /// Takes the limits of these keys, and what was spent before, if any has a budget.
@@ -48,11 +81,19 @@ impl BudgetKeeper {
     /// What was spent cannot be read, or another gateway counts there; the limits before stay.
     pub(super) fn take(&self, keys: &LimitedKeys) -> Result<(), SpentFileError> {
         let mut kept = self.lock();
-        let path = self.path.as_ref().filter(|_| keys.have_budgets() && kept.file.is_none());
-        if let Some(path) = path {
-            let (file, record) = SpentFile::open(path)?;
-            self.gateway.restore_spent(record);
-            kept.file = Some(file);
+        let place = self.place.as_ref().filter(|place| kept.file.is_none() && place.is_wanted(keys));
+        match place.map(SpentPlace::open).transpose() {
+            Ok(Some((file, record))) => {
+                self.gateway.restore_spent(record);
+                kept.file = Some(file);
+            }
+            Ok(None) => {}
+            // The database has all but what is used while it is away.
+            Err(error @ SpentFileError::Io { .. }) if matches!(place, Some(SpentPlace::Shared(_))) => {
+                let lost = "what they use while the database is away is lost if this gateway ends meanwhile";
+                out::say(&format!("warning: {error}; {lost}\n"));
+            }
+            Err(error) => return Err(error),
         }
         self.gateway.set_key_rules(keys.rules.clone());
         Ok(())
@@ -100,6 +141,19 @@ impl BudgetKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gateways_that_share_keep_files_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = SpentPlace::Shared(folder.path().join("gateway.json"));
+        let (one, _) = shared.open().unwrap();
+        let (_other, _) = shared.open().unwrap();
+        let names = ["gateway.unshared-1.lock", "gateway.unshared-2.lock"];
+        assert!(names.iter().all(|name| folder.path().join(name).exists()));
+        drop(one);
+        let (_again, _) = shared.open().unwrap();
+        assert!(!folder.path().join("gateway.unshared-3.lock").exists());
+    }
 
     #[test]
     fn it_is_beside_the_sessions() {

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::access::AccessRules;
-use self::budgets::BudgetKeeper;
+use self::budgets::{BudgetKeeper, SpentPlace};
 use self::server::GatewayServer;
 use self::sharing::MeetingPlace;
 use super::exit::{CommandFailure, ExitStatus};
@@ -104,11 +104,11 @@ pub(crate) fn run(args: &ServeArgs, settings: &CliSettings) -> Result<ExitStatus
         let mut signals = StopSignals::listen();
         let mut made = named.gateway().await.map_err(failed)?;
         let meeting = MeetingPlace::find(&place, path).await?;
-        let spent = if meeting.is_none() { Some(spent) } else { None };
+        let spent = if meeting.is_some() { SpentPlace::Shared(spent) } else { SpentPlace::Own(spent) };
         if let Some(meeting) = meeting {
             made.gateway = meeting.join(made.gateway);
         }
-        let service = Service::open(made, spent, args.addr, args.reload)?;
+        let service = Service::open(made, Some(spent), args.addr, args.reload)?;
         service.run(&mut signals, export).await
     })
 }
@@ -161,10 +161,10 @@ struct Service {
 }
 
 impl Service {
-    /// `spent`: the file in which is kept what keys spend; `None`: it is kept elsewhere, or nowhere.
+    /// `spent`: the file in which is kept what keys spend; `None`: it is kept nowhere.
     fn open(
         made: FileGateway,
-        spent: Option<PathBuf>,
+        spent: Option<SpentPlace>,
         address: SocketAddr,
         reload: bool,
     ) -> Result<Self, CommandFailure> {
@@ -215,8 +215,9 @@ impl Service {
             ended = signals.unless_heard(serving).await;
         }
         tasks.iter().for_each(JoinHandle::abort);
-        keeper.write();
+        // What the others cannot be told is written.
         keeper.tell().await;
+        keeper.write();
         export.end().await;
         ended?;
         servers.shutdown().await;

@@ -158,12 +158,18 @@ impl Gateway {
 
     /// Takes what keys have spent before.
     pub(crate) fn restore_spent(&self, record: SpentRecord) {
-        self.ledger().restore(record);
+        match &self.sharing {
+            Some(sharing) => sharing.quota.restore(record),
+            None => self.ledger().restore(record),
+        }
     }
 
-    /// What keys have spent, if that has changed since the last time.
+    /// What of it has to survive the process, if that has changed since the last time.
     pub(crate) fn spent(&self) -> Option<SpentRecord> {
-        self.ledger().changed()
+        match &self.sharing {
+            Some(sharing) => sharing.quota.unshared(),
+            None => self.ledger().changed(),
+        }
     }
 
     fn ledger(&self) -> MutexGuard<'_, KeyLedger> {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ struct Gateway {
     child: Child,
     url: String,
     said: Arc<Mutex<Vec<String>>>,
-    _folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 impl Gateway {
@@ -45,6 +46,11 @@ impl Gateway {
                  keys: {{shop: {{sha256: {SESAME}, {limits}}}}}\n"
             ),
         );
+        Self::start_in(&Arc::new(folder), database)
+    }
+
+    /// A gateway of the file in that folder.
+    fn start_in(folder: &Arc<TempDir>, database: &Database) -> Self {
         let mut command =
             command::unfazed(folder.path(), &["serve", "gateway.yaml", "--addr", "127.0.0.1:0"]);
         command.env("UNFAZED_SESSIONS_URL", database.url()).stderr(Stdio::piped());
@@ -56,7 +62,7 @@ impl Gateway {
         let url = until(|| {
             said.lock().unwrap().iter().find_map(|line| Some(line.strip_prefix("serves  ")?.to_owned()))
         });
-        Self { child, url, said, _folder: folder }
+        Self { child, url, said, folder: Arc::clone(folder) }
     }
 
     /// So many requests at once; the status of each, and its model.
@@ -84,6 +90,23 @@ impl Gateway {
         let asked =
             async { reqwest::get(format!("{}/status.json", self.url)).await.unwrap().text().await.unwrap() };
         serde_json::from_str(&wait(asked)).unwrap()
+    }
+
+    /// How many requests its key has used, as far as it knows.
+    fn used(&self) -> Value {
+        self.status()["keys"][0]["budget"]["limits"][0]["used"].clone()
+    }
+
+    /// Where it keeps what the others may not know.
+    fn unshared(&self) -> PathBuf {
+        self.folder.path().join(".unfazed/serve/gateway.unshared-1.json")
+    }
+
+    /// What it has written there.
+    fn kept(&self) -> Value {
+        let text = fs::read(self.unshared()).unwrap_or_default();
+        let kept: Value = serde_json::from_slice(&text).unwrap_or_default();
+        kept["unshared"]["keys"]["shop"]["used"]["spent"]["requests"].clone()
     }
 
     /// What it has said with that word in it.
@@ -212,9 +235,8 @@ fn while_the_database_is_away_each_gateway_goes_on_by_itself_and_says_so_once() 
     for gateway in [&one, &other, &late] {
         until(|| (!gateway.said("within reach again").is_empty()).then_some(()));
     }
-    let used = |gateway: &Gateway| gateway.status()["keys"][0]["budget"]["limits"][0]["used"].clone();
     for gateway in [&one, &other, &late] {
-        until(|| (used(gateway) == 55).then_some(()));
+        until(|| (gateway.used() == 55).then_some(()));
         assert_eq!(gateway.said("out of reach").len(), 1);
         assert_eq!(gateway.said("within reach again").len(), 1);
     }
@@ -238,8 +260,65 @@ fn a_database_that_does_not_answer_is_waited_for_once() {
     assert_eq!(gateway.said("no answer within 250 ms").len(), 1);
     server::signal(pid, "-CONT");
     until(|| (!gateway.said("within reach again").is_empty()).then_some(()));
-    let used = || gateway.status()["keys"][0]["budget"]["limits"][0]["used"].clone();
-    until(|| (used() == 50).then_some(()));
+    until(|| (gateway.used() == 50).then_some(()));
     assert_eq!(gateway.answered(20), 10);
     assert_eq!(gateway.said("warning").len(), 1);
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn what_keys_use_while_the_database_is_away_is_added_once_whoever_ends_meanwhile() {
+    let database = Database::on(Server::new());
+    let limits = "budget: {per: 30d, requests: 60}";
+    let (stopped, killed) = (
+        Gateway::start(&database, (POLICY, ANSWERS), limits),
+        Gateway::start(&database, (POLICY, ANSWERS), limits),
+    );
+    assert_eq!(both(&stopped, &killed, 5), 10);
+    database.server.kill();
+    assert_eq!(both(&stopped, &killed, 10), 20);
+    let folders = [&stopped, &killed].map(|gateway| Arc::clone(&gateway.folder));
+    until(|| (killed.kept() == killed.used()).then_some(()));
+    drop(killed);
+    stopped.stop();
+
+    // While it is still away, they count from there.
+    let [one, other] = folders.each_ref().map(|folder| Gateway::start_in(folder, &database));
+    assert_eq!(both(&one, &other, 5), 10);
+    until(|| (other.kept() == other.used()).then_some(()));
+    let copied = fs::read(other.unshared()).unwrap();
+    database.server.start();
+    for gateway in [&one, &other] {
+        until(|| (gateway.used() == 40).then_some(()));
+        until(|| gateway.kept().is_null().then_some(()));
+    }
+    // As one leaves it that is killed between the two.
+    let unshared = other.unshared();
+    drop(other);
+    fs::write(unshared, copied).unwrap();
+    let again = Gateway::start_in(&folders[1], &database);
+    assert_eq!(again.answered(3), 3);
+    for gateway in [&one, &again] {
+        until(|| (gateway.used() == 43).then_some(()));
+    }
+    until(|| again.kept().is_null().then_some(()));
+    assert_eq!(both(&one, &again, 10), 17);
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn a_gateway_that_can_keep_nothing_says_so_and_serves() {
+    let database = Database::new();
+    let gateway = Gateway::start(&database, (POLICY, ANSWERS), "pace: {requests: unlimited}");
+    let folder = Arc::clone(&gateway.folder);
+    gateway.stop();
+    let _ = fs::remove_dir_all(folder.path().join(".unfazed"));
+    fs::write(folder.path().join(".unfazed"), "").unwrap();
+    let file = fs::read_to_string(folder.path().join("gateway.yaml")).unwrap();
+    let limited = file.replace("pace: {requests: unlimited}", "budget: {per: 30d, requests: 5}");
+    fs::write(folder.path().join("gateway.yaml"), limited).unwrap();
+    let gateway = Gateway::start_in(&folder, &database);
+    assert_eq!(gateway.answered(9), 5);
+    let said = gateway.said("is lost if this gateway ends meanwhile");
+    assert!(said.len() == 1 && said[0].starts_with("warning: cannot keep what keys spend in "), "{said:?}");
 }

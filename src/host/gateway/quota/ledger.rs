@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::key_use::{KeyUse, SpentAmounts};
+use super::known_use::UnsharedUse;
 use super::{KeyRefusal, KeyRule, KeyRules};
 use crate::policy::Cost;
 use crate::time::Instant;
@@ -21,11 +22,14 @@ pub(in crate::host::gateway) struct KeyLedger {
 }
 
 /// What was spent by all keys, as it survives the process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SpentRecord {
     /// The version of this form.
     version: u32,
     keys: BTreeMap<String, SpentAmounts>,
+    /// Of a gateway that shares, which counts elsewhere: what the others may not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unshared: Option<UnsharedUse>,
 }
 
 /// How a key stands.
@@ -42,6 +46,16 @@ pub(in crate::host::gateway) struct KeyStanding<'a> {
 impl SpentRecord {
     /// The version that is written, and read.
     pub(crate) const VERSION: u32 = 1;
+
+    pub(super) fn of_unshared(unshared: UnsharedUse) -> Self {
+        Self { unshared: Some(unshared), ..Self::default() }
+    }
+}
+
+impl Default for SpentRecord {
+    fn default() -> Self {
+        Self { version: Self::VERSION, keys: BTreeMap::new(), unshared: None }
+    }
 }
 
 impl KeyLedger {
@@ -57,14 +71,25 @@ impl KeyLedger {
         }
     }
 
+    /// Takes what was used before, of which others may not have learned.
+    pub(super) fn restore_untold(&mut self, key: String, used: KeyUse) {
+        self.untold.insert(key.clone());
+        self.used.insert(key, used);
+    }
+
+    /// Whether anything was used since the last time.
+    pub(super) fn take_change(&mut self) -> bool {
+        core::mem::take(&mut self.is_changed)
+    }
+
     /// What was spent, if it has changed since the last time.
     pub(in crate::host::gateway) fn changed(&mut self) -> Option<SpentRecord> {
-        if !core::mem::take(&mut self.is_changed) {
+        if !self.take_change() {
             return None;
         }
         let keys = self.used.iter().filter(|(_, used)| used.spent != SpentAmounts::default());
         let keys = keys.map(|(key, used)| (key.clone(), used.spent)).collect();
-        Some(SpentRecord { version: SpentRecord::VERSION, keys })
+        Some(SpentRecord { keys, ..SpentRecord::default() })
     }
 
     /// The keys with limits.
@@ -96,6 +121,7 @@ impl KeyLedger {
         } else {
             self.untold.insert(key.to_owned());
         }
+        self.is_changed = true;
         *used = used.joined(before, all, now);
     }
 

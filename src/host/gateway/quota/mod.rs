@@ -6,6 +6,7 @@
 
 mod charge;
 mod key_use;
+mod known_use;
 mod ledger;
 mod shared;
 

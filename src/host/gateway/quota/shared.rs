@@ -3,20 +3,19 @@
 //! A request waits until it is counted there. Those of one key that come while others of it are counted are counted together, so the
 //! place is asked once at a time for each key. While it is away, each gateway counts by itself, and tells the others later.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant as Moment;
 
 use super::key_use::KeyUse;
-use super::{KeyLedger, KeyRefusal};
+use super::known_use::{KnownUse, UnsharedKey, UnsharedUse, WrittenUse, new_name};
+use super::{KeyLedger, KeyRefusal, SpentRecord};
 use crate::host::clock::Clock;
 use crate::host::reached::ReachedState;
-use crate::host::{SharedValue, new_uuid};
+use crate::host::{SharedStateError, SharedValue};
 use crate::policy::Cost;
 use crate::time::Instant;
 
@@ -29,10 +28,14 @@ pub(in crate::host::gateway) struct SharedQuota {
     name: String,
     ledger: Arc<Mutex<KeyLedger>>,
     clock: Clock,
+    /// This gateway, among those that write.
+    gateway: OnceLock<u64>,
     /// The requests that wait, of the keys that are being counted.
     waiting: Mutex<BTreeMap<String, Vec<WaitingRequest>>>,
     /// What all knew last.
     known: Mutex<BTreeMap<String, KnownUse>>,
+    /// The keys of which the others have to learn before what survives the process is dropped; `None`: nothing is written there.
+    unshared: Mutex<Option<BTreeSet<String>>>,
 }
 
 /// A request that waits to be counted.
@@ -44,28 +47,12 @@ struct WaitingRequest {
 /// The period of its budget; `None`: the key has no limit.
 type KeyAnswer = Result<Option<Instant>, KeyRefusal>;
 
-/// What all knew last of a key.
-#[derive(Clone, Default)]
-struct KnownUse {
-    version: u64,
-    used: KeyUse,
-    /// What was written since and not answered: one of it may be there.
-    unanswered: Vec<WrittenUse>,
-}
-
-/// What all know of a key, as it is written.
-#[derive(Clone, Debug, Default)]
-struct WrittenUse {
-    by: String,
-    used: KeyUse,
-}
-
 /// Requests of a key that are counted.
 struct CountedUse {
     /// What was used before.
     own: KeyUse,
     /// What is used with them.
-    written: WrittenUse,
+    used: KeyUse,
     answers: Vec<KeyAnswer>,
     /// Whether the others have to know.
     is_news: bool,
@@ -79,9 +66,55 @@ impl SharedQuota {
         ledger: &Arc<Mutex<KeyLedger>>,
         clock: Clock,
     ) -> Arc<Self> {
-        let (port, ledger) = (Arc::clone(port), Arc::clone(ledger));
-        let (waiting, known) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { port, name: name.to_owned(), ledger, clock, waiting, known })
+        Arc::new(Self {
+            port: Arc::clone(port),
+            name: name.to_owned(),
+            ledger: Arc::clone(ledger),
+            clock,
+            gateway: OnceLock::new(),
+            waiting: Mutex::default(),
+            known: Mutex::default(),
+            unshared: Mutex::default(),
+        })
+    }
+
+    /// Takes what a process before has used that the others may not know, before anything is used here.
+    pub(in crate::host::gateway) fn restore(&self, record: SpentRecord) {
+        let Some(UnsharedUse { gateway, keys }) = record.unshared else { return };
+        let _ = self.gateway.set(gateway);
+        *lock(&self.unshared) = Some(keys.keys().cloned().collect());
+        let (mut known, mut ledger) = (lock(&self.known), lock(&self.ledger));
+        for (key, unshared) in keys {
+            known.insert(key.clone(), unshared.known.kept(unshared.used.clone()));
+            ledger.restore_untold(key, unshared.used);
+        }
+    }
+
+    /// What has to survive the process, if that has changed: while the others cannot learn of it, what they do not know, and then
+    /// nothing.
+    pub(in crate::host::gateway) fn unshared(&self) -> Option<SpentRecord> {
+        let (known, mut ledger) = (lock(&self.known), lock(&self.ledger));
+        let mut unshared = lock(&self.unshared);
+        if !self.port.is_away() {
+            // Of a key without limits nobody has to know.
+            let is_told = unshared.as_ref()?.iter().all(|key| ledger.of(key).is_none());
+            return is_told.then(|| {
+                *unshared = None;
+                SpentRecord::default()
+            });
+        }
+        if !ledger.take_change() {
+            return None;
+        }
+        let of_key = |key: &String| {
+            let (rule, used) = ledger.of(key)?;
+            rule.budget.as_ref()?;
+            let known = known.get(key).cloned().unwrap_or_default();
+            Some((key.clone(), UnsharedKey { used, known }))
+        };
+        let keys: BTreeMap<_, _> = ledger.untold().filter_map(of_key).collect();
+        *unshared = Some(keys.keys().cloned().collect());
+        Some(SpentRecord::of_unshared(UnsharedUse { gateway: self.gateway(), keys }))
     }
 
     /// A request of that key begins, which is estimated at so many tokens.
@@ -145,43 +178,48 @@ impl SharedQuota {
     }
 
     async fn count_together(&self, key: &str, requests: Vec<WaitingRequest>) {
-        let (name, began) = (self.name_of(key), Moment::now());
+        let began = Moment::now();
         loop {
             let Some(counted) = self.counted(key, &requests) else {
                 return self.answer(key, requests.into_iter().map(|request| (request, Ok(None))));
             };
-            let CountedUse { own, written, answers, is_news } = counted;
-            let mut known = self.known(key);
+            let CountedUse { own, used, answers, is_news } = counted;
             // Those that come while one waits without an answer do not wait, too.
             let is_away = self.port.is_away();
+            let write = new_name();
             let replaced = match (is_news, is_away) {
                 (false, _) => Ok(true),
                 (true, true) => Ok(false),
-                (true, false) => self.port.replace(name.clone(), known.version, written.value()).await,
+                (true, false) => self.write(key, &used, write).await,
             };
             if replaced == Ok(false) && !is_away && began.elapsed() < PATIENCE {
-                let found = self.port.get(vec![name.clone()]).await;
+                let found = self.port.get(vec![self.name_of(key)]).await;
                 if let Ok(found) = found {
                     self.look(key, found.first().and_then(Option::as_ref));
                     continue;
                 }
             }
-            let is_told = replaced == Ok(true);
-            lock(&self.ledger).replace(key, (&own, &written.used), is_told, self.clock.now());
-            match replaced {
-                Ok(true) if is_news => {
-                    known = KnownUse {
-                        version: known.version.saturating_add(1),
-                        used: written.used,
-                        unanswered: Vec::new(),
-                    };
+            let mut known = lock(&self.known);
+            lock(&self.ledger).replace(key, (&own, &used), replaced == Ok(true), self.clock.now());
+            if is_news && replaced == Ok(true) {
+                known.entry(key.to_owned()).or_default().answered(used, self.gateway(), write);
+                if let Some(unshared) = &mut *lock(&self.unshared) {
+                    unshared.remove(key);
                 }
-                Err(_) => known.unanswered.push(written),
-                Ok(_) => {}
             }
-            lock(&self.known).insert(key.to_owned(), known);
+            drop(known);
             return self.answer(key, requests.into_iter().zip(answers));
         }
+    }
+
+    /// Writes what was used of a key, unless others have meanwhile.
+    async fn write(&self, key: &str, used: &KeyUse, write: u64) -> Result<bool, SharedStateError> {
+        let (version, value) = {
+            let mut known = lock(&self.known);
+            let known = known.entry(key.to_owned()).or_default();
+            (known.version, known.write(used, self.gateway(), write))
+        };
+        self.port.replace(self.name_of(key), version, value).await
     }
 
     /// What all know if these requests begin now; `None`: the key has no limit any more.
@@ -194,8 +232,7 @@ impl SharedQuota {
         let answers: Vec<KeyAnswer> = requests.iter().map(begin).collect();
         // A client that asks on and on is refused by what was known a moment ago.
         let is_news = ledger.untold().any(|untold| untold == key) || answers.iter().any(Result::is_ok);
-        let written = WrittenUse { by: new_uuid().to_string(), used: all };
-        Some(CountedUse { own, written, answers, is_news })
+        Some(CountedUse { own, used: all, answers, is_news })
     }
 
     /// Takes what all know of a key by now; `None`: nothing.
@@ -203,17 +240,14 @@ impl SharedQuota {
         let version = found.map_or(0, |found| found.version);
         // What cannot be read is nothing: it is counted anew.
         let found = found.and_then(|found| WrittenUse::read(&found.value)).unwrap_or_default();
-        let known = self.known(key);
+        let mut all = lock(&self.known);
+        let known = all.entry(key.to_owned()).or_default();
         if version == known.version {
             return;
         }
-        // If an answer was lost, what was written is what all knew.
-        let written = known.unanswered.into_iter().find(|written| written.by == found.by);
-        let before = written.map_or(known.used, |written| written.used);
         let now = self.clock.now().max(found.used.latest());
-        lock(&self.ledger).join(key, &before, &found.used, now);
-        lock(&self.known)
-            .insert(key.to_owned(), KnownUse { version, used: found.used, unanswered: Vec::new() });
+        lock(&self.ledger).join(key, known.before(&found, self.gateway()), &found.used, now);
+        *known = KnownUse::new(version, found);
     }
 
     fn answer(&self, key: &str, answers: impl Iterator<Item = (WaitingRequest, KeyAnswer)>) {
@@ -225,24 +259,12 @@ impl SharedQuota {
         }
     }
 
-    fn known(&self, key: &str) -> KnownUse {
-        lock(&self.known).get(key).cloned().unwrap_or_default()
+    fn gateway(&self) -> u64 {
+        *self.gateway.get_or_init(new_name)
     }
 
     fn name_of(&self, key: &str) -> String {
         format!("gateway {} key {key}", self.name)
-    }
-}
-
-impl WrittenUse {
-    fn value(&self) -> Value {
-        json!({ "version": 1, "used": self.used, "by": self.by })
-    }
-
-    fn read(value: &Value) -> Option<Self> {
-        let used = value.get("used").filter(|_| value.get("version") == Some(&json!(1)))?;
-        let by = value.get("by")?.as_str()?.to_owned();
-        Some(Self { by, used: KeyUse::deserialize(used).ok()? })
     }
 }
 
@@ -253,6 +275,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::Value;
 
     use super::super::{KeyBudget, KeyRule, Placed};
     use super::*;
@@ -354,6 +378,98 @@ mod tests {
         }
         assert_eq!((spent(&one).0, spent(&other).0), (34, 34));
         assert_eq!((begun(&one, 3).await, begun(&other, 3).await), (0, 0));
+    }
+
+    /// What it keeps, as the next process reads it.
+    fn kept(gateway: &SharedQuota) -> SpentRecord {
+        let written = serde_json::to_string(&gateway.unshared().unwrap()).unwrap();
+        serde_json::from_str(&written).unwrap()
+    }
+
+    /// A gateway that was started where one has kept that.
+    fn after(record: SpentRecord, place: &Arc<Place>, requests: u64) -> Arc<SharedQuota> {
+        let gateway = gateway(place, requests);
+        gateway.restore(record);
+        gateway
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_used_while_it_was_away_survives_a_gateway_that_ends_meanwhile() {
+        let place = Arc::<Place>::default();
+        let (one, other) = (gateway(&place, 12), gateway(&place, 12));
+        assert_eq!(begun(&one, 3).await, 3);
+        assert_eq!(one.unshared(), None, "the others know it");
+        place.loses_answers.store(true, Ordering::Relaxed);
+        assert_eq!(begun(&one, 2).await, 2);
+        place.is_away.store(true, Ordering::Relaxed);
+        assert_eq!(begun(&one, 4).await, 4);
+        let record = kept(&one);
+        assert_eq!(one.unshared(), None, "nothing has changed");
+        drop(one);
+
+        let second = after(record, &place, 12);
+        second.tell().await;
+        assert_eq!((begun(&second, 1).await, second.unshared().is_some()), (1, true));
+        assert_eq!(begun(&second, 1).await, 1);
+        let record = kept(&second);
+        drop(second);
+        place.is_away.store(false, Ordering::Relaxed);
+        place.loses_answers.store(false, Ordering::Relaxed);
+        // Others write behind what was kept there without an answer.
+        assert_eq!(begun(&other, 1).await, 1);
+        let third = after(record, &place, 12);
+        for gateway in [&third, &other] {
+            gateway.tell().await;
+        }
+        assert_eq!((spent(&third).0, spent(&other).0), (12, 12));
+        assert_eq!(begun(&third, 1).await, 0);
+        assert_eq!(third.unshared(), Some(SpentRecord::default()));
+        assert_eq!(third.unshared(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_told_before_it_was_dropped_is_not_added_again() {
+        let place = Arc::<Place>::default();
+        let (one, other) = (gateway(&place, 25), gateway(&place, 25));
+        assert_eq!(begun(&other, 2).await, 2);
+        place.is_away.store(true, Ordering::Relaxed);
+        one.tell().await;
+        assert_eq!(begun(&one, 5).await, 5);
+        let record = kept(&one);
+        place.is_away.store(false, Ordering::Relaxed);
+        one.tell().await;
+        assert_eq!(begun(&one, 3).await, 3);
+        assert_eq!(begun(&other, 1).await, 1);
+        // It is killed before it has dropped what it kept.
+        drop(one);
+        for _ in 0..2 {
+            let again = after(record.clone(), &place, 25);
+            again.tell().await;
+            assert_eq!(spent(&again).0, 11);
+        }
+        // What comes after the start, while it is away once more, is not in what was told.
+        place.is_away.store(true, Ordering::Relaxed);
+        let again = after(record, &place, 25);
+        again.tell().await;
+        assert_eq!(begun(&again, 4).await, 4);
+        place.is_away.store(false, Ordering::Relaxed);
+        again.tell().await;
+        other.tell().await;
+        assert_eq!((spent(&again).0, spent(&other).0), (15, 15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_kept_without_an_answer_is_not_counted_twice_behind_others() {
+        let place = Arc::<Place>::default();
+        let (one, other) = (gateway(&place, 25), gateway(&place, 25));
+        place.loses_answers.store(true, Ordering::Relaxed);
+        assert_eq!(begun(&one, 5).await, 5);
+        place.loses_answers.store(false, Ordering::Relaxed);
+        assert_eq!(begun(&other, 2).await, 2);
+        for gateway in [&one, &other] {
+            gateway.tell().await;
+        }
+        assert_eq!((spent(&one).0, spent(&other).0), (7, 7));
     }
 
     #[tokio::test(start_paused = true)]
