@@ -35,6 +35,9 @@ pub(crate) fn start_exporting(settings: &CliSettings) -> Result<Export, CommandF
     #[cfg(feature = "otlp")]
     match Otlp::from_env() {
         Ok(otlp) if otlp.is_on() => {
+            if let Some(error) = otlp.ignored() {
+                super::out::say(&format!("warning: {error}\n"));
+            }
             let logs = log_layer(settings, EXPORT_LOG)?;
             subscribe([Some(logs), otlp.layer()].into_iter().flatten().collect());
             return Ok(Export { otlp: Some(otlp) });

@@ -201,6 +201,22 @@ fn an_environment_that_cannot_be_read_is_said_and_does_no_harm() {
 }
 
 #[test]
+fn a_sampler_that_is_none_is_said_once_and_traces_are_exported() {
+    let collector = Collector::start();
+    let url = collector.url();
+    let at = ("OTEL_EXPORTER_OTLP_ENDPOINT", &*url);
+    let said = err(&run(SCRIPT, &[], &[at, ("OTEL_TRACES_SAMPLER", "nonsense")]));
+    let warning = "warning: the environment's OTEL_TRACES_SAMPLER names a sampler that is not here";
+    assert_eq!(said.matches(warning).count(), 1, "{said}");
+    assert!(!collector.spans().is_empty());
+    let part = [at, ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "half")];
+    let said = err(&run(SCRIPT, &[], &part));
+    assert_eq!(said.matches("OTEL_TRACES_SAMPLER_ARG is no part of all traces").count(), 1, "{said}");
+    let part = [at, ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0.5")];
+    assert!(!err(&run(SCRIPT, &[], &part)).contains("SAMPLER"));
+}
+
+#[test]
 fn a_collector_that_is_away_is_said_once_and_not_waited_for() {
     // One that takes the connection and never answers, and one that is not there.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

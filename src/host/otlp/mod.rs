@@ -116,6 +116,12 @@ impl Otlp {
         Ok(otlp)
     }
 
+    /// What of the environment is not obeyed, and what to write there: a sampler of traces that is none, if traces are exported.
+    pub fn ignored(&self) -> Option<OtlpError> {
+        self.spans.as_ref()?;
+        settings::check_sampler(&|name| std::env::var(name).ok()).err()
+    }
+
     /// Whether anything is exported.
     pub const fn is_on(&self) -> bool {
         self.spans.is_some() || self.figures.is_some()

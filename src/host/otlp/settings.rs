@@ -12,6 +12,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often metrics are exported as long as nobody says otherwise.
 const INTERVAL: Duration = Duration::from_secs(60);
 const PROTOCOL: &str = "http/protobuf";
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+const SAMPLED_PART: &str = "OTEL_TRACES_SAMPLER_ARG";
 
 /// What is exported.
 #[derive(Debug)]
@@ -53,6 +55,14 @@ pub enum OtlpError {
     /// Not a number of milliseconds.
     #[error("the environment's {0} is no number of milliseconds")]
     Milliseconds(String),
+    /// Not a sampler of traces.
+    #[error(
+        "the environment's {0} names a sampler that is not here, so parentbased_always_on holds; write always_on, always_off or traceidratio, alone or behind parentbased_"
+    )]
+    Sampler(String),
+    /// Not a part of all traces.
+    #[error("the environment's {0} is no part of all traces; write a number from 0 to 1")]
+    SampledPart(String),
     /// There can be no connection.
     #[error("no connection to a collector can be made: {0}")]
     Client(String),
@@ -111,6 +121,24 @@ impl SignalSettings {
         let own = milliseconds(env, &format!("OTEL_EXPORTER_OTLP_{signal}_TIMEOUT"))?;
         let timeout = own.or(milliseconds(env, "OTEL_EXPORTER_OTLP_TIMEOUT")?).unwrap_or(TIMEOUT);
         Ok(Some(Self { url, headers, timeout }))
+    }
+}
+
+/// Checks what the SDK reads by itself, and passes over without a word.
+///
+/// # Errors
+/// It names no sampler, or no part of all traces. The SDK does without.
+pub(super) fn check_sampler(env: &dyn Fn(&str) -> Option<String>) -> Result<(), OtlpError> {
+    let sampler = env(SAMPLER).unwrap_or_default();
+    match sampler.strip_prefix("parentbased_").unwrap_or(&sampler) {
+        "traceidratio" => {
+            let part = env(SAMPLED_PART).unwrap_or_else(|| "1".to_owned());
+            let is_one = part.parse().is_ok_and(|part: f64| (0.0..=1.0).contains(&part));
+            is_one.then_some(()).ok_or_else(|| OtlpError::SampledPart(SAMPLED_PART.to_owned()))
+        }
+        "always_on" | "always_off" => Ok(()),
+        _ if sampler.is_empty() => Ok(()),
+        _ => Err(OtlpError::Sampler(SAMPLER.to_owned())),
     }
 }
 
@@ -218,5 +246,32 @@ mod tests {
             assert!(said.contains(name) && said.contains(says) && !said.contains(text), "{said}");
         }
         assert_eq!(wrong("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"), None);
+    }
+    #[test]
+    fn a_sampler_that_is_none_is_said() {
+        let said = |sampler: &str, part: Option<&str>| {
+            let find = |name: &str| match name {
+                SAMPLER => Some(sampler.to_owned()),
+                _ => part.map(str::to_owned),
+            };
+            check_sampler(&find).err().map(|error| error.to_string())
+        };
+        for (sampler, part) in [
+            ("", None),
+            ("always_on", Some("nonsense")),
+            ("parentbased_always_off", None),
+            ("traceidratio", None),
+            ("parentbased_traceidratio", Some("0.25")),
+        ] {
+            assert_eq!(said(sampler, part), None, "{sampler}");
+        }
+        for sampler in ["nonsense", "ALWAYS_ON", "xray", "parentbased_jaeger_remote", "parentbased_"] {
+            let said = said(sampler, None).unwrap();
+            assert!(said.contains("OTEL_TRACES_SAMPLER names") && said.contains("write always_on"), "{said}");
+        }
+        for part in ["", "half", "2", "-0.1", "NaN", "50%"] {
+            let said = said("traceidratio", Some(part)).unwrap();
+            assert!(said.contains("OTEL_TRACES_SAMPLER_ARG is no part") && said.contains("0 to 1"), "{said}");
+        }
     }
 }
