@@ -137,3 +137,56 @@ async fn a_client_that_sends_no_more_gets_its_answer() {
         assert!(answer.ends_with(&last), "{answer}");
     }
 }
+
+/// The status of the answer that has come while the request is still open.
+fn status_of(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_before_it_has_come() {
+    let upstream = Upstream::start([Reply::json(200, "", &said("hi"))]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let begun = |lines: &str| {
+        let mut stream = TcpStream::connect(gateway.address()).unwrap();
+        write!(stream, "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n").unwrap();
+        stream
+    };
+    // Nothing of it has come, and nothing will.
+    for lines in ["content-length: 100000000\r\n", "content-length: 100000000\r\nexpect: 100-continue\r\n"] {
+        assert_eq!(status_of(&mut begun(lines)), "HTTP/1.1 413");
+    }
+    // Nobody knows how much there will be.
+    let mut chunked = begun("transfer-encoding: chunked\r\n");
+    let chunk = [b"100000\r\n", &*vec![b' '; 1 << 20], b"\r\n"].concat();
+    for _ in 0..33 {
+        let _ = chunked.write_all(&chunk);
+    }
+    assert_eq!(status_of(&mut chunked), "HTTP/1.1 413");
+    // Who sends all of it first, has the answer too.
+    let whole = vec![b' '; 100_000_000];
+    let got = gateway.post(CHAT, &[], whole).await;
+    assert_eq!((got.status, got.header("connection")), (413, "close"));
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_comes_byte_by_byte_is_whole() {
+    let upstream = Upstream::start([Reply::json(200, "", &said("hi"))]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let sized = post(CHAT, "content-length: 16\r\n", ASK);
+    let chunks = ASK.chars().fold(String::new(), |chunks, one| chunks + "1\r\n" + &one.to_string() + "\r\n");
+    let chunked = post(CHAT, "transfer-encoding: chunked\r\n", &format!("{chunks}0\r\n\r\n"));
+    for request in [sized, chunked] {
+        let mut stream = TcpStream::connect(gateway.address()).unwrap();
+        stream.set_nodelay(true).unwrap();
+        for byte in request.as_bytes() {
+            stream.write_all(&[*byte]).unwrap();
+        }
+        assert_eq!(status_of(&mut stream), "HTTP/1.1 200");
+    }
+    assert!(upstream.bodies().iter().all(|body| body.contains("real-main")), "{:?}", upstream.bodies());
+}

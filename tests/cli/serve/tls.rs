@@ -4,9 +4,13 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::Certificate;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tokio_rustls::TlsConnector;
 
 use super::{CHAT, Gateway, POLICY, Reply, Upstream, client, one, said};
 use crate::command;
@@ -104,6 +108,34 @@ async fn what_is_no_handshake_ends_cleanly_and_others_are_served() {
     assert_eq!(gateway.asked(&trusting("first")).await.unwrap(), 200);
     assert_eq!(gateway.said.lock().unwrap().len(), 0, "{:?}", gateway.said.lock().unwrap());
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_no_more_gets_its_answer() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let Reply::Sends(answer) = Reply::json(200, "", &said("hello")) else { unreachable!() };
+    let upstream = Upstream::start([Reply::Waits(answer)]);
+    let gateway = Gateway::secured("first", &one("openai", &upstream), "127.0.0.1:0");
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(made("first.pem")).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
+    let socket = tokio::net::TcpStream::connect(gateway.address()).await.unwrap();
+    let connecting = TlsConnector::from(Arc::new(config)).connect("127.0.0.1".try_into().unwrap(), socket);
+    let mut stream = connecting.await.unwrap();
+    let length = ASK.len();
+    let request = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{ASK}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    // It says so in TLS, and then in TCP.
+    stream.shutdown().await.unwrap();
+    let mut probe = [0; 25];
+    stream.read_exact(&mut probe).await.unwrap();
+    assert_eq!(&probe, b"HTTP/1.1 100 Continue\r\n\r\n");
+    upstream.go();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(&said("hello")), "{answer}");
 }
 
 #[tokio::test]
