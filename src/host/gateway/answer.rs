@@ -104,7 +104,7 @@ impl GatewayAnswer {
             CallError::Refused(_) | CallError::Run(_) => (None, None),
         };
         let said = gateway_error(&error);
-        let mut answer = if let Some(answer) = answered(error, class) {
+        let mut answer = if let Some(answer) = answered(error, class, said.status) {
             Self::whole(answer, progress)
         } else {
             let mut answer = Self::refused(dialect, &said);
@@ -142,15 +142,22 @@ fn class(error: &CallError<RelayFailure>) -> ErrorClass {
 }
 
 /// What the server answered last, if a client can read it: its own error, or an answer that says nothing, that says of a refusal, or
-/// that has a call which the client may read otherwise.
-fn answered(error: CallError<RelayFailure>, class: ErrorClass) -> Option<WholeAnswer> {
+/// that has a call which the client may read otherwise. An error with a status of success has `status`: clients look at it first.
+fn answered(error: CallError<RelayFailure>, class: ErrorClass, status: StatusCode) -> Option<WholeAnswer> {
     let CallError::Exhausted(given_up) = error else { return None };
     let GivenUp { last, .. } = *given_up;
-    let answer = last?.answer?;
-    let status = answer.head.status;
-    let is_error = status.is_client_error() || status.is_server_error();
-    let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
-    let is_object = || answer.body.trim_ascii_start().starts_with(b"{");
+    let mut answer = last?.answer?;
+    let said = answer.head.status;
+    if said.is_client_error() || said.is_server_error() {
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
+        return (is_json && answer.body.trim_ascii_start().starts_with(b"{")).then_some(answer);
+    }
+    // Vectors and counts, and what stands in the place of a stream.
+    let body = serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap_or_default();
+    let says_error = body.get("error").is_some_and(|error| !error.is_null());
+    if says_error {
+        answer.head.status = status;
+    }
     let is_answer = matches!(
         class,
         ErrorClass::EmptyResponse
@@ -158,13 +165,7 @@ fn answered(error: CallError<RelayFailure>, class: ErrorClass) -> Option<WholeAn
             | ErrorClass::ContentFilter
             | ErrorClass::MalformedToolCall
     );
-    // Vectors and counts that are an error with a status of success.
-    let says_error = || {
-        serde_json::from_slice::<serde_json::Value>(&answer.body)
-            .is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()))
-    };
-    ((status.is_success() && (is_answer || says_error())) || (is_error && is_object() && is_json()))
-        .then_some(answer)
+    (said.is_success() && (is_answer || says_error)).then_some(answer)
 }
 
 /// Says why there is no further attempt, and that the client need not make one.

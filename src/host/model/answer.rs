@@ -53,12 +53,10 @@ enum EventParser {
 impl HttpAnswer {
     /// What the headers say that will come.
     pub(super) fn announced_by(headers: &HeaderMap) -> Self {
-        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let frames = is_framed(headers);
         Self::Body(AnswerBody {
             bytes: Vec::new(),
-            // The type may be followed by parameters, as in `text/event-stream; charset=utf-8`.
-            announced: frames || kind.contains("event-stream"),
+            announced: frames || announces_events(headers),
             frames,
             looks: MOST_LOOKS,
         })
@@ -158,26 +156,7 @@ impl AnswerBody {
 
     /// Whether it is a stream of events. However long it becomes: what it is, its beginning says.
     fn is_events(&self) -> bool {
-        const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
-        if self.frames {
-            return true;
-        }
-        // Looked at again with every piece, so only so much of it.
-        let start = self.bytes.get(..LONGEST_START).unwrap_or(&self.bytes);
-        let start = without_mark(start).trim_ascii_start();
-        if !self.announced {
-            // Some servers stream without announcing it.
-            return FIELDS.iter().any(|field| start.starts_with(field));
-        }
-        // A JSON error may stand before the events too. No line within JSON begins with `data:`.
-        let events_follow = || start.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"data:"));
-        match start.first() {
-            Some(b'{' | b'[') => events_follow(),
-            // These may be the first bytes of a byte order mark.
-            Some(_) if BYTE_ORDER_MARK.starts_with(start) => false,
-            Some(_) => true,
-            None => self.bytes.len() > LONGEST_START,
-        }
+        self.frames || begins_stream(self.announced, &self.bytes) == Some(true)
     }
 
     /// Whether all of it has come though the connection may stay open, as it does behind a stream.
@@ -334,6 +313,36 @@ impl EventParser {
             #[cfg(feature = "bedrock")]
             Self::Frames(_) => None,
         }
+    }
+}
+
+/// Whether the headers say that an answer is a stream of events.
+pub(super) fn announces_events(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    // The type may be followed by parameters, as in `text/event-stream; charset=utf-8`.
+    kind.contains("event-stream")
+}
+
+/// Whether a body that begins so is a stream of events; `None`: more of it tells.
+pub(super) fn begins_stream(announced: bool, bytes: &[u8]) -> Option<bool> {
+    const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+    // Looked at again with every piece, so only so much of it.
+    let start = without_mark(bytes.get(..LONGEST_START).unwrap_or(bytes)).trim_ascii_start();
+    let is_long = bytes.len() > LONGEST_START;
+    if !announced {
+        // Some servers stream without announcing it.
+        let may_be = !is_long && FIELDS.iter().any(|field| field.starts_with(start));
+        return (!may_be).then(|| FIELDS.iter().any(|field| start.starts_with(field)));
+    }
+    // A JSON error may stand before the events too. No line within JSON begins with `data:`.
+    let events_follow = || start.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"data:"));
+    match start.first() {
+        Some(b'{' | b'[') if events_follow() => Some(true),
+        Some(b'{' | b'[') => is_long.then_some(false),
+        // These may be the first bytes of a byte order mark.
+        Some(_) if BYTE_ORDER_MARK.starts_with(start) => None,
+        Some(_) => Some(true),
+        None => is_long.then_some(true),
     }
 }
 

@@ -5,6 +5,7 @@ mod demo;
 #[cfg(feature = "otlp")]
 mod exported;
 mod forms;
+mod hostile;
 mod judged;
 mod limits;
 mod page;

@@ -194,7 +194,7 @@ async fn figures_that_are_none_are_failures() {
     let upstream = Upstream::start([Reply::json(200, "", error)]);
     let gateway = Gateway::start(&one("openai", &upstream));
     let got = gateway.post("/v1/embeddings", &[], r#"{"model":"main","input":"a"}"#).await;
-    assert_eq!((&*got.body, got.told().2), (error, "not_found"));
+    assert_eq!((got.status, &*got.body, got.told().2), (502, error, "not_found"));
     let upstream = Upstream::start([Reply::json(200, "", "<html>")]);
     let gateway = Gateway::start(&one("openai", &upstream));
     let got = gateway.post("/v1/embeddings", &[], r#"{"model":"main","input":"a"}"#).await;

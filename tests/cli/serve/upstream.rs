@@ -17,6 +17,10 @@ pub(crate) enum Reply {
     Stays(Vec<u8>),
     /// Waits until the test says so, and then answers with these bytes.
     Waits(Vec<u8>),
+    /// Answers with these bytes, which are left as they are.
+    Raw(Vec<u8>),
+    /// Does that.
+    Plays(fn(&mut TcpStream)),
 }
 
 /// A provider.
@@ -63,6 +67,7 @@ impl Reply {
             Self::Cuts(bytes) => Self::Cuts(said(bytes)),
             Self::Stays(bytes) => Self::Stays(said(bytes)),
             Self::Waits(bytes) => Self::Waits(said(bytes)),
+            Self::Raw(_) | Self::Plays(_) => self,
         }
     }
 
@@ -138,7 +143,7 @@ fn serve(
     let Some(request) = request(&mut stream) else { return };
     seen.lock().unwrap().push(request);
     match reply.closing() {
-        Reply::Sends(bytes) | Reply::Cuts(bytes) => {
+        Reply::Sends(bytes) | Reply::Cuts(bytes) | Reply::Raw(bytes) => {
             let _ = stream.write_all(&bytes);
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -147,6 +152,7 @@ fn serve(
             while stream.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
             let _ = gone.send(());
         }
+        Reply::Plays(plays) => plays(&mut stream),
         Reply::Waits(bytes) => {
             let _ = waits.lock().unwrap().recv();
             let _ = stream.write_all(&bytes);

@@ -23,7 +23,7 @@ pub(in crate::host) use self::headers::passed_on;
 use self::headers::{of_any_dialect, passed_back};
 pub(in crate::host) use self::sink::AnswerSink;
 use self::verdict::{checked, fault_of, usable};
-use super::answer::is_framed;
+use super::answer::{MOST_LOOKS, announces_events, begins_stream, is_framed, is_whole};
 use super::body::HttpBody;
 use super::config::ModelConfig;
 use super::failure::unreadable;
@@ -239,12 +239,13 @@ impl RelayedModel {
             open.chunk(open.idle(), within::stalled).await?
         };
         let limits = facts::stated_limits(&open.headers);
-        let answer = if request.kind != RelayKind::Answer {
-            open.figures(first).await
-        } else if is_events(&open.headers, first.as_ref()) {
-            open.stream(&*self.format, first).await
+        let answer = if request.kind == RelayKind::Answer {
+            match open.begun(first).await? {
+                (first, true) => open.stream(&*self.format, first).await,
+                (first, false) => open.whole(&*self.format, first).await,
+            }
         } else {
-            open.whole(&*self.format, first).await
+            open.figures(first).await
         };
         answer.map(|answer| RelayedAnswer { limits, ..answer })
     }
@@ -308,6 +309,27 @@ impl OpenAnswer<'_> {
         self.request.timeouts.idle.and_then(|limit| Instant::now().checked_add(limit.to_std()))
     }
 
+    /// As much of an answer as tells whether it is a stream of events, and whether it is one. Some servers do not announce one, and
+    /// some announce what is none.
+    async fn begun(&mut self, first: Option<Bytes>) -> Result<(Option<Bytes>, bool), Failure> {
+        if is_framed(&self.headers) {
+            return Ok((first, true));
+        }
+        let (announced, mut looks) = (announces_events(&self.headers), MOST_LOOKS);
+        let Some(mut start) = first else { return Ok((None, announced)) };
+        loop {
+            match begins_stream(announced, &start) {
+                Some(streams) => return Ok((Some(start), streams)),
+                None if is_whole(&start, &mut looks) => return Ok((Some(start), false)),
+                None => {}
+            }
+            let Some(piece) = self.chunk(self.idle(), within::stalled).await? else {
+                return Ok((Some(start), announced));
+            };
+            start = [start, piece].concat().into();
+        }
+    }
+
     /// An answer that is not streamed. It is looked at before it is passed on.
     async fn whole(
         self,
@@ -315,7 +337,10 @@ impl OpenAnswer<'_> {
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let (converted, background) = (self.request.converted, self.request.background);
-        let (answer, headers) = self.read(first).await?;
+        let (mut answer, headers) = self.read(first).await?;
+        if converted.is_none() && announces_events(&headers) {
+            answer.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         let Some(converted) = converted else {
             let read = format.read(&answer.body, &headers, &[]).and_then(checked);
             return match unless_continued(read, background) {
@@ -441,13 +466,6 @@ struct Figures {
 struct FiguresUsage {
     #[serde(default)]
     prompt_tokens: Option<u64>,
-}
-
-/// Whether an answer is a stream of events. Some servers do not announce one.
-fn is_events(headers: &HeaderMap, first: Option<&Bytes>) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let starts = |field: &&[u8]| first.is_some_and(|first| first.trim_ascii_start().starts_with(field));
-    kind.contains("event-stream") || is_framed(headers) || [&b"data:"[..], b"event:"].iter().any(starts)
 }
 
 /// The failure of a response with an error status.
