@@ -1,5 +1,7 @@
 //! `unfazed serve`, as clients and providers see it.
 
+#[cfg(feature = "postgres")]
+mod away;
 mod converted;
 mod demo;
 #[cfg(feature = "otlp")]
