@@ -11,7 +11,7 @@ use crate::host::header_entry::HeaderEntry;
 use crate::host::key_source::KeySource;
 use crate::host::model::ApiEntry;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
-use crate::host::model::wire::converse::ConverseFormat;
+use crate::host::model::wire::converse::{ConverseFormat, is_claude};
 use crate::policy::PriceEntry;
 use crate::policy::decode::{Spanned, record};
 
@@ -125,13 +125,12 @@ fn encoded(part: &str) -> String {
 fn format(config: ModelConfig) -> ConverseFormat {
     let issuer = config.issuer();
     let ModelConfig { model, temperature, max_tokens, extra, guidance_in_results, .. } = config;
-    let is_claude = model.contains("anthropic") || model.contains("claude");
     ConverseFormat {
         issuer,
         temperature,
         max_tokens,
         extra,
-        results_alone: guidance_in_results.unwrap_or(!is_claude),
+        results_alone: guidance_in_results.unwrap_or(!is_claude(&model)),
         chooses_itself: false.into(),
         model,
     }

@@ -21,6 +21,17 @@ pub(super) fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Str
     })
 }
 
+/// The input of a tool call as JSON. Who imitates an API may leave that of a tool without parameters out, and tools
+/// expect an object; a text is what was put together of a stream, broken or not.
+pub(super) fn read_input(said: Option<&Value>) -> String {
+    match said {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(input) => input.to_string(),
+    }
+}
+
 /// A value for which null means the same as absent.
 pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     from: D,

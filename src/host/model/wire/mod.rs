@@ -27,6 +27,8 @@ use serde_json::{Map, Value};
 #[cfg(feature = "serve")]
 pub(super) use ids::IdForm;
 pub(super) use readable::readable;
+#[cfg(feature = "serve")]
+pub(super) use sendable::sent_input;
 use tally::StreamTally;
 
 use super::sse::SseEvent;
@@ -116,6 +118,24 @@ fn add_extra(body: &mut Map<String, Value>, extra: &Map<String, Value>) {
             body.insert(field.clone(), value.clone());
         }
     }
+}
+
+/// The same; of a mapping that is there its fields are added.
+fn merge_extra(body: &mut Map<String, Value>, extra: &Map<String, Value>) {
+    for (field, value) in extra {
+        match (body.get_mut(field), value) {
+            (_, Value::Null) => drop(body.shift_remove(field)),
+            (Some(Value::Object(known)), Value::Object(added)) => merge_extra(known, added),
+            _ => drop(body.insert(field.clone(), value.clone())),
+        }
+    }
+}
+
+/// The reply has no more than so many tokens, which that field of the settings says.
+fn lower(body: &mut Map<String, Value>, (settings, field): (&str, &str), most: u64) {
+    let settings = body.entry(settings).or_insert_with(|| Map::new().into());
+    let said = settings.get(field).and_then(Value::as_u64);
+    settings[field] = said.map_or(most, |said| said.min(most)).into();
 }
 
 /// How many characters a text has.

@@ -5,9 +5,9 @@
 //! same in every turn; its results have the same id and stand in the order of the calls.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::ids::IdForm;
 use crate::engine::ToolSpec;
@@ -35,6 +35,21 @@ pub(super) fn safe_name(name: &str) -> String {
     // OpenAI and Bedrock take `[a-zA-Z0-9_-]`, at most 64 of them.
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     if name.is_empty() { "_".to_owned() } else { name.chars().map(safe).take(MOST_NAME).collect() }
+}
+
+/// The arguments of a call as the object that they have to be.
+pub(in crate::host::model) fn sent_input(arguments: &str) -> Value {
+    serde_json::from_str(&object_arguments(arguments)).unwrap_or_else(|_| json!({}))
+}
+
+/// The names of the tools that were called, in order: a history with calls is refused if no tool is declared, and the
+/// calls are all that is known of them in a final turn.
+pub(super) fn called(conversation: &[Message]) -> BTreeSet<String> {
+    let calls = conversation.iter().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
+    });
+    calls.map(|call| safe_name(&call.name)).collect()
 }
 
 /// Calls and their results, which have one id on the wire.
@@ -166,7 +181,6 @@ mod tests {
     use super::*;
     use crate::session::is_object;
     use proptest::prelude::*;
-    use serde_json::json;
 
     const WORD: IdForm = IdForm::Word { also: "_-", most: 40 };
     const FORMS: [IdForm; 3] = [IdForm::Any, WORD, IdForm::Nine];
@@ -188,6 +202,14 @@ mod tests {
             error: false,
             handle: None,
         }
+    }
+
+    #[test]
+    fn arguments_that_are_no_mapping_are_shown_as_text() {
+        assert_eq!(sent_input(" "), json!({}));
+        assert_eq!(sent_input(r#"{"a": [1]}"#), json!({"a": [1]}));
+        assert_eq!(sent_input(r#"{"a": "#), json!({"INVALID_JSON": r#"{"a": "#}));
+        assert_eq!(sent_input("[1]"), json!({"INVALID_JSON": "[1]"}));
     }
 
     /// The ids of the calls with those of their results, as they are sent: `calls/results` of each message.

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::engine::{FinishReason, ModelReply, ProposedCall};
 use crate::host::model::front::ReplyHead;
-use crate::host::model::front::messages::reply::input;
 use crate::host::model::wire::gemini::STAND_IN;
+use crate::host::model::wire::sent_input;
 use crate::session::Usage;
 
 /// The body.
@@ -37,7 +37,8 @@ pub(super) fn last(head: &ReplyHead, parts: &[Value], reply: &ModelReply) -> Val
 pub(super) fn calls(reply: &ModelReply) -> impl Iterator<Item = Value> {
     reply.calls.iter().enumerate().map(|(at, proposed): (usize, &ProposedCall)| {
         let call = &proposed.call;
-        let mut part = json!({"functionCall": {"id": call.id, "name": call.name, "args": input(proposed)}});
+        let mut part =
+            json!({"functionCall": {"id": call.id, "name": call.name, "args": sent_input(&call.arguments)}});
         // The next turn may be Gemini's, which wants a signature of the first call.
         if at == 0 {
             part["thoughtSignature"] = STAND_IN.into();

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::engine::{FinishReason, ModelReply, ProposedCall};
 use crate::host::model::front::ReplyHead;
-use crate::session::{Usage, object_arguments};
+use crate::host::model::wire::sent_input;
+use crate::session::Usage;
 
 /// The body.
 pub(in crate::host::model::front) fn body(head: &ReplyHead, reply: &ModelReply) -> Value {
     let text = Some(&reply.text).filter(|text| !text.is_empty());
     let text = text.map(|text| json!({"type": "text", "text": text}));
-    let calls = reply.calls.iter().map(|proposed| tool_use(proposed, &input(proposed)));
+    let calls = reply.calls.iter().map(|proposed| tool_use(proposed, &sent_input(&proposed.call.arguments)));
     let content: Vec<Value> = text.into_iter().chain(calls).collect();
     let mut message = message(head, &content, &usage(reply.usage.unwrap_or_default()));
     message["stop_reason"] = stop_reason(reply).into();
@@ -28,11 +29,6 @@ pub(super) fn message(head: &ReplyHead, content: &[Value], usage: &Value) -> Val
 /// A call with that input.
 pub(super) fn tool_use(proposed: &ProposedCall, input: &Value) -> Value {
     json!({"type": "tool_use", "id": proposed.call.id, "name": proposed.call.name, "input": input})
-}
-
-/// The arguments as the object they have to be.
-pub(in crate::host::model::front) fn input(proposed: &ProposedCall) -> Value {
-    serde_json::from_str(&object_arguments(&proposed.call.arguments)).unwrap_or_else(|_| json!({}))
 }
 
 /// Why the model stopped. An unknown word stays the word it is: `end_turn` would pass it for an end.

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::reply::{input, message, stop_reason, tool_use, usage};
+use super::reply::{message, stop_reason, tool_use, usage};
 use crate::engine::ModelReply;
 use crate::host::model::front::{ReplyHead, ReplyWriter};
+use crate::host::model::wire::sent_input;
 use crate::session::Usage;
 
 /// The events of one message.
@@ -50,7 +51,7 @@ impl ReplyWriter for MessagesStream {
             index += 1;
         }
         for proposed in &reply.calls {
-            let input = input(proposed).to_string();
+            let input = sent_input(&proposed.call.arguments).to_string();
             events += &start(index, &tool_use(proposed, &json!({})));
             events += &delta(index, &json!({"type": "input_json_delta", "partial_json": input}));
             events += &stop(index);

@@ -124,15 +124,7 @@ pub(super) fn to_reply(
 
 fn call(id: String, block: &Map<String, Value>) -> ProposedCall {
     let name = block.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let arguments = match block.get("input") {
-        // Servers that imitate the Anthropic API may omit the input of a tool without parameters; tools expect an
-        // object.
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(input) => input.to_string(),
-    };
-    ToolCall { id, name, arguments }.into()
+    ToolCall { id, name, arguments: lenient::read_input(block.get("input")) }.into()
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use super::blocks::messages;
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
 use crate::host::model::wire::add_extra;
-use crate::host::model::wire::sendable::safe_name;
+use crate::host::model::wire::sendable::called;
 use crate::host::model::wire::turns::system;
 use crate::host::port::ModelRequest;
-use crate::session::Message;
 
 /// The body of one request.
 pub(super) fn body(format: &MessagesFormat, request: &ModelRequest<'_>) -> Value {
@@ -68,7 +67,8 @@ fn tools(format: &MessagesFormat, request: &ModelRequest<'_>) -> (Vec<Value>, Op
     let tools: Vec<Value> = request.tools.iter().map(|spec| ToolForm::Messages.declare(spec)).collect();
     if tools.is_empty() {
         // A conversation with tool calls in it is refused if no tool is declared.
-        let called = called(request.messages);
+        let tool = |name| json!({"name": name, "input_schema": {"type": "object"}});
+        let called: Vec<Value> = called(request.messages).into_iter().map(tool).collect();
         // `none` keeps the tools declared and forbids calls.
         let choice = (!called.is_empty()).then(|| json!({"type": "none"}));
         return (called, choice);
@@ -83,18 +83,6 @@ fn tools(format: &MessagesFormat, request: &ModelRequest<'_>) -> (Vec<Value>, Op
     (tools, choice)
 }
 
-/// The tools that were called, as far as they are known from that.
-fn called(conversation: &[Message]) -> Vec<Value> {
-    let calls = conversation.iter().flat_map(|message| match message {
-        Message::Assistant { calls, .. } => calls.as_slice(),
-        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
-    });
-    let mut names: Vec<String> = calls.map(|call| safe_name(&call.name)).collect();
-    names.sort();
-    names.dedup();
-    names.iter().map(|name| json!({"name": name, "input_schema": {"type": "object"}})).collect()
-}
-
 /// Whether the model is asked to think.
 fn thinks(extra: &Map<String, Value>) -> bool {
     let kind = extra.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
@@ -106,7 +94,7 @@ mod tests {
     use super::*;
     use crate::engine::ToolSpec;
     use crate::host::model::fuzzed::request;
-    use crate::session::ToolCall;
+    use crate::session::{Message, ToolCall};
 
     fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, extra: &Value, messages: &[Message]) -> Value {
         let request = ModelRequest { tools, tool_choice, ..request(messages) };

@@ -6,10 +6,10 @@ use super::ConverseFormat;
 use crate::host::model::wire::extras::{CONVERSE, ISSUER, ITEMS};
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::pieces::{LENGTH, pieces};
-use crate::host::model::wire::sendable::{safe_name, sendable};
+use crate::host::model::wire::sendable::{safe_name, sendable, sent_input};
 use crate::host::model::wire::turns::RoleTurns;
 use crate::host::port::ModelRequest;
-use crate::session::{Message, ToolCall, object_arguments};
+use crate::session::{Message, ToolCall};
 
 /// Of a kept call: its id.
 pub(super) const CALL_ID: &str = "call";
@@ -72,8 +72,7 @@ fn results_alone(message: &mut Value) {
 }
 
 fn call(ToolCall { id, name, arguments }: &ToolCall) -> Value {
-    let input: Value = serde_json::from_str(&object_arguments(arguments)).unwrap_or_else(|_| json!({}));
-    json!({"toolUse": {"toolUseId": id, "name": safe_name(name), "input": input}})
+    json!({"toolUse": {"toolUseId": id, "name": safe_name(name), "input": sent_input(arguments)}})
 }
 
 /// What a model said before, in the order in which it said it if that is known. Its reasoning goes back to itself alone.

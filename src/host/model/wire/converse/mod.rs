@@ -36,11 +36,9 @@ pub(crate) struct ConverseFormat {
     pub(crate) chooses_itself: AtomicBool,
 }
 
-impl ConverseFormat {
-    /// Whether the model is one of Anthropic's, which take more than others.
-    fn is_claude(&self) -> bool {
-        self.model.contains("anthropic") || self.model.contains("claude")
-    }
+/// Whether a model is one of Anthropic's, which take more than others.
+pub(crate) fn is_claude(model: &str) -> bool {
+    model.contains("anthropic") || model.contains("claude")
 }
 
 impl WireFormat for ConverseFormat {

@@ -132,14 +132,7 @@ fn cited(block: &mut Value) {
 
 fn call(id: &str, tool: &Value) -> ProposedCall {
     let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let arguments = match tool.get("input") {
-        // A tool without parameters may come without input; tools expect an object.
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(input) => input.to_string(),
-    };
-    ToolCall { id: id.to_owned(), name, arguments }.into()
+    ToolCall { id: id.to_owned(), name, arguments: lenient::read_input(tool.get("input")) }.into()
 }
 
 #[cfg(test)]

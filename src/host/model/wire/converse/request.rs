@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value, json};
 
-use super::ConverseFormat;
 use super::blocks::messages;
+use super::{ConverseFormat, is_claude};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
-use crate::host::model::wire::sendable::safe_name;
+use crate::host::model::wire::sendable::called;
 use crate::host::model::wire::turns::system;
+use crate::host::model::wire::{lower, merge_extra};
 use crate::host::port::ModelRequest;
-use crate::session::Message;
 
 /// The body of one request. The model stands in the address.
 pub(super) fn body(format: &ConverseFormat, request: &ModelRequest<'_>) -> Value {
@@ -33,11 +33,9 @@ pub(super) fn body(format: &ConverseFormat, request: &ModelRequest<'_>) -> Value
         let none = json!({"tool_choice": {"type": "none"}});
         body.insert("additionalModelRequestFields".to_owned(), none);
     }
-    for (field, value) in &format.extra {
-        merge(&mut body, field, value);
-    }
+    merge_extra(&mut body, &format.extra);
     if let Some(most) = request.max_output {
-        lower(&mut body, most);
+        lower(&mut body, ("inferenceConfig", "maxTokens"), most);
     }
     Value::Object(body)
 }
@@ -48,26 +46,6 @@ fn add(body: &mut Map<String, Value>, field: &str, fields: Map<String, Value>) {
     }
 }
 
-/// Adds a field of the user: of a mapping its fields, and null leaves one out.
-fn merge(body: &mut Map<String, Value>, field: &str, value: &Value) {
-    match (body.get_mut(field), value) {
-        (_, Value::Null) => drop(body.shift_remove(field)),
-        (Some(Value::Object(known)), Value::Object(added)) => {
-            for (field, value) in added {
-                merge(known, field, value);
-            }
-        }
-        _ => drop(body.insert(field.to_owned(), value.clone())),
-    }
-}
-
-/// The reply has no more than so many tokens.
-fn lower(body: &mut Map<String, Value>, most: u64) {
-    let inference = body.entry("inferenceConfig").or_insert_with(|| json!({}));
-    let said = inference.get("maxTokens").and_then(Value::as_u64);
-    inference["maxTokens"] = said.map_or(most, |said| said.min(most)).into();
-}
-
 /// The tools, and whether one must be called.
 fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Value> {
     let mut config = Map::new();
@@ -75,7 +53,8 @@ fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Val
     if tools.is_empty() {
         // "The toolConfig field must be defined when using toolUse and toolResult content blocks"
         // (vxcontrol/pentagi#196): in a final turn too.
-        tools = called(request.messages);
+        let tool = |name| json!({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}});
+        tools = called(request.messages).into_iter().map(tool).collect();
     }
     if tools.is_empty() {
         return config;
@@ -98,20 +77,7 @@ fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Val
 /// Whether calls have to be forbidden: tools are declared for the history alone. Converse has no word for it, and Claude's own
 /// passes through (`bedrock_tool_choice_none_variant` in pydantic-ai's `providers/bedrock.py`).
 fn forbids_calls(format: &ConverseFormat, request: &ModelRequest<'_>) -> bool {
-    format.is_claude() && request.tools.is_empty() && !called(request.messages).is_empty()
-}
-
-/// The tools that were called, as far as they are known from that.
-fn called(conversation: &[Message]) -> Vec<Value> {
-    let calls = conversation.iter().flat_map(|message| match message {
-        Message::Assistant { calls, .. } => calls.as_slice(),
-        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
-    });
-    let mut names: Vec<String> = calls.map(|call| safe_name(&call.name)).collect();
-    names.sort();
-    names.dedup();
-    let tool = |name| json!({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}});
-    names.into_iter().map(tool).collect()
+    is_claude(&format.model) && request.tools.is_empty() && !called(request.messages).is_empty()
 }
 
 /// Whether the model is asked to think.
@@ -127,7 +93,7 @@ mod tests {
     use crate::engine::{Failure, ToolSpec};
     use crate::host::model::fuzzed::{converse, request};
     use crate::host::model::wire::WireFormat;
-    use crate::session::ToolCall;
+    use crate::session::{Message, ToolCall};
 
     fn tool() -> ToolSpec {
         ToolSpec { name: "look".into(), description: "Looks.".into(), parameters: json!({}), effect: None }

@@ -9,10 +9,10 @@ use super::parts::{CALL, CALL_ID, SIGNATURE};
 use crate::host::model::wire::extras::{CONTENT, ISSUER, ITEMS};
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::pieces::{LENGTH, pieces, with_rest};
-use crate::host::model::wire::sendable::{safe_name, sendable};
+use crate::host::model::wire::sendable::{safe_name, sendable, sent_input};
 use crate::host::model::wire::turns::RoleTurns;
 use crate::host::port::ModelRequest;
-use crate::session::{Message, ToolCall, object_arguments};
+use crate::session::{Message, ToolCall};
 
 /// What stands in the place of a signature that nobody has: `skip_thought_signature_validator` in base64 ("Thought
 /// signatures", ai.google.dev; `models/google.py` of pydantic-ai).
@@ -102,9 +102,8 @@ impl SentCalls<'_> {
     }
 
     fn call(&mut self, ToolCall { id, name, arguments }: &ToolCall, with_id: bool) -> Value {
-        let args: Value = serde_json::from_str(&object_arguments(arguments)).unwrap_or_else(|_| json!({}));
         let name = callable(name);
-        let mut call = json!({"name": name, "args": args});
+        let mut call = json!({"name": name, "args": sent_input(arguments)});
         if with_id {
             call["id"] = id.as_str().into();
             self.without_id.remove(id);

@@ -68,15 +68,6 @@ pub(super) fn word<'p>(call: &'p Map<String, Value>, field: &str) -> &'p str {
     call.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The arguments of a call as JSON.
-pub(super) fn arguments(call: &Map<String, Value>) -> String {
-    match call.get("args") {
-        Some(Value::String(text)) if !text.trim().is_empty() => text.clone(),
-        Some(args @ Value::Object(_)) => args.to_string(),
-        _ => "{}".to_owned(),
-    }
-}
-
 /// What a part says in the answer; a thought is no part of it.
 pub(super) fn said(part: &Part) -> Option<&str> {
     let is_answer = call(part).is_none() && !is_thought(part);

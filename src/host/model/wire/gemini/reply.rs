@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::parts::{Part, arguments, call, kept, said, word};
+use super::parts::{Part, call, kept, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CONTENT;
@@ -142,7 +142,8 @@ pub(super) fn to_reply(
 
 fn proposal(call: &Map<String, Value>, ids: &mut CallIds) -> ProposedCall {
     let id = ids.next(Some(word(call, "id").to_owned()));
-    ToolCall { id, name: word(call, "name").to_owned(), arguments: arguments(call) }.into()
+    ToolCall { id, name: word(call, "name").to_owned(), arguments: lenient::read_input(call.get("args")) }
+        .into()
 }
 
 fn explained(mut failure: Failure, message: Option<String>) -> Failure {

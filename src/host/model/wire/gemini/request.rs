@@ -6,8 +6,8 @@ use super::GeminiFormat;
 use super::contents::contents;
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
-use crate::host::model::wire::add_extra;
 use crate::host::model::wire::turns::system;
+use crate::host::model::wire::{lower, merge_extra};
 use crate::host::port::ModelRequest;
 
 /// The field that has the settings of an answer.
@@ -39,30 +39,21 @@ pub(super) fn body(format: &GeminiFormat, request: &ModelRequest<'_>) -> Value {
     if !tools.is_empty() {
         write("tools", json!([{"functionDeclarations": tools}]));
     }
-    add_extra(&mut body, &format.extra);
-    set(&mut body, format, request.max_output);
-    Value::Object(body)
-}
-
-/// Adds to the settings of the user what the agent sets.
-fn set(body: &mut Map<String, Value>, format: &GeminiFormat, most: Option<u64>) {
-    let mut settings = match body.shift_remove(SETTINGS) {
-        Some(Value::Object(settings)) => settings,
-        _ => Map::new(),
-    };
+    let mut settings = Map::new();
     if let Some(temperature) = format.temperature {
-        settings.entry("temperature").or_insert(temperature.into());
+        settings.insert("temperature".to_owned(), temperature.into());
     }
     if let Some(max_tokens) = format.max_tokens {
-        settings.entry(MAX_TOKENS).or_insert(max_tokens.into());
-    }
-    if let Some(most) = most {
-        let said = settings.get(MAX_TOKENS).and_then(Value::as_u64);
-        settings.insert(MAX_TOKENS.to_owned(), said.map_or(most, |said| said.min(most)).into());
+        settings.insert(MAX_TOKENS.to_owned(), max_tokens.into());
     }
     if !settings.is_empty() {
         body.insert(SETTINGS.to_owned(), settings.into());
     }
+    merge_extra(&mut body, &format.extra);
+    if let Some(most) = request.max_output {
+        lower(&mut body, (SETTINGS, MAX_TOKENS), most);
+    }
+    Value::Object(body)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::parts::{Part, arguments, call, checked, is_bare_text, is_thought, misshapen, said, text, word};
+use super::parts::{Part, call, checked, is_bare_text, is_thought, misshapen, said, text, word};
 use super::reply::{AnswerChunk, Candidate, WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::{cut_off, inside_success, unreadable};
@@ -12,7 +12,7 @@ use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
-use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, unread};
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
 
 /// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of calls are
@@ -161,7 +161,8 @@ impl ReplyParts {
         if call(&part).is_some_and(|call| !word(call, "id").is_empty() && is_repeated(call)) {
             return Err(unreadable("the stream of the answer has a function call twice"));
         }
-        let called = call(&part).map_or(0, |call| chars(word(call, "name")) + chars(&arguments(call)));
+        let called = call(&part)
+            .map_or(0, |call| chars(word(call, "name")) + chars(&lenient::read_input(call.get("args"))));
         self.tally.received = self.tally.received.saturating_add(chars(text)).saturating_add(called);
         self.tally.fresh.push_str(said(&part).unwrap_or_default());
         let before = self.parts.last_mut().filter(|_| is_bare_text(&part));
