@@ -57,7 +57,8 @@ fn facts(model: &str, contents: &[Content]) -> RequestFacts {
     };
     let text = match result {
         Some(result) => ["output", "error"].iter().find_map(|key| result["response"].get(*key)),
-        None => part.and_then(|part| part.get("text")),
+        // An image may stand behind it.
+        None => last.and_then(|content| content.parts.iter().rev().find_map(|part| part.get("text"))),
     };
     RequestFacts {
         model: model.to_owned(),
@@ -172,6 +173,10 @@ mod tests {
         let whole = asked("/v1/models/m:generateContent", &json!([user()])).ok().unwrap();
         assert_eq!((whole.facts.turn, whole.facts.last_role.as_str(), whole.stream), (1, "user", false));
         assert_eq!(whole.facts.last_text, "go");
+        let image = json!({"inlineData": {"mimeType": "image/png", "data": ""}});
+        let seen = json!([{"role": "user", "parts": [{"text": "what is it?"}, image]}]);
+        let seen = asked("/v1/models/m:generateContent", &seen).ok().unwrap();
+        assert_eq!(seen.facts.last_text, "what is it?");
         for unknown in ["m:streamGenerateContent", "m:countTokens", "m"] {
             let refused = asked(&format!("/v1/models/{unknown}"), &json!([user()])).err().unwrap();
             assert_eq!(refused.status, 404, "{unknown}");
