@@ -9,8 +9,10 @@ use crate::host::scripted::dialect::{Asked, not_a_request};
 use crate::host::scripted::facts::RequestFacts;
 use crate::host::scripted::script::ErrorReply;
 
-/// What stands in the place of a signature ("Thought signatures", ai.google.dev): `skip_thought_signature_validator`.
-const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
+/// What stands in the place of a signature ("Thought signatures", ai.google.dev), as it is (Vercel's AI SDK) and in base64 (SDKs for
+/// which it is bytes).
+const STAND_INS: [&str; 2] =
+    ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="];
 
 /// A request.
 #[derive(Deserialize)]
@@ -114,7 +116,7 @@ fn signatures(content: &Content, signs: bool) -> Result<(), Box<ErrorReply>> {
         .parts
         .iter()
         .filter_map(signature)
-        .any(|signature| signature != SIGNATURE && signature != STAND_IN)
+        .any(|signature| signature != SIGNATURE && !STAND_INS.iter().any(|known| signature == *known))
     {
         return Err(refused("Invalid / Corrupted thought signature."));
     }
@@ -207,7 +209,9 @@ mod tests {
             called["parts"][0]["thoughtSignature"] = signature.into();
             refusal("gemini-3-pro", &json!([user(), called, results(&["a"])]))
         };
-        assert_eq!((with(SIGNATURE), with(STAND_IN)), (String::new(), String::new()));
+        for known in [SIGNATURE, STAND_INS[0], STAND_INS[1]] {
+            assert_eq!(with(known), "", "{known}");
+        }
         assert!(with("YQ==").contains("Corrupted thought signature"));
         let missing = refusal("gemini-3-pro", &json!([user(), calls(&["a"]), results(&["a"])]));
         assert!(missing.contains("missing a thought_signature"), "{missing}");
