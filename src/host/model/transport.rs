@@ -124,12 +124,7 @@ impl ModelTransport {
                 Err(failure) => {
                     // A refusal of the form is no failed attempt: the request goes out again as the server wants it.
                     let Some(note) = format.learn(&failure) else { return Err(failure) };
-                    tracing::warn!(
-                        model = self.model,
-                        server = self.server(),
-                        note,
-                        "the request is sent again in another form"
-                    );
+                    self.says_again(&note);
                     notes.push(note);
                 }
             }
@@ -156,6 +151,12 @@ impl ModelTransport {
             return Err(read_failure(response, request).await);
         }
         self.read_answer(format, response, started, request, seen).await
+    }
+
+    /// Logs what is other in a request that is sent again.
+    pub(super) fn says_again(&self, note: &str) {
+        let (model, server) = (&self.model, self.server());
+        tracing::warn!(model, server, note, "the request is sent again in another form");
     }
 
     /// Sends a body to an address of the server, and waits until `until` for the head of the answer.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "postgres")]
 mod away;
+mod claude_code;
 mod converted;
 mod demo;
 #[cfg(feature = "otlp")]
@@ -18,6 +19,7 @@ mod repaired;
 mod state;
 mod stopped;
 mod streams;
+mod taught;
 mod tls;
 mod upstream;
 

@@ -1,5 +1,7 @@
 //! What each dialect calls the options of a request, and which it has not.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -7,6 +9,7 @@ use super::request::{AnswerForm, FrontChoice, FrontRequest};
 use super::{FittedRequest, GatewayDialect};
 use crate::engine::{CallTimeouts, ToolChoice};
 use crate::host::model::config::ModelConfig;
+use crate::host::model::relay::ServerLessons;
 use crate::host::port::{ByteTraffic, ModelRequest};
 
 /// The highest temperature that Anthropic and Bedrock take.
@@ -21,7 +24,11 @@ struct FittedOptions {
 
 impl FrontRequest {
     /// The request as that model takes it. Of the file only the most tokens of a reply hold, where the client says none.
-    pub(super) fn fitted(&self, config: &ModelConfig, stream: bool) -> serde_json::Result<FittedRequest> {
+    pub(super) fn fitted(
+        &self,
+        (config, lessons): (&ModelConfig, &ServerLessons),
+        stream: bool,
+    ) -> serde_json::Result<FittedRequest> {
         let dialect = GatewayDialect::of(config.provider);
         let mut options = match dialect {
             Some(GatewayDialect::Chat) => self.for_chat(),
@@ -46,9 +53,7 @@ impl FrontRequest {
             ..config.clone()
         };
         let mut named = self.left_out.clone();
-        if let Some(dialect) = dialect {
-            self.attachments.left_out(dialect).for_each(|field| named.add(field));
-        }
+        self.attachments.left_out(dialect).for_each(|field| named.add(field));
         let mut left_out: Vec<String> = named.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
         let mut request = self.neutral();
@@ -56,14 +61,18 @@ impl FrontRequest {
             // Converse has no word for it: tools that the history needs are declared all the same, and forbidden.
             request.tools.clear();
         }
-        let mut body = (config.provider.format)(config).write(&request)?;
-        // A dialect that no client speaks is refused before.
-        if let Some(dialect) = dialect.filter(|_| !self.attachments.is_empty()) {
+        let format = (config.provider.format)(config);
+        lessons.teach(&*format);
+        let mut body = format.write(&request)?;
+        if dialect == Some(GatewayDialect::Chat) && self.temperature.is_some() && !has_temperature(&body)? {
+            left_out.push(self.field_names.temperature.to_owned());
+        }
+        if !self.attachments.is_empty() {
             let mut marked = serde_json::from_slice(&body)?;
             self.attachments.put(dialect, &mut marked);
             body = serde_json::to_vec(&marked)?;
         }
-        Ok(FittedRequest { body, left_out })
+        Ok(FittedRequest { body, format, left_out })
     }
 
     fn neutral(&self) -> ModelRequest<'_> {
@@ -211,6 +220,15 @@ impl FrontRequest {
         }
         named.fields
     }
+}
+
+/// Whether a chat has a temperature: some servers take none, which is known of them or was learned.
+fn has_temperature(body: &[u8]) -> serde_json::Result<bool> {
+    #[derive(Deserialize)]
+    struct SentOptions {
+        temperature: Option<IgnoredAny>,
+    }
+    Ok(serde_json::from_slice::<SentOptions>(body)?.temperature.is_some())
 }
 
 impl FittedOptions {

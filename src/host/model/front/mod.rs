@@ -24,7 +24,8 @@ pub(in crate::host) use self::fields::Unconvertible;
 use self::request::FrontRequest;
 use self::responses::reply::ResponseHead;
 use super::config::ModelConfig;
-use super::wire::{IdForm, readable};
+use super::relay::ServerLessons;
+use super::wire::{IdForm, WireFormat, readable};
 use crate::engine::ModelReply;
 use crate::session::Message;
 
@@ -45,6 +46,8 @@ pub(in crate::host) struct FrontCall {
 /// A request as a model gets it.
 pub(super) struct FittedRequest {
     pub(super) body: Vec<u8>,
+    /// How it was written, which a refusal can change.
+    pub(super) format: Box<dyn WireFormat>,
     /// The fields of the client's request that are not in it.
     pub(super) left_out: Vec<String>,
 }
@@ -67,6 +70,12 @@ pub(super) trait ReplyWriter: Send {
 
     /// The rest, once the reply is whole.
     fn end(&mut self, reply: &ModelReply) -> String;
+
+    /// What says that the reply is still coming, and nothing else.
+    fn still(&self) -> String {
+        // A comment (HTML standard, "Parsing an event stream").
+        ": still here\n\n".to_owned()
+    }
 }
 
 impl FrontCall {
@@ -110,12 +119,16 @@ impl FrontCall {
         self.request.attachments.refused_by(dialect)
     }
 
-    /// The request for that model.
+    /// The request for that model, as its refusals have taught that it takes it.
     ///
     /// # Errors
     /// A value that cannot be written.
-    pub(super) fn fitted(&self, config: &ModelConfig) -> serde_json::Result<FittedRequest> {
-        self.request.fitted(config, self.stream)
+    pub(super) fn fitted(
+        &self,
+        config: &ModelConfig,
+        lessons: &ServerLessons,
+    ) -> serde_json::Result<FittedRequest> {
+        self.request.fitted((config, lessons), self.stream)
     }
 
     /// The headers of the answer, by those of the provider.

@@ -1,7 +1,10 @@
 //! A stream of events that is passed on: event by event, so that none that is cut or wrong goes out.
 
+use core::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use reqwest::header::HeaderMap;
+use tokio::time::Instant;
 
 use super::ConvertedRequest;
 use crate::engine::{Failure, ModelReply};
@@ -11,6 +14,9 @@ use crate::host::model::front::ReplyWriter;
 use crate::host::model::transport::MAX_ANSWER;
 use crate::host::model::wire::{StreamDecoder, StreamProgress};
 
+/// So long at most nothing goes out to a client while the model's server sends something: what stands between them gives up on a
+/// connection that is silent for a minute or so.
+const STILL: Duration = Duration::from_secs(10);
 /// The most bytes of one event, which may be an image.
 const MAX_EVENT: usize = 4 << 20;
 
@@ -35,6 +41,8 @@ pub(super) struct RelayedEvents<'a> {
     said: bool,
     /// How many characters were said to have come.
     told: u64,
+    /// When something went out last.
+    out: Instant,
 }
 
 impl<'a> RelayedEvents<'a> {
@@ -57,6 +65,7 @@ impl<'a> RelayedEvents<'a> {
             is_blank: true,
             is_done: false,
             told: 0,
+            out: Instant::now(),
         }
     }
 
@@ -116,8 +125,23 @@ impl<'a> RelayedEvents<'a> {
     }
 
     /// The events that may go out.
-    pub(super) fn take_ready(&mut self) -> Bytes {
+    fn take_ready(&mut self) -> Bytes {
         self.ready.split().freeze()
+    }
+
+    /// What goes out next of an answer that has begun. A client that waits for a call, which is converted once it is whole, is
+    /// shown now and then that its model still writes.
+    pub(super) fn next_piece(&mut self) -> Bytes {
+        let now = Instant::now();
+        if let (true, Some((_, writer))) = (self.ready.is_empty(), &self.writer)
+            && now.saturating_duration_since(self.out) >= STILL
+        {
+            self.ready.extend_from_slice(writer.still().as_bytes());
+        }
+        if !self.ready.is_empty() {
+            self.out = now;
+        }
+        self.take_ready()
     }
 
     /// Whether an event has said that it is the last.
@@ -221,10 +245,10 @@ impl<'a> RelayedEvents<'a> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::directions::{converting, front};
     use super::*;
-    use crate::host::model::config::{ModelConfig, Provider};
+    use crate::host::model::config::Provider;
     use crate::host::model::front::GatewayDialect::{self, Chat, Gemini, Messages, Responses};
-    use crate::host::model::front::{FrontCall, ReplyHead};
 
     const BLOCKS: &str = "event: message_start\r\ndata: {\"type\":\"message_start\",\"message\":{\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":3,\"output_tokens\":0}}}\r\n\r\n\
         data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
@@ -250,23 +274,44 @@ mod tests {
 
     /// What a client of that dialect gets of a stream that comes in these pieces, and of a cut one what is out by then.
     fn converted(dialect: GatewayDialect, pieces: &[&[u8]]) -> (String, bool) {
-        let (provider, body) = match dialect {
-            Chat => (Provider::ANTHROPIC, r#"{"messages":[{"role":"user","content":"hi"}]}"#),
-            Messages => (Provider::OPENAI, r#"{"messages":[{"role":"user","content":"hi"}]}"#),
-            Responses => (Provider::ANTHROPIC, r#"{"input":"hi"}"#),
-            Gemini => (Provider::OPENAI, r#"{"contents":[{"parts":[{"text":"hi"}]}]}"#),
+        let front = front(dialect);
+        let provider = match dialect {
+            Chat | Responses => Provider::ANTHROPIC,
+            Messages | Gemini => Provider::OPENAI,
         };
-        let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
-        let front = FrontCall::read(dialect, body.as_bytes(), true, head).unwrap();
-        let format = (provider.format)(ModelConfig::new(provider, "m"));
-        let converted =
-            ConvertedRequest { body: Bytes::new(), front: &front, left_out: Vec::new(), repairs: false };
-        let mut events = RelayedEvents::new(format.begin(), Some(&converted), 1);
+        let converted = converting(&front, provider);
+        let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), 1);
         for piece in pieces {
             events.push(piece, &HeaderMap::new()).unwrap();
         }
         let ends = events.finish(&HeaderMap::new()).is_ok();
         (String::from_utf8(events.take_ready().to_vec()).unwrap(), ends)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_waits_for_a_call_is_shown_that_it_comes() {
+        let headers = HeaderMap::new();
+        for (dialect, stream, _) in CASES {
+            let front = front(dialect);
+            let provider = if stream == BLOCKS { Provider::ANTHROPIC } else { Provider::OPENAI };
+            let converted = converting(&front, provider);
+            let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), 1);
+            // The call is still to come.
+            let call = stream[..stream.rfind("name").unwrap()].rfind("data: ").unwrap();
+            events.push(&stream.as_bytes()[..call], &headers).unwrap();
+            // A line may end with the first byte of what comes next.
+            events.push(b": still here\n\n", &headers).unwrap();
+            assert!(!events.next_piece().is_empty());
+            let mut out = Vec::new();
+            for _ in 0..4 {
+                events.push(b": still here\n\n", &headers).unwrap();
+                out.push(events.next_piece());
+                tokio::time::advance(STILL / 2).await;
+            }
+            let said: Vec<bool> = out.iter().map(|piece| !piece.is_empty()).collect();
+            assert_eq!(said, [false, false, true, false], "{dialect:?}");
+            assert!(out[2].ends_with(b"\n\n"), "{out:?}");
+        }
     }
 
     #[test]
@@ -284,19 +329,15 @@ mod tests {
         ];
         let kind = HeaderValue::from_static("application/vnd.amazon.eventstream");
         let headers: HeaderMap = [(CONTENT_TYPE, kind)].into_iter().collect();
-        let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
-        let body = br#"{"messages":[{"role":"user","content":"hi"}]}"#;
-        let front = FrontCall::read(Chat, body, true, head).unwrap();
-        let converted =
-            ConvertedRequest { body: Bytes::new(), front: &front, left_out: Vec::new(), repairs: false };
+        let front = front(Chat);
+        let converted = converting(&front, Provider::BEDROCK);
         // So many frames have come whole; the tokens alone may be missing.
         for (whole, has_text, has_ended) in
             [(0, false, false), (2, true, false), (3, true, false), (4, true, true), (5, true, true)]
         {
             let mut bytes = stream[..whole].concat();
             bytes.extend(stream.get(whole).map_or(&[][..], |cut| &cut[..9]));
-            let format = (Provider::BEDROCK.format)(ModelConfig::new(Provider::BEDROCK, "m"));
-            let mut events = RelayedEvents::new(format.begin(), Some(&converted), 1).of(&headers);
+            let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), 1).of(&headers);
             for piece in bytes.chunks(5) {
                 events.push(piece, &headers).unwrap();
             }

@@ -3,9 +3,12 @@
 //! whether it has ended.
 
 mod address;
+#[cfg(test)]
+mod directions;
 mod events;
 mod failure;
 mod headers;
+mod lessons;
 mod sink;
 mod verdict;
 
@@ -21,13 +24,14 @@ use self::events::RelayedEvents;
 pub(in crate::host) use self::failure::RelayFailure;
 pub(in crate::host) use self::headers::passed_on;
 use self::headers::{of_any_dialect, passed_back};
+pub(super) use self::lessons::ServerLessons;
 pub(in crate::host) use self::sink::AnswerSink;
 use self::verdict::{checked, fault_of, usable};
 use super::answer::{MOST_LOOKS, announces_events, begins_stream, is_framed, is_whole};
 use super::body::HttpBody;
 use super::config::ModelConfig;
 use super::failure::unreadable;
-use super::front::FrontCall;
+use super::front::{FittedRequest, FrontCall};
 use super::headers::ConfigError;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
@@ -60,6 +64,8 @@ pub(in crate::host) struct RelayedModel {
     model: String,
     /// The configuration, but for what is secret: by it requests of other dialects are written.
     plain: ModelConfig,
+    /// What its refusals have taught of these.
+    lessons: ServerLessons,
 }
 
 /// What a request asks for.
@@ -95,6 +101,8 @@ pub(in crate::host) struct RelayedRequest<'a> {
 pub(in crate::host) struct ConvertedRequest<'a> {
     pub(in crate::host) body: Bytes,
     front: &'a FrontCall,
+    /// How it was written.
+    format: Box<dyn WireFormat>,
     left_out: Vec<String>,
     /// Whether broken arguments of calls are repaired.
     repairs: bool,
@@ -173,7 +181,8 @@ impl RelayedModel {
         let addresses = RelayAddresses::of(&config)?;
         let plain = ModelConfig { api_key: None, headers: Vec::new(), ..config.clone() };
         let format = (config.provider.format)(config);
-        Ok(Self { transport, addresses, format, defaults, model, plain })
+        let lessons = ServerLessons::default();
+        Ok(Self { transport, addresses, format, defaults, model, plain, lessons })
     }
 
     /// The model's name on its server.
@@ -190,12 +199,14 @@ impl RelayedModel {
         front: &'a FrontCall,
         repairs: bool,
     ) -> Result<ConvertedRequest<'a>, Failure> {
-        let fitted = front.fitted(&self.plain);
+        let fitted = front.fitted(&self.plain, &self.lessons);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
-        Ok(ConvertedRequest { body: fitted.body.into(), front, left_out: fitted.left_out, repairs })
+        let FittedRequest { body, format, left_out } = fitted;
+        Ok(ConvertedRequest { body: body.into(), front, format, left_out, repairs })
     }
 
-    /// Sends the request once. What is streamed goes into `sink` from its first content on.
+    /// Sends the request once, and one that was converted again as often as a refusal teaches how the server wants it. What is
+    /// streamed goes into `sink` from its first content on.
     ///
     /// # Errors
     /// There is no answer, it is a refusal, or it breaks off. Without the secrets of the connection.
@@ -204,8 +215,34 @@ impl RelayedModel {
         request: &RelayedRequest<'_>,
         sink: &AnswerSink,
     ) -> Result<RelayedAnswer, RelayFailure> {
-        let answer = self.answer(request, sink).await;
-        answer.map_err(|failure| failure.redacted(&self.transport.redactor()))
+        let mut rewritten: Option<ConvertedRequest<'_>> = None;
+        loop {
+            let converted = rewritten.as_ref().or(request.converted);
+            let body = converted.map_or_else(|| request.body.clone(), |converted| converted.body.clone());
+            let answer = self.answer(&RelayedRequest { body, converted, ..*request }, sink).await;
+            let again = match (&answer, converted) {
+                (Err(refused), Some(converted)) if !sink.has_begun() => {
+                    self.rewritten(converted, &refused.failure)
+                }
+                _ => None,
+            };
+            if again.is_none() {
+                return answer.map_err(|failure| failure.redacted(&self.transport.redactor()));
+            }
+            rewritten = again;
+        }
+    }
+
+    /// The request as a refusal teaches that the server wants it; `None`: it teaches nothing.
+    fn rewritten<'a>(
+        &self,
+        converted: &ConvertedRequest<'a>,
+        refusal: &Failure,
+    ) -> Option<ConvertedRequest<'a>> {
+        // A refusal of the form is no failed attempt.
+        let note = self.lessons.learn(&*converted.format, refusal)?;
+        self.transport.says_again(&note);
+        self.convert(converted.front, converted.repairs).ok()
     }
 
     async fn answer(
@@ -403,7 +440,7 @@ impl OpenAnswer<'_> {
             }
             if has_begun {
                 (self.request.received)(events.fresh());
-                self.sink.piece(events.take_ready()).await?;
+                self.sink.piece(events.next_piece()).await?;
             }
             taken?;
             if events.is_done() {

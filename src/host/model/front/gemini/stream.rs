@@ -21,6 +21,11 @@ impl ReplyWriter for GeminiStream {
         let calls: Vec<Value> = calls(reply).collect();
         event(&last(&self.0, &calls, reply))
     }
+
+    /// Google's SDK takes a comment for an error (`_iter_response_stream` in `_api_client.py`).
+    fn still(&self) -> String {
+        event(&piece(&self.0, &[json!({"text": ""})]))
+    }
 }
 
 fn event(data: &Value) -> String {

@@ -15,6 +15,10 @@ const EDGE: char = '\u{F8FF}';
 /// What stands between two texts, and so around a mark.
 const GAP: &str = "\n\n";
 
+/// The types of images that Bedrock takes, with its names.
+const CONVERSE_IMAGES: [(&str, &str); 4] =
+    [("image/png", "png"), ("image/jpeg", "jpeg"), ("image/gif", "gif"), ("image/webp", "webp")];
+
 /// The images and documents of a request, by the number in their marks.
 #[derive(Debug, Default)]
 pub(super) struct Attachments(Vec<(String, Attachment)>);
@@ -73,18 +77,18 @@ impl Attachments {
         self.0.is_empty()
     }
 
-    /// Why a model of that dialect cannot have one of them; `None` for the dialect: one that no client speaks.
+    /// Why a model of that dialect cannot have one of them; `None` for the dialect: Bedrock's, which no client speaks.
     pub(super) fn refused_by(&self, dialect: Option<GatewayDialect>) -> Option<Unconvertible> {
-        let refused = |attachment: &&Attachment| !dialect.is_some_and(|dialect| attachment.fits(dialect));
+        let refused = |attachment: &&Attachment| !attachment.fits(dialect);
         let attachment = self.0.iter().map(|(_, attachment)| attachment).find(refused)?;
         Some(Unconvertible::new(&*attachment.place))
     }
 
     /// The fields of attachments that a dialect does not have.
-    pub(super) fn left_out(&self, dialect: GatewayDialect) -> impl Iterator<Item = &str> {
+    pub(super) fn left_out(&self, dialect: Option<GatewayDialect>) -> impl Iterator<Item = &str> {
         let fields = self.0.iter().flat_map(move |(_, attachment)| {
             let name = attachment.name.as_ref().filter(|_| !attachment.keeps_name(dialect));
-            let has_detail = matches!(dialect, GatewayDialect::Chat | GatewayDialect::Responses);
+            let has_detail = matches!(dialect, Some(GatewayDialect::Chat | GatewayDialect::Responses));
             name.into_iter().chain(attachment.detail.as_ref().filter(|_| !has_detail))
         });
         fields.map(|field| &*field.path)
@@ -122,24 +126,35 @@ impl Attachments {
 
 impl Attachment {
     /// Whether the dialect has a part for it.
-    fn fits(&self, dialect: GatewayDialect) -> bool {
+    fn fits(&self, dialect: Option<GatewayDialect>) -> bool {
         match (dialect, &self.source) {
             // `File` in `chat_completion_content_part_param.py` of OpenAI's SDK has no address.
-            (GatewayDialect::Chat, AttachmentSource::Url { .. }) => self.kind == AttachmentKind::Image,
+            (Some(GatewayDialect::Chat), AttachmentSource::Url { .. }) => self.kind == AttachmentKind::Image,
             // `FileData` in `types.py` of google-genai: the type is required.
-            (GatewayDialect::Gemini, AttachmentSource::Url { mime, .. }) => mime.is_some(),
+            (Some(GatewayDialect::Gemini), AttachmentSource::Url { mime, .. }) => mime.is_some(),
+            (None, _) => self.converse_format().is_some(),
             _ => true,
         }
     }
 
+    /// The format of an image as Bedrock names it (`ImageFormat` of its service model); `None`: it takes no such thing. An address
+    /// there is one of S3's.
+    fn converse_format(&self) -> Option<&'static str> {
+        match &self.source {
+            AttachmentSource::Data { mime, .. } => CONVERSE_IMAGES.iter().find(|(known, _)| known == mime),
+            AttachmentSource::Url { .. } => None,
+        }
+        .map(|(_, format)| *format)
+    }
+
     /// Whether the dialect has a field for its name.
-    const fn keeps_name(&self, dialect: GatewayDialect) -> bool {
+    const fn keeps_name(&self, dialect: Option<GatewayDialect>) -> bool {
         let is_document = matches!(self.kind, AttachmentKind::Document);
         let has_address = matches!(self.source, AttachmentSource::Url { .. });
         match dialect {
-            GatewayDialect::Chat | GatewayDialect::Messages => is_document,
-            GatewayDialect::Responses => is_document && !has_address,
-            GatewayDialect::Gemini => false,
+            Some(GatewayDialect::Chat | GatewayDialect::Messages) => is_document,
+            Some(GatewayDialect::Responses) => is_document && !has_address,
+            Some(GatewayDialect::Gemini) | None => false,
         }
     }
 }

@@ -32,6 +32,11 @@ impl MessagesStream {
 }
 
 impl ReplyWriter for MessagesStream {
+    /// Anthropic's own word for it (`ping` in "Streaming messages").
+    fn still(&self) -> String {
+        event("ping", json!({}))
+    }
+
     fn text(&mut self, text: &str) -> String {
         if text.is_empty() {
             return String::new();

@@ -258,3 +258,31 @@ fn a_model_whose_dialect_cannot_say_it_is_not_asked() {
     let expected = json!([{"type": "input_file", "file_url": "https://h/a"}]);
     assert_eq!(file.pointer("/input/0/content"), Some(&expected));
 }
+
+#[test]
+#[cfg(feature = "bedrock")]
+fn images_reach_bedrock_as_blocks_where_they_were() {
+    let image = |mime: &str| json!({"type": "image", "source": {"type": "base64", "media_type": mime, "data": "AA=="}});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let body = |mime: &str| {
+        json!({"max_tokens": 9, "messages": [
+            {"role": "user", "content": [text("look"), image(mime), text("here")]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [text("seen"), image(mime)]}]},
+        ]})
+    };
+    for (mime, format) in
+        [("image/png", "png"), ("image/jpeg", "jpeg"), ("image/gif", "gif"), ("image/webp", "webp")]
+    {
+        let sent = fitted(Messages, &body(mime), Provider::BEDROCK).0;
+        let image = json!({"image": {"format": format, "source": {"bytes": "AA=="}}});
+        let said = json!([{"text": "look"}, image, {"text": "here"}]);
+        assert_eq!(sent["messages"][0]["content"], said);
+        assert_eq!(
+            sent["messages"][2]["content"][0]["toolResult"]["content"],
+            json!([{"text": "seen"}, image])
+        );
+    }
+    let refused = |mime: &str| read(Messages, &body(mime), false).unwrap().refused_by(None).is_some();
+    assert_eq!((refused("image/png"), refused("image/tiff")), (false, true));
+}

@@ -1,0 +1,58 @@
+//! What the refusals of a server teach of requests that are converted for it.
+
+use serde_json::{Value, json};
+
+use super::{Gateway, MESSAGES, Reply, Upstream, one, said};
+
+fn request(more: &Value) -> String {
+    let mut body = json!({"model": "main", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    for (field, value) in more.as_object().unwrap() {
+        body[field] = value.clone();
+    }
+    body.to_string()
+}
+
+fn refusal(message: &str) -> Reply {
+    let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
+    Reply::json(400, "", &error.to_string())
+}
+
+#[tokio::test]
+async fn a_form_that_a_server_has_taught_holds_for_all_requests_that_follow() {
+    let upstream = Upstream::start([
+        refusal(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        ),
+        refusal("Unsupported value: 'temperature' does not support 0.5 with this model."),
+        Reply::json(200, "", &said("hello")),
+    ]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let got = gateway.post(MESSAGES, &[], request(&json!({"temperature": 0.5}))).await;
+    // Refusals of the form are no failed attempts.
+    assert_eq!((got.status, got.told()), (200, ("1", "main", "")), "{got:?}");
+    assert_eq!(got.header("x-unfazed-left-out"), "temperature");
+    let got =
+        gateway.post(MESSAGES, &[], request(&json!({"temperature": 0.7, "stop_sequences": ["x"]}))).await;
+    assert_eq!((got.status, got.header("x-unfazed-left-out")), (200, "temperature"));
+    let got = gateway.post(MESSAGES, &[], request(&json!({}))).await;
+    assert_eq!((got.status, got.header("x-unfazed-left-out")), (200, ""));
+    let sent: Vec<Value> = upstream.bodies().iter().map(|body| serde_json::from_str(body).unwrap()).collect();
+    let options = |sent: &Value| {
+        ["max_tokens", "max_completion_tokens", "temperature"].map(|option| sent[option].clone())
+    };
+    let sent: Vec<[Value; 3]> = sent.iter().map(options).collect();
+    let learned = [Value::Null, json!(9), Value::Null];
+    assert_eq!(sent[0], [json!(9), Value::Null, json!(0.5)]);
+    assert_eq!(sent[1], [Value::Null, json!(9), json!(0.5)]);
+    assert_eq!(sent[2..], [learned.clone(), learned.clone(), learned]);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_every_form_is_asked_each_once() {
+    let upstream = Upstream::start([refusal("Unsupported parameter: 'max_tokens' is not supported.")]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let got = gateway.post(MESSAGES, &[], request(&json!({}))).await;
+    assert_eq!((got.status, got.told().0, upstream.seen().len()), (400, "1", 2), "{got:?}");
+    let got = gateway.post(MESSAGES, &[], request(&json!({}))).await;
+    assert_eq!((got.status, upstream.seen().len()), (400, 3), "{got:?}");
+}
