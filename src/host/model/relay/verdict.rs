@@ -93,7 +93,7 @@ fn is_reasoning(field: &str, value: &Value) -> bool {
         let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
         matches!(kind, "thinking" | "redacted_thinking" | "reasoning" | "text")
             || item.get("thought") == Some(&Value::Bool(true))
-            || item.contains_key("chars")
+            || ["chars", "reasoningContent"].iter().any(|key| item.contains_key(*key))
     };
     match value.as_array().or_else(|| value.get("items")?.as_array()) {
         Some(items) => items.iter().all(|item| item.as_object().is_some_and(thinks)),
@@ -132,6 +132,7 @@ mod tests {
             ),
             (FinishReason::Stop, json!({"output_responses": {"items": [{"type": "reasoning"}]}}), thought),
             (FinishReason::Stop, json!({"thinking_gemini": {"items": [{"thought": true}, image]}}), None),
+            (FinishReason::Stop, json!({"x": {"items": [{"reasoningContent": {}}]}}), thought),
             (FinishReason::Stop, json!({"thinking_anthropic": [{"type": "server_tool_use"}]}), None),
             (FinishReason::Stop, json!({"audio": {"id": "a"}}), None),
         ] {
