@@ -29,7 +29,7 @@ replies:
     f"  - {{match: {{contains: 'at first {number}.'}}, error: {{status: 429, message: wait, headers: {{retry-after-ms: 5}}}}}}\n"
     f"  - {{match: {{contains: 'at first {number}.'}}, fault: close}}\n"
     f"  - {{match: {{contains: 'at first {number}.'}}, text: hello at last, usage: {{input: 3, output: 2}}}}\n"
-    for number in range(1, 60)
+    for number in range(1, 100)
 )
 SCRIPT = SAID + """
   - {match: {last_tool: look}, times: 999, text: "found 42", usage: {input: 9, output: 3}}
