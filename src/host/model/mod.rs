@@ -17,6 +17,8 @@ mod http;
 #[allow(unnameable_types, reason = "the keys of one provider are read into an `ApiEntry` at once")]
 mod provider;
 #[cfg(feature = "serve")]
+mod refusals;
+#[cfg(feature = "serve")]
 pub(super) mod relay;
 #[cfg(feature = "bedrock")]
 mod signer;

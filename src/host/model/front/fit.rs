@@ -9,7 +9,7 @@ use super::request::{AnswerForm, FrontChoice, FrontRequest};
 use super::{FittedRequest, GatewayDialect};
 use crate::engine::{CallTimeouts, ToolChoice};
 use crate::host::model::config::ModelConfig;
-use crate::host::model::relay::ServerLessons;
+use crate::host::model::refusals::ServerRefusals;
 use crate::host::port::{ByteTraffic, ModelRequest};
 
 /// The highest temperature that Anthropic and Bedrock take.
@@ -26,7 +26,7 @@ impl FrontRequest {
     /// The request as that model takes it. Of the file only the most tokens of a reply hold, where the client says none.
     pub(super) fn fitted(
         &self,
-        (config, lessons): (&ModelConfig, &ServerLessons),
+        (config, refusals): (&ModelConfig, &ServerRefusals),
         stream: bool,
     ) -> serde_json::Result<FittedRequest> {
         let dialect = GatewayDialect::of(config.provider);
@@ -62,7 +62,7 @@ impl FrontRequest {
             request.tools.clear();
         }
         let format = (config.provider.format)(config);
-        lessons.teach(&*format);
+        refusals.teach(&*format);
         let mut body = format.write(&request)?;
         if dialect == Some(GatewayDialect::Chat) && self.temperature.is_some() && !has_temperature(&body)? {
             left_out.push(self.field_names.temperature.to_owned());

@@ -24,7 +24,7 @@ pub(in crate::host) use self::fields::Unconvertible;
 use self::request::FrontRequest;
 use self::responses::reply::ResponseHead;
 use super::config::ModelConfig;
-use super::relay::ServerLessons;
+use super::refusals::ServerRefusals;
 use super::wire::{IdForm, WireFormat, readable};
 use crate::engine::ModelReply;
 use crate::session::Message;
@@ -126,9 +126,9 @@ impl FrontCall {
     pub(super) fn fitted(
         &self,
         config: &ModelConfig,
-        lessons: &ServerLessons,
+        refusals: &ServerRefusals,
     ) -> serde_json::Result<FittedRequest> {
-        self.request.fitted((config, lessons), self.stream)
+        self.request.fitted((config, refusals), self.stream)
     }
 
     /// The headers of the answer, by those of the provider.

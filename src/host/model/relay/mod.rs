@@ -3,12 +3,9 @@
 //! whether it has ended.
 
 mod address;
-#[cfg(test)]
-mod directions;
 mod events;
 mod failure;
 mod headers;
-mod lessons;
 mod sink;
 mod verdict;
 
@@ -24,7 +21,6 @@ use self::events::RelayedEvents;
 pub(in crate::host) use self::failure::RelayFailure;
 pub(in crate::host) use self::headers::passed_on;
 use self::headers::{of_any_dialect, passed_back};
-pub(super) use self::lessons::ServerLessons;
 pub(in crate::host) use self::sink::AnswerSink;
 use self::verdict::{checked, fault_of, usable};
 use super::answer::{MOST_LOOKS, announces_events, begins_stream, is_framed, is_whole};
@@ -33,6 +29,7 @@ use super::config::ModelConfig;
 use super::failure::unreadable;
 use super::front::{FittedRequest, FrontCall};
 use super::headers::ConfigError;
+use super::refusals::ServerRefusals;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
 use super::{failure as facts, within};
@@ -65,7 +62,7 @@ pub(in crate::host) struct RelayedModel {
     /// The configuration, but for what is secret: by it requests of other dialects are written.
     plain: ModelConfig,
     /// What its refusals have taught of these.
-    lessons: ServerLessons,
+    refusals: ServerRefusals,
 }
 
 /// What a request asks for.
@@ -181,8 +178,8 @@ impl RelayedModel {
         let addresses = RelayAddresses::of(&config)?;
         let plain = ModelConfig { api_key: None, headers: Vec::new(), ..config.clone() };
         let format = (config.provider.format)(config);
-        let lessons = ServerLessons::default();
-        Ok(Self { transport, addresses, format, defaults, model, plain, lessons })
+        let refusals = ServerRefusals::default();
+        Ok(Self { transport, addresses, format, defaults, model, plain, refusals })
     }
 
     /// The model's name on its server.
@@ -199,7 +196,7 @@ impl RelayedModel {
         front: &'a FrontCall,
         repairs: bool,
     ) -> Result<ConvertedRequest<'a>, Failure> {
-        let fitted = front.fitted(&self.plain, &self.lessons);
+        let fitted = front.fitted(&self.plain, &self.refusals);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
         let FittedRequest { body, format, left_out } = fitted;
         Ok(ConvertedRequest { body: body.into(), front, format, left_out, repairs })
@@ -240,7 +237,7 @@ impl RelayedModel {
         refusal: &Failure,
     ) -> Option<ConvertedRequest<'a>> {
         // A refusal of the form is no failed attempt.
-        let note = self.lessons.learn(&*converted.format, refusal)?;
+        let note = self.refusals.learn(&*converted.format, refusal)?;
         self.transport.says_again(&note);
         self.convert(converted.front, converted.repairs).ok()
     }
@@ -542,3 +539,6 @@ fn settled(reply: Option<ModelReply>, answer: WholeAnswer) -> Result<RelayedAnsw
         None => Ok(RelayedAnswer::new(reply.usage, Some(answer))),
     }
 }
+
+#[cfg(test)]
+mod directions;

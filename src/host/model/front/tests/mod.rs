@@ -12,7 +12,7 @@ use super::GatewayDialect::{self, Chat, Gemini, Messages, Responses};
 use super::{FrontCall, LEFT_OUT, ReplyHead};
 use crate::engine::{FinishReason, ModelReply, ProposedCall};
 use crate::host::model::config::{ModelConfig, Provider};
-use crate::host::model::relay::ServerLessons;
+use crate::host::model::refusals::ServerRefusals;
 use crate::session::{ToolCall, Usage};
 
 fn read(dialect: GatewayDialect, body: &Value, stream: bool) -> Result<FrontCall, String> {
@@ -24,7 +24,7 @@ fn read(dialect: GatewayDialect, body: &Value, stream: bool) -> Result<FrontCall
 /// The request as a model of that provider gets it, and what it does not get.
 fn fitted(dialect: GatewayDialect, body: &Value, provider: &'static Provider) -> (Value, Vec<String>) {
     let call = read(dialect, body, false).unwrap();
-    let fitted = call.fitted(&ModelConfig::new(provider, "m"), &ServerLessons::default()).unwrap();
+    let fitted = call.fitted(&ModelConfig::new(provider, "m"), &ServerRefusals::default()).unwrap();
     (serde_json::from_slice(&fitted.body).unwrap(), fitted.left_out)
 }
 
@@ -223,7 +223,8 @@ fn what_would_change_the_meaning_is_refused_by_its_place() {
 fn names_that_clients_choose_make_no_header_of_their_own() {
     let body = json!({"messages": [{"role": "user", "content": "hi"}], "a,b\r\nx: ": 1, "é": 1});
     let call = read(Chat, &body, true).unwrap();
-    let fitted = call.fitted(&ModelConfig::new(Provider::ANTHROPIC, "m"), &ServerLessons::default()).unwrap();
+    let fitted =
+        call.fitted(&ModelConfig::new(Provider::ANTHROPIC, "m"), &ServerRefusals::default()).unwrap();
     let headers = call.headers(reqwest::header::HeaderMap::new(), &fitted.left_out);
     assert_eq!(headers[LEFT_OUT], "_, a_b__x__");
     assert_eq!(headers["content-type"], "text/event-stream");
@@ -233,7 +234,7 @@ fn names_that_clients_choose_make_no_header_of_their_own() {
         .collect();
     let call = read(Chat, &Value::Object(many), false).unwrap();
     assert_eq!(
-        call.fitted(&ModelConfig::new(Provider::ANTHROPIC, "m"), &ServerLessons::default())
+        call.fitted(&ModelConfig::new(Provider::ANTHROPIC, "m"), &ServerRefusals::default())
             .unwrap()
             .left_out
             .len(),
@@ -515,7 +516,7 @@ proptest! {
             }
             let Ok(call) = read(dialect, &body, true) else { continue };
             for provider in Provider::SPOKEN_BY_CLIENTS {
-                let fitted = call.fitted(&ModelConfig::new(provider, "m"), &ServerLessons::default()).unwrap();
+                let fitted = call.fitted(&ModelConfig::new(provider, "m"), &ServerRefusals::default()).unwrap();
                 prop_assert!(serde_json::from_slice::<Value>(&fitted.body).unwrap().is_object());
             }
         }

@@ -1,5 +1,5 @@
 //! What the refusals of a server have taught of the requests that it takes. Each converted request has a wire format of its
-//! own: what one has learned is told to those that follow.
+//! own: what one has learned, those that follow know too.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,11 +8,11 @@ use crate::host::model::wire::WireFormat;
 
 /// The refusals that have taught something, with what each has taught, in words.
 #[derive(Debug, Default)]
-pub(in crate::host::model) struct ServerLessons(Mutex<Vec<(String, Failure)>>);
+pub(super) struct ServerRefusals(Mutex<Vec<(String, Failure)>>);
 
-impl ServerLessons {
+impl ServerRefusals {
     /// Lets a format know all of them.
-    pub(in crate::host::model) fn teach(&self, format: &dyn WireFormat) {
+    pub(super) fn teach(&self, format: &dyn WireFormat) {
         for (_, refusal) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             // One that is about an option which this request does not have teaches nothing here.
             let _ = format.learn(refusal);
