@@ -42,6 +42,10 @@ pub(crate) struct BudgetLedger {
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     #[schemars(skip)]
     untold: VecDeque<LedgerAct>,
+    /// In what all hosts know: how much of what this host had not told is in it.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    #[schemars(skip)]
+    reported: usize,
 }
 
 /// What happened in one part of a window.
@@ -146,7 +150,8 @@ impl RetryBudgets {
     /// Replaces a shared budget by the state that all hosts know.
     pub(super) fn set_shared(&mut self, account: String, ledger: BudgetLedger) {
         if account.starts_with(SHARED) {
-            self.set(account, ledger);
+            let own = self.0.remove(&account).unwrap_or_default();
+            self.set(account, own.known_now(ledger));
         }
     }
 
@@ -297,11 +302,29 @@ impl BudgetLedger {
 
     /// The state known to other hosts, with the local changes since the last exchange applied.
     pub(super) fn told_to(&self, others: Option<&Self>) -> Self {
-        let mut all = Self { untold: VecDeque::new(), ..others.cloned().unwrap_or_default() };
+        let others = others.cloned().unwrap_or_default();
+        let mut all = Self { untold: VecDeque::new(), reported: self.untold.len(), ..others };
         for act in &self.untold {
             all.take(*act);
         }
         all
+    }
+
+    /// The form for other hosts.
+    pub(super) fn for_others(&self) -> Self {
+        Self { reported: 0, ..self.clone() }
+    }
+
+    /// What all hosts know, with what has happened here since it was reported.
+    pub(super) fn known_now(&self, known: Self) -> Self {
+        let reported = known.reported;
+        let mut now = Self { reported: 0, ..known };
+        for act in self.untold.iter().skip(reported) {
+            if now.take(*act) {
+                remember(&mut now.untold, *act);
+            }
+        }
+        now
     }
 
     /// Whether there are changes that other hosts have not received.

@@ -5,13 +5,14 @@
 //! the rate, and every waiting call keeps its place. All numbers are integers and the remainder of each division is
 //! kept: governor rounds the time of a unit to a nanosecond, which drifts with rates of tokens.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::PaceRate;
 use crate::time::{Instant, Nanos};
 
 /// A rate, with its use so far. Its units are requests or tokens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceClock {
     rate: PaceRate,
     /// The units released until `at`.
@@ -116,6 +117,16 @@ impl PaceClock {
         } else {
             clock.released.saturating_add(clock.rate.burst.get().into()).saturating_sub(clock.begin())
         }
+    }
+
+    /// Whether it releases the same from now on.
+    pub(in crate::engine) fn stands_as(&self, other: &Self, now: Instant) -> bool {
+        let (mut own, mut other) = (self.clone(), other.clone());
+        own.advance(now);
+        other.advance(now);
+        let debt = |clock: &Self| clock.begin().saturating_sub(clock.released);
+        let next = |clock: &Self| (debt(clock), clock.part, clock.at, clock.rate);
+        next(&own) == next(&other)
     }
 
     /// The time up to which it knows.

@@ -1,4 +1,4 @@
-//! Breakers and budgets that hosts share: those whose scope is `shared`.
+//! Breakers, budgets and paces that hosts share: those whose scope is `shared`, and paces whose scope is `process`.
 //!
 //! The state of a run contains them like all others, and decides by its own copy. Local changes are kept until the
 //! other hosts have received them. To share them, they are replayed on the state that the others know: nothing is
@@ -14,15 +14,20 @@ use super::Interpreter;
 use super::breaker::CircuitBreaker;
 use super::budget::{BudgetLedger, account};
 use super::log::RecordError;
+use super::machine::{pool_of_model, pool_of_tool};
 use super::shared_known::SharedKnown;
+use super::shared_pace::{SharedPace, SharingScope};
 use super::state::State;
 use crate::policy::{BudgetScope, RetryBudget};
 
-/// A breaker or a budget that hosts share.
+/// A breaker, a budget or a pace that hosts share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSubject {
-    /// The name under which hosts keep it. It includes the rules: hosts with other rules share another one.
+    /// The name under which hosts keep it. That of a breaker or a budget includes its rules: hosts with other rules share
+    /// another one. All hosts that share a pace use up one limit of a provider, whatever their rules.
     pub key: String,
+    /// Who shares it.
+    pub scope: SharingScope,
     what: SharedKind,
 }
 
@@ -32,9 +37,11 @@ enum SharedKind {
     Breaker(String),
     /// The budget with this account name.
     Budget(String),
+    /// The pool of pace with this name.
+    Pace(String),
 }
 
-/// One shared breaker or budget: the state known to other hosts, with the local changes.
+/// One shared breaker, budget or pace: the state known to other hosts, with the local changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPart {
     known: KnownPart,
@@ -46,6 +53,7 @@ pub struct SharedPart {
 enum KnownPart {
     Breaker(String, CircuitBreaker),
     Budget(String, BudgetLedger),
+    Pace(String, SharedPace),
 }
 
 impl Interpreter {
@@ -57,20 +65,30 @@ impl Interpreter {
         // Several actions may use one pool, which is one subject; sorted, so that all hosts see one order.
         all.sort();
         all.dedup();
-        self.shared_breakers().chain(all.into_iter().map(SharedSubject::budget)).collect()
+        let mut paces = self.shared_paces(&state.context.targets);
+        paces.extend(state.pace.shared().map(|(pool, scope)| (pool.clone(), scope)));
+        paces.sort();
+        paces.dedup_by(|one, other| one.0 == other.0);
+        let budgets = all.into_iter().map(SharedSubject::budget);
+        self.shared_breakers().chain(budgets).chain(paces.into_iter().map(SharedSubject::pace)).collect()
     }
 
     /// Whether this policy shares anything in a run with these models.
     pub fn shares(&self, targets: &[String]) -> bool {
-        self.shared_breakers().next().is_some() || !self.shared_budgets(targets).is_empty()
+        self.shared_breakers().next().is_some()
+            || !self.shared_budgets(targets).is_empty()
+            || !self.shared_paces(targets).is_empty()
     }
 
-    /// The shared breakers and budgets with unreported changes.
+    /// The shared breakers, budgets and paces with unreported changes.
     pub fn unshared(&self, state: &State) -> Vec<SharedSubject> {
         let breakers = state.tools.breakers().iter().filter(|(_, breaker)| breaker.has_news());
         let breakers = breakers.filter_map(|(tool, _)| self.shared_breaker(tool));
         let budgets = state.budgets.shared().filter(|(_, ledger)| ledger.has_news());
-        breakers.chain(budgets.map(|(account, _)| SharedSubject::budget(account.clone()))).collect()
+        let budgets = budgets.map(|(account, _)| SharedSubject::budget(account.clone()));
+        let paces = state.pace.shared().filter(|(pool, _)| state.pace.has_news(pool));
+        let paces = paces.map(|(pool, scope)| SharedSubject::pace((pool.clone(), scope)));
+        breakers.chain(budgets).chain(paces).collect()
     }
 
     /// Merges the state known to other hosts with the local changes of this run.
@@ -100,6 +118,11 @@ impl Interpreter {
                 let (has_news, differs) = (ours.has_news(), all != ours);
                 SharedPart { known: KnownPart::Budget(account.clone(), all), has_news, differs }
             }
+            SharedKind::Pace(pool) => {
+                let (all, differs) = state.pace.told_to(pool, read(others)?, state.now);
+                let has_news = state.pace.has_news(pool);
+                SharedPart { known: KnownPart::Pace(pool.clone(), all), has_news, differs }
+            }
         })
     }
 
@@ -125,19 +148,47 @@ impl Interpreter {
         all
     }
 
+    /// The names of the shared pools of pace.
+    fn shared_paces(&self, targets: &[String]) -> Vec<(String, SharingScope)> {
+        let tools = self.tools().names().filter_map(|tool| {
+            let policy = self.policy().tool(tool);
+            Some((pool_of_tool(tool, &policy)?, SharingScope::of(policy.pace.scope.value)?))
+        });
+        let models = targets.iter().filter_map(|target| {
+            let policy = self.policy().model(target);
+            Some((pool_of_model(target, &policy), SharingScope::of(policy.pace.scope.value)?))
+        });
+        tools.chain(models).collect()
+    }
+
     fn shared_breaker(&self, tool: &str) -> Option<SharedSubject> {
         let policy = &self.policy().tool(tool).breaker;
         CircuitBreaker::is_shared_by(policy).then(|| SharedSubject {
             // Hosts with other rules keep another breaker, so the rollout of a new policy does not mix two counts.
             key: format!("breaker {tool} ({})", CircuitBreaker::rules_of(policy)),
+            scope: SharingScope::Hosts,
             what: SharedKind::Breaker(tool.to_owned()),
         })
     }
 }
 
+impl State {
+    /// Whether calls have taken of a pace that other hosts share, and they have not received it.
+    #[cfg(feature = "serve")]
+    pub fn has_used_shared_pace(&self) -> bool {
+        let mut shared = self.pace.shared();
+        shared.any(|(pool, scope)| scope == SharingScope::Hosts && self.pace.has_news(pool))
+    }
+}
+
 impl SharedSubject {
     fn budget(account: String) -> Self {
-        Self { key: account.replacen("shared", "budget", 1), what: SharedKind::Budget(account) }
+        let (key, scope) = (account.replacen("shared", "budget", 1), SharingScope::Hosts);
+        Self { key, scope, what: SharedKind::Budget(account) }
+    }
+
+    fn pace((pool, scope): (String, SharingScope)) -> Self {
+        Self { key: format!("pace {pool}"), scope, what: SharedKind::Pace(pool) }
     }
 }
 
@@ -158,7 +209,8 @@ impl SharedPart {
             // Probes belong to this host. Other hosts could never return them, and the breaker would stay half-open
             // for all.
             KnownPart::Breaker(_, breaker) => serde_json::to_value(breaker.without_probes()),
-            KnownPart::Budget(_, ledger) => serde_json::to_value(ledger),
+            KnownPart::Budget(_, ledger) => serde_json::to_value(ledger.for_others()),
+            KnownPart::Pace(_, pace) => serde_json::to_value(pace.for_others()),
         };
         value.unwrap_or_default()
     }
@@ -170,6 +222,7 @@ impl SharedKnown {
         match part.known {
             KnownPart::Breaker(tool, breaker) => drop(self.breakers.insert(tool, breaker)),
             KnownPart::Budget(account, ledger) => drop(self.budgets.insert(account, ledger)),
+            KnownPart::Pace(pool, pace) => drop(self.paces.insert(pool, pace)),
         }
     }
 }
@@ -321,8 +374,9 @@ mod tests {
             for (host, tells) in acts {
                 let host = &mut hosts[host];
                 if tells {
-                    all = host.told_to(Some(&all));
-                    *host = all.clone();
+                    let known = host.told_to(Some(&all));
+                    all = known.for_others();
+                    *host = host.known_now(known);
                 } else {
                     host.retried(&budget, ErrorClass::Timeout, Instant(0));
                     retries += 1;

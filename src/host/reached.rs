@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{SharedState, SharedStateError, SharedValue};
+use super::{BoxFuture, SharedState, SharedStateError, SharedValue};
 use crate::ErrorCause;
 
 /// The longest that anybody waits for an answer.
@@ -64,6 +64,21 @@ impl ReachedState {
             (self.listener)(answer.as_ref().err());
         }
         answer
+    }
+}
+
+impl SharedState for ReachedState {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<SharedValue>>, SharedStateError>> {
+        Box::pin(Self::get(self, names))
+    }
+
+    fn replace(
+        &self,
+        name: String,
+        known: u64,
+        value: serde_json::Value,
+    ) -> BoxFuture<'_, Result<bool, SharedStateError>> {
+        Box::pin(Self::replace(self, name, known, value))
     }
 }
 

@@ -1,13 +1,13 @@
 //! The port to what hosts share, and how a run and the others are brought together.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::port::BoxFuture;
 use crate::ErrorCause;
-use crate::engine::{Interpreter, SharedKnown, SharedPart, SharedSubject, State};
+use crate::engine::{RecordError, SharedKnown, SharedPart, SharedSubject};
 
 /// So often it is tried to tell the others, if they tell something at the same time.
 const TRIES: u32 = 8;
@@ -66,19 +66,24 @@ impl SharedState for InProcess {
     }
 }
 
-/// Brings together what a run knows of these and what the others know, and tells them what has happened here. `known` takes
-/// what all know now, as far as that is not what the run knows: one after the other, for what was reported stays reported, however
-/// this ends.
-pub(super) async fn bring_together(
+/// What all runs of this process share.
+pub(super) fn process_state() -> &'static dyn SharedState {
+    static PROCESS: LazyLock<InProcess> = LazyLock::new(InProcess::default);
+    &*PROCESS
+}
+
+/// Brings together what a run knows of these and what the others know, and tells them what has happened here. `merge` merges
+/// what the others know with it. `known` takes what all know now, as far as that is not what the run knows: one after the
+/// other, for what was reported stays reported, however this ends.
+pub(super) async fn bring_together<M: MergeShared>(
     port: &dyn SharedState,
-    interpreter: &Interpreter,
-    state: &State,
+    merge: M,
     all: &[SharedSubject],
     known: &mut SharedKnown,
 ) -> Result<(), SharedStateError> {
-    let found = port.get(all.iter().map(|sharing| sharing.key.clone()).collect()).await?;
-    for (sharing, found) in all.iter().zip(found) {
-        let side = SharedSide { port, interpreter, state, sharing };
+    let found = port.get(all.iter().map(|subject| subject.key.clone()).collect()).await?;
+    for (subject, found) in all.iter().zip(found) {
+        let side = SharedSide { port, merge: &merge, subject };
         if let Some(told) = side.told(found).await? {
             known.add(told);
         }
@@ -86,19 +91,25 @@ pub(super) async fn bring_together(
     Ok(())
 }
 
-/// One thing that is shared, as this run sees it.
-#[derive(Clone, Copy)]
-struct SharedSide<'a> {
-    port: &'a dyn SharedState,
-    interpreter: &'a Interpreter,
-    state: &'a State,
-    sharing: &'a SharedSubject,
+/// Merges what the others know with what a run knows.
+pub(super) trait MergeShared:
+    Fn(&SharedSubject, Option<&Value>) -> Result<SharedPart, RecordError>
+{
 }
 
-impl SharedSide<'_> {
+impl<M: Fn(&SharedSubject, Option<&Value>) -> Result<SharedPart, RecordError>> MergeShared for M {}
+
+/// One thing that is shared, as this run sees it.
+struct SharedSide<'a, M> {
+    port: &'a dyn SharedState,
+    merge: &'a M,
+    subject: &'a SharedSubject,
+}
+
+impl<M: MergeShared> SharedSide<'_, M> {
     /// What all know of it; `None`: what the run knows, or others were quicker every time.
     async fn told(self, mut found: Option<SharedValue>) -> Result<Option<SharedPart>, SharedStateError> {
-        let key = &self.sharing.key;
+        let key = &self.subject.key;
         for _ in 0..TRIES {
             let part = self.with(found.as_ref())?;
             if !part.has_news() {
@@ -121,12 +132,11 @@ impl SharedSide<'_> {
         Ok(None)
     }
 
-    fn with(self, found: Option<&SharedValue>) -> Result<SharedPart, SharedStateError> {
-        let Self { interpreter, state, sharing, .. } = self;
+    fn with(&self, found: Option<&SharedValue>) -> Result<SharedPart, SharedStateError> {
         let others = found.and_then(|found| found.value.get("known"));
-        let part = interpreter.merge_shared(state, sharing, others).or_else(|error| {
-            tracing::warn!(key = sharing.key, %error, "what others share cannot be read; it begins anew");
-            interpreter.merge_shared(state, sharing, None)
+        let part = (self.merge)(self.subject, others).or_else(|error| {
+            tracing::warn!(key = self.subject.key, %error, "what others share cannot be read; it begins anew");
+            (self.merge)(self.subject, None)
         });
         part.map_err(|error| SharedStateError(error.into()))
     }

@@ -107,7 +107,7 @@ pub use loader::Loader;
 #[cfg(feature = "host")]
 pub(crate) use loader::NamedText;
 pub use origin::{LayerKind, Origin, Setting};
-pub use pace::{PaceBreaker, PaceLimit, PacePool, PaceRate, ProbeRule};
+pub use pace::{PaceBreaker, PaceLimit, PacePool, PaceRate, PaceScope, ProbeRule};
 pub use price::{Cost, ModelPrice, Price};
 pub(crate) use result::estimated_tokens;
 pub use result::{SizeCap, SizeUnit, TextSize};

@@ -4,8 +4,10 @@ use core::fmt;
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::decode::choice;
 use crate::time::Nanos;
 
 /// How much may start within a period: requests or tokens.
@@ -18,7 +20,7 @@ pub enum PaceLimit {
 }
 
 /// A rate: so much in a period, and how much of it may start at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceRate {
     /// Requests or tokens in a period.
     pub limit: NonZeroU32,
@@ -55,6 +57,20 @@ pub enum PacePool {
     Provider,
     /// The models with this name as their pool.
     Named(Arc<str>),
+}
+
+choice! {
+    /// Whose calls a pace counts.
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PaceScope {
+        /// Those of this run.
+        Run = "run",
+        /// Those of all runs of this process.
+        Process = "process",
+        /// Those of all runs of all hosts that share it.
+        Shared = "shared",
+    }
 }
 
 impl PaceLimit {

@@ -9,7 +9,7 @@ use super::shared::SharedServices;
 use crate::cases::VirtualRun;
 use crate::engine::{
     ApprovalAnswer, CallModel, DirectiveKind, Directives, DriveMode, Event, Failure, ModelReply, Note,
-    ReduceContext, RunStarted, RunTool, SummarizeMessages, ToolOutcome, TurnMeasure, Work,
+    ReduceContext, RunStarted, RunTool, SharedSubject, SummarizeMessages, ToolOutcome, TurnMeasure, Work,
 };
 use crate::policy::Seed;
 use crate::session::{ContextReduction, HistoryRepair, Usage};
@@ -71,7 +71,9 @@ impl SimulatedAgent {
                 None => self.run.next(),
             };
             let Some(event) = event else { return };
+            self.look_at_shared(shared);
             self.step(shared, event);
+            self.tell_others(shared);
             if self.run.state.is_over() || self.run.state.seq >= MOST_EVENTS {
                 self.run.cancel();
                 self.begins = self.end(shared).map(|rest| shared.now.saturating_add(rest));
@@ -117,6 +119,30 @@ impl SimulatedAgent {
         let rest = scenario.file.pause.draw(self.pauses.next().time()).max(least);
         let more = scenario.file.runs.is_none_or(|most| self.runs < most.get());
         (more && since.saturating_add(rest) < scenario.duration()).then_some(rest)
+    }
+
+    /// Takes what the other agents have reported, as a host does that looks before each event.
+    fn look_at_shared(&mut self, shared: &mut SharedServices<'_>) {
+        // Before the start there are no models whose pools could be shared.
+        if shared.known.is_some() && !self.run.state.is_over() && self.run.state.seq > 0 {
+            let subjects = shared.interpreter.sharing(&self.run.state);
+            self.share(shared, &subjects);
+        }
+    }
+
+    /// Reports what has happened to what agents share.
+    fn tell_others(&mut self, shared: &mut SharedServices<'_>) {
+        if shared.known.is_some() {
+            let subjects = shared.interpreter.unshared(&self.run.state);
+            self.share(shared, &subjects);
+        }
+    }
+
+    fn share(&mut self, shared: &mut SharedServices<'_>, subjects: &[SharedSubject]) {
+        let told = shared.tell(&self.run.state, subjects);
+        if !told.is_empty() {
+            self.step(shared, Event::SharedChanged(told));
+        }
     }
 
     fn step(&mut self, shared: &mut SharedServices<'_>, event: Event) {

@@ -1,10 +1,14 @@
 //! The state that all agents share, and the virtual time.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use super::figures::FigureTally;
 use super::scenario::Scenario;
 use super::service::SimulatedService;
 use crate::cases::START;
-use crate::engine::Interpreter;
+use crate::engine::{Interpreter, SharedKnown, SharedSubject, State};
 use crate::time::{Instant, Nanos};
 
 /// The state that all agents share.
@@ -17,12 +21,33 @@ pub(super) struct SharedServices<'a> {
     pub(super) tools: Vec<SimulatedService<'a>>,
     pub(super) tally: FigureTally,
     pub(super) now: Instant,
+    /// What all agents know of breakers, budgets and paces that they share, by name; `None`: they share none.
+    pub(super) known: Option<BTreeMap<String, Value>>,
 }
 
 impl SharedServices<'_> {
     /// The time from the start.
     pub(super) const fn since(&self) -> Nanos {
         self.now.since(START)
+    }
+
+    /// What all agents know of these after an agent with that state has reported, as far as it does not know it.
+    pub(super) fn tell(&mut self, state: &State, subjects: &[SharedSubject]) -> SharedKnown {
+        let (mut told, interpreter) = (SharedKnown::default(), &self.interpreter);
+        for subject in subjects {
+            let Some(known) = &mut self.known else { break };
+            // It was written by this interpreter, so it can be read.
+            let Ok(part) = interpreter.merge_shared(state, subject, known.get(&subject.key)) else {
+                continue;
+            };
+            if part.has_news() {
+                known.insert(subject.key.clone(), part.value());
+            }
+            if part.has_news() || part.differs() {
+                told.add(part);
+            }
+        }
+        told
     }
 
     /// The elapsed share of the time in which agents begin runs, in thousandths.

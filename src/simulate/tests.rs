@@ -304,6 +304,21 @@ fn a_broken_call_in_an_answer_without_calls_is_a_good_answer() {
     }
 }
 
+#[test]
+fn agents_that_share_a_pace_exceed_no_capacity() {
+    let scenario = scenario("capacity: {calls: 30, per: 1m}", "", "");
+    let with = |scope: &str| {
+        let pace = format!("{{scope: {scope}, requests: {{limit: 30, per: 1m}}, max_wait: unlimited}}");
+        play(&scenario, &format!("version: 1\nmodels: {{'*': {{pace: {pace}}}}}"))
+    };
+    assert!(with("run").models[0].refused > 0);
+    for scope in ["process", "shared"] {
+        let figures = with(scope);
+        assert_eq!(figures.models[0].refused, 0, "{scope}");
+        assert!(figures.complete > 0, "{scope}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -1,10 +1,10 @@
 //! Many agents in one virtual time: each is driven by the interpreter, and all of them call the same services.
 //!
-//! One queue orders the agents by time and then by number; no real time passes. If no service has a capacity, the
-//! agents are played one after the other.
+//! One queue orders the agents by time and then by number; no real time passes. If no service has a capacity, and the
+//! policy shares nothing, the agents are played one after the other.
 
 use core::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use super::agent::SimulatedAgent;
 use super::chance::ServiceChance;
@@ -56,9 +56,12 @@ impl Scenario {
 
 impl<'a> SimulatedWorld<'a> {
     pub(super) fn new(scenario: &'a Scenario, policy: &Policy) -> Self {
+        let interpreter = Interpreter::new(policy.clone(), scenario.catalogue.clone());
+        let targets: Vec<String> = scenario.models.iter().map(|model| model.service.name.clone()).collect();
         let shared = SharedServices {
             scenario,
-            interpreter: Interpreter::new(policy.clone(), scenario.catalogue.clone()),
+            known: interpreter.shares(&targets).then(BTreeMap::new),
+            interpreter,
             report: policy.output().map(|output| output.tool.value.clone()),
             models: scenario.models.iter().map(|model| SimulatedService::model(&model.service)).collect(),
             tools: scenario.tools.iter().map(|tool| SimulatedService::tool(&tool.service)).collect(),
@@ -75,7 +78,8 @@ impl<'a> SimulatedWorld<'a> {
 
     /// Plays the scenario to the end, with progress reports in thousandths.
     pub(super) fn play(mut self, mut tell: impl FnMut(u16)) -> SimulationFigures {
-        let compete = self.shared.models.iter().chain(&self.shared.tools).any(SimulatedService::is_limited);
+        let compete = self.shared.known.is_some()
+            || self.shared.models.iter().chain(&self.shared.tools).any(SimulatedService::is_limited);
         let agents = self.agents.len();
         for agent in 0..agents {
             self.put(agent);

@@ -65,7 +65,8 @@ fn every_key_decides_something_in_a_case_that_comes_out_otherwise_without_it() {
     let keys = unfazed::analysis::keys();
     assert!(keys.len() > 150, "only {} keys were found", keys.len());
     // A run of cases has one model call at a time; `tests/host/guard_pace.rs` has several.
-    let elsewhere = ["models.*.pace.concurrency"];
+    // Several runs share a pace: `tests/host/shared.rs`, `src/simulate/tests.rs`.
+    let elsewhere = ["models.*.pace.concurrency", "models.*.pace.scope", "tools.*.pace.scope"];
     let all = keys.into_iter().map(|(path, _)| path).filter(|path| !elsewhere.contains(&&**path));
     let all = all.chain(limits());
     let idle: Vec<String> = all.filter(|key| !decided.iter().any(|path| is_of(path, key))).collect();

@@ -142,3 +142,18 @@ async fn an_outage_is_probed_by_one_turn_at_a_time_and_ends_for_all() {
     let at = |from: u64, to: u64| calls.iter().filter(|at| (from..to).contains(*at)).count();
     assert_eq!((at(0, 1), at(1, 40)), (5, 5), "{calls:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn guards_of_one_process_share_a_pace_of_that_scope() {
+    let with = |scope: &str| {
+        let pace =
+            format!("{{pool: guards_of_one_process, scope: {scope}, requests: {{limit: 1, per: 10s}}}}");
+        guard(&format!("tools: {{look: {{pace: {pace}}}}}\n"))
+    };
+    let (one, other, alone) = (with("process"), with("process"), with("run"));
+    let begin = Instant::now();
+    assert_eq!(starts(&one, begin).await, 0);
+    assert_eq!(starts(&alone, begin).await, 0);
+    assert_eq!(starts(&other, begin).await, 10);
+    assert_eq!(starts(&one, begin).await, 20);
+}

@@ -111,6 +111,37 @@ async fn a_budget_is_drawn_on_by_all_agents() {
     assert_eq!(second.runs(), 1, "nothing is left");
 }
 
+/// A policy whose tool may run once in ten seconds.
+fn paced(pool: &str, scope: &str) -> String {
+    format!(
+        "version: 1\ntools: {{flaky: {{retry: {{max_attempts: 1}}, \
+         pace: {{pool: {pool}, scope: {scope}, requests: {{limit: 1, per: 10s}}}}}}}}\n"
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_one_agent_takes_the_turn_of_another() {
+    for (scope, seconds) in [("shared", 10), ("run", 0)] {
+        let (first, second, _) = two(&paced("web", scope), [1, 1]);
+        let begin = tokio::time::Instant::now();
+        first.run().await;
+        second.run().await;
+        assert_eq!(begin.elapsed().as_secs(), seconds, "{scope}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_of_one_process_share_a_pace_without_a_place_to_meet() {
+    for (scope, seconds) in [("process", 10), ("shared", 0)] {
+        let policy = paced("agents_of_one_process", scope);
+        let (first, second) = (Host::new(&policy, 1, &|| None), Host::new(&policy, 1, &|| None));
+        let begin = tokio::time::Instant::now();
+        first.run().await;
+        second.run().await;
+        assert_eq!(begin.elapsed().as_secs(), seconds, "{scope}");
+    }
+}
+
 /// Somebody else writes whenever somebody has read, so often.
 struct Crowded {
     kept: InProcess,

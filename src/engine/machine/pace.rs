@@ -12,6 +12,7 @@ use crate::engine::failure::Failure;
 use crate::engine::metric::MetricName;
 use crate::engine::provider_limit::ProviderLimit;
 use crate::engine::reason::StoredReason;
+use crate::engine::shared_pace::SharingScope;
 use crate::engine::targets::cooldown_key;
 use crate::policy::{
     CooldownScope, ErrorClass, ModelPolicy, PaceBreaker, PaceLearning, PaceLimit, PacePool, Policy,
@@ -142,13 +143,13 @@ impl RunParts<'_> {
         };
         let Some(pool) = rules.held_pool() else { return };
         // Where the interpreter drives the turns there is one model call at a time, and it waits by itself.
-        if self.context.drive == DriveMode::Turns && !rules.are_limited() {
+        if self.context.drive == DriveMode::Turns && !rules.are_limited() && rules.shared().is_none() {
             return;
         }
         // Not longer than a call may wait for it: a hint of an hour must not stop the pool for an hour.
         let hint = delay.max.length().map_or(hint, |most| hint.min(most));
         let now = self.out.now;
-        self.pace.hold(&pool, now.saturating_add(hint), now);
+        self.pace.hold(&pool, rules.shared(), now.saturating_add(hint), now);
     }
 
     /// Whether one call at a time is a probe of the provider.
@@ -192,6 +193,7 @@ impl PaceRules<'_> {
                 learns: LearnedBound::None,
                 concurrency: None,
                 breaker: None,
+                shared: self.shared(),
                 request: 0,
                 max_wait: policy.pace.max_wait.value.length(),
             },
@@ -206,6 +208,7 @@ impl PaceRules<'_> {
                 },
                 concurrency: policy.pace.concurrency.value.limit(),
                 breaker: policy.pace.breaker.value.rule(),
+                shared: self.shared(),
                 request,
                 max_wait: policy.pace.max_wait.value.length(),
             },
@@ -220,6 +223,15 @@ impl PaceRules<'_> {
                 policy.pace.requests.value.rate().is_some() || policy.pace.tokens.value.rate().is_some()
             }
         }
+    }
+
+    /// With whom the pool is shared; `None`: with nobody.
+    const fn shared(self) -> Option<SharingScope> {
+        let scope = match self {
+            Self::Tool(_, policy) => policy.pace.scope.value,
+            Self::Model(_, policy) => policy.pace.scope.value,
+        };
+        SharingScope::of(scope)
     }
 
     /// The name of the pool, if a pause holds all its calls.

@@ -9,6 +9,7 @@ use super::learned_paces::LearnedPaces;
 use super::outage_gate::{CallOutcome, OutageGate};
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::pace_clock::PaceClock;
+use crate::engine::shared_pace::{PoolSharing, SharingScope};
 use crate::policy::{PaceRate, ProbeRule};
 use crate::time::{Instant, Nanos};
 
@@ -40,6 +41,9 @@ pub(super) struct PacePool {
     /// The mean of the tokens of its replies; 0 before the first.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) mean_reply: u64,
+    /// With whom it is shared; `None`: with nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sharing: Option<PoolSharing>,
     /// The waiting calls, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) waiting: Vec<WaitingCall>,
@@ -128,6 +132,8 @@ pub(in crate::engine) struct PaceTerms {
     pub(in crate::engine) concurrency: Option<u32>,
     /// When one call at a time is a probe.
     pub(in crate::engine) breaker: Option<ProbeRule>,
+    /// With whom the pool is shared; `None`: with nobody.
+    pub(in crate::engine) shared: Option<SharingScope>,
     /// The tokens of its request.
     pub(in crate::engine) request: u64,
     /// The longest it may wait.
@@ -206,6 +212,7 @@ impl PacePool {
         if let Some(rule) = terms.breaker {
             self.gate.follow(rule);
         }
+        self.share(terms.shared);
         let held = self.held_until;
         for (clock, rate) in [(&mut self.requests, terms.requests), (&mut self.tokens, terms.tokens)] {
             match (clock.as_mut(), rate) {
@@ -304,6 +311,7 @@ impl PacePool {
         for clock in self.tokens.iter_mut().chain(&mut self.learned.tokens) {
             clock.take(tokens, now);
         }
+        self.note_use((1, tokens), 0);
     }
 
     /// Moves the rate that is found from refusals after the end of a call. Returns whether it is decreased.
@@ -326,7 +334,15 @@ impl PacePool {
         false
     }
 
-    pub(super) fn clocks_mut(&mut self) -> impl Iterator<Item = &mut PaceClock> {
+    /// Holds all calls until then.
+    pub(super) fn hold(&mut self, until: Instant, now: Instant) {
+        self.held_until = self.held_until.max(until);
+        for clock in self.clocks_mut() {
+            clock.hold(until, now);
+        }
+    }
+
+    fn clocks_mut(&mut self) -> impl Iterator<Item = &mut PaceClock> {
         let LearnedPaces { requests, tokens, .. } = &mut self.learned;
         let adaptive = self.adaptive.clock_mut();
         [&mut self.requests, &mut self.tokens, requests, tokens, adaptive].into_iter().flatten()

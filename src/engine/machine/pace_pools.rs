@@ -4,6 +4,7 @@
 //! wait is over the call asks again, since a server may have asked for a pause meanwhile.
 
 mod outages;
+mod sharing;
 mod standing;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use super::outage_gate::CallOutcome;
 use super::pace_pool::{LearnedBound, PaceDue, PacePool, PaceRule, PaceTerms, PacedCall, WaitingCall};
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::provider_limit::{LimitUnit, ProviderLimit};
+use crate::engine::shared_pace::SharingScope;
 use crate::time::Instant;
 
 /// All pools with a limit, a pause or a waiting call.
@@ -247,19 +249,27 @@ impl PacePools {
                 None => {}
             }
         }
+        if let Some(used) = used {
+            pool.note_use((0, used.saturating_sub(taken)), taken.saturating_sub(used));
+        }
         is_slower.then_some(ended.pool)
     }
 
     /// Holds all calls of a pool until then, as a server asked for one of them.
-    pub(in crate::engine) fn hold(&mut self, pool: &str, until: Instant, now: Instant) {
+    pub(in crate::engine) fn hold(
+        &mut self,
+        pool: &str,
+        shared: Option<SharingScope>,
+        until: Instant,
+        now: Instant,
+    ) {
         if until <= now {
             return;
         }
         let pool = self.pools.entry(pool.to_owned()).or_default();
-        pool.held_until = pool.held_until.max(until);
-        for clock in pool.clocks_mut() {
-            clock.hold(until, now);
-        }
+        pool.share(shared);
+        pool.note_pause(until);
+        pool.hold(until, now);
     }
 
     /// The wait of the first call that may start now, or earlier than its wait ends, if room was made since the last
@@ -293,6 +303,7 @@ impl PacePools {
                 && pool.held_until <= now
                 && pool.mean_reply == 0
                 && pool.gate.is_unused()
+                && !pool.has_news()
         };
         if self.pools.get(name).is_some_and(idle) {
             self.pools.remove(name);
@@ -329,6 +340,7 @@ mod tests {
             learns: LearnedBound::None,
             concurrency,
             breaker,
+            shared: None,
             request,
             max_wait: None,
         }
@@ -536,7 +548,7 @@ mod tests {
     #[test]
     fn a_hold_without_a_rate_holds_all_and_is_forgotten() {
         let mut calls = Client::default();
-        calls.pools.hold("model main", secs(9), secs(0));
+        calls.pools.hold("model main", None, secs(9), secs(0));
         for at in [1, 2] {
             calls.arrive(terms(None, None, 10), secs(at));
         }
@@ -588,7 +600,10 @@ mod tests {
                 calls.run_until(now);
                 match act {
                     0 => calls.withdraw(which, now),
-                    1 => calls.pools.hold("model main", now.saturating_add(Nanos::from_secs(request % 20)), now),
+                    1 => {
+                        let until = now.saturating_add(Nanos::from_secs(request % 20));
+                        calls.pools.hold("model main", None, until, now);
+                    }
                     _ => calls.arrive(terms(requests, tokens, request), now),
                 }
             }

@@ -1,4 +1,4 @@
-//! Shared breakers, budgets and outages reported by other hosts.
+//! Shared breakers, budgets, paces and outages reported by other hosts.
 
 use super::super::because::because;
 use super::super::breaker::CircuitBreaker;
@@ -16,6 +16,9 @@ impl RunStep<'_> {
             self.take_breaker(tool, breaker);
         }
         let now = self.state.now;
+        for (pool, pace) in known.paces {
+            self.state.pace.set_shared(&pool, pace, now);
+        }
         for (name, until) in known.outages.cooldowns {
             self.state.models.set_cooldown(name, until, now);
         }

@@ -6,8 +6,8 @@ use tokio::time::{Instant, timeout};
 
 use super::AgentRun;
 use crate::ErrorCause;
-use crate::engine::{Event, SharedKnown, SharedSubject};
-use crate::host::shared::bring_together;
+use crate::engine::{Event, SharedKnown, SharedSubject, SharingScope};
+use crate::host::shared::{bring_together, process_state};
 use crate::host::{SharedState, SharedStateError, StopSwitch};
 
 /// The longest a run waits for it.
@@ -25,30 +25,47 @@ pub(super) struct SharedReach {
 impl AgentRun<'_> {
     /// What all hosts know, before a turn.
     pub(super) async fn look_at_shared(&mut self, outside: &StopSwitch) -> Option<Event> {
-        let port = self.agent.shared.as_deref()?;
         let all = self.interpreter.sharing(&self.state);
-        self.together(port, &all, outside).await
+        self.together(all, outside).await
     }
 
     /// Tells the others what has happened, if anything has.
     pub(super) async fn tell_others(&mut self, outside: &StopSwitch) -> Option<Event> {
-        let port = self.agent.shared.as_deref()?;
         let untold = self.interpreter.unshared(&self.state);
-        self.together(port, &untold, outside).await
+        self.together(untold, outside).await
     }
 
-    async fn together(
+    async fn together(&mut self, all: Vec<SharedSubject>, outside: &StopSwitch) -> Option<Event> {
+        let mut known = SharedKnown::default();
+        let (own, hosts): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|subject| subject.scope == SharingScope::Process);
+        if !own.is_empty() {
+            let merge =
+                |subject: &_, others: Option<&_>| self.interpreter.merge_shared(&self.state, subject, others);
+            // It is in this process, and so never away.
+            let _ = bring_together(process_state(), merge, &own, &mut known).await;
+        }
+        if let Some(port) = self.agent.shared.as_deref().filter(|_| !hosts.is_empty()) {
+            self.with_hosts(port, &hosts, &mut known, outside).await;
+        }
+        // What was reported by then was reported, however it ended.
+        (!known.is_empty()).then_some(Event::SharedChanged(known))
+    }
+
+    async fn with_hosts(
         &mut self,
         port: &dyn SharedState,
         all: &[SharedSubject],
+        known: &mut SharedKnown,
         outside: &StopSwitch,
-    ) -> Option<Event> {
+    ) {
         let now = Instant::now();
-        if all.is_empty() || self.reach.rests_until.is_some_and(|until| now < until) {
-            return None;
+        if self.reach.rests_until.is_some_and(|until| now < until) {
+            return;
         }
-        let mut known = SharedKnown::default();
-        let together = bring_together(port, &self.interpreter, &self.state, all, &mut known);
+        let merge =
+            |subject: &_, others: Option<&_>| self.interpreter.merge_shared(&self.state, subject, others);
+        let together = bring_together(port, merge, all, known);
         let reached = tokio::select! {
             biased;
             () = outside.kill.cancelled() => None,
@@ -68,7 +85,5 @@ impl AgentRun<'_> {
             // The run is over.
             None => {}
         }
-        // What was reported by then was reported, however it ended.
-        (!known.is_empty()).then_some(Event::SharedChanged(known))
     }
 }

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::FutureExt;
+#[cfg(feature = "serve")]
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::Span;
@@ -12,11 +15,13 @@ use tracing::Span;
 use super::{InterruptedCall, ProposalError, interrupted};
 use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, PlainNext,
-    ProposalId, ProposalRef, RunStarted, SettledProposal, State, ToolCatalogue, ToolFacts, ToolSpec, WorkId,
+    ProposalId, ProposalRef, RunStarted, SettledProposal, SharedKnown, SharedSubject, SharingScope, State,
+    ToolCatalogue, ToolFacts, ToolSpec, WorkId,
 };
 use crate::host::checkpoint::{SessionCheckpoint, rule_changes, same_tools};
 use crate::host::clock::Clock;
 use crate::host::observer::Journal;
+use crate::host::shared::{bring_together, process_state};
 use crate::host::telemetry::{ModelAttempt, Telemetry, spans};
 use crate::host::trace;
 use crate::policy::Policy;
@@ -29,6 +34,9 @@ pub(in crate::host) struct LockedRun {
     clock: Clock,
     /// Notified whenever no proposal is open.
     idle: Notify,
+    /// Notified whenever a call has taken of a pace that other hosts share.
+    #[cfg(feature = "serve")]
+    used: Notify,
     listener: Option<Listener>,
     publish: Option<Publish>,
 }
@@ -67,6 +75,8 @@ struct LockedParts {
     waiting: BTreeMap<ProposalId, UnboundedSender<Directive>>,
     /// The session could not be written: nothing more is begun.
     lost: bool,
+    /// Whether other runs of this process share something with it.
+    shares: bool,
     /// Somebody waits until no proposal is open.
     is_awaited: bool,
     /// How many runs of the session have ended here.
@@ -132,10 +142,19 @@ impl LockedRun {
             news,
             waiting,
             lost: false,
+            shares: false,
             is_awaited: false,
             runs_ended: 0,
         };
-        Self { inner: Mutex::new(inner), clock, idle: Notify::new(), listener: None, publish: None }
+        Self {
+            inner: Mutex::new(inner),
+            clock,
+            idle: Notify::new(),
+            #[cfg(feature = "serve")]
+            used: Notify::new(),
+            listener: None,
+            publish: None,
+        }
     }
 
     /// The same run, watched.
@@ -243,6 +262,7 @@ impl LockedRun {
             for event in rule_changes(&inner.interpreter, &policy, &tools) {
                 inner.tell(self.clock, event)?;
             }
+            inner.shares = !inner.sharing(SharingScope::Process).is_empty();
             Ok::<Vec<_>, ProposalError>(inner.state.open_proposals().collect())
         })?;
         for proposal in open {
@@ -261,9 +281,10 @@ impl LockedRun {
             if let Some(setup) = setup {
                 inner.ready(setup, run.clock)?;
             }
+            inner.look_at_shared(run.clock)?;
             let event = event(&mut inner.state);
             let open = inner.open(ProposalId(inner.state.seq.saturating_add(1)), run);
-            match inner.tell(run.clock, event) {
+            match inner.tell(run.clock, event).and_then(|()| inner.tell_others(run.clock)) {
                 Ok(()) => Ok(open),
                 Err(error) => {
                     open.given_up();
@@ -288,7 +309,11 @@ impl LockedRun {
 
     /// Takes an event that proposes nothing.
     pub(in crate::host) fn tell(&self, event: Event) -> Result<(), ProposalError> {
-        self.change(|inner| inner.tell(self.clock, event))
+        self.change(|inner| {
+            inner.look_at_shared(self.clock)?;
+            inner.tell(self.clock, event)?;
+            inner.tell_others(self.clock)
+        })
     }
 
     /// Ends the run if it has had its final turn, as soon as no other proposal is open. `false`: calls of tools are, and one of
@@ -303,6 +328,29 @@ impl LockedRun {
                 Ending::Open => idle.await,
             }
         }
+    }
+
+    /// What the run shares with other hosts.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) fn sharing(&self) -> Vec<SharedSubject> {
+        self.lock().sharing(SharingScope::Hosts)
+    }
+
+    /// Ends when a call has taken of a pace that other hosts share, and they have not received it.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) async fn uses_shared_pace(&self) {
+        self.used.notified().await;
+    }
+
+    /// Merges what the others know with what the run knows.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) fn merge_shared(
+        &self,
+        subject: &SharedSubject,
+        others: Option<&Value>,
+    ) -> Result<crate::engine::SharedPart, crate::engine::RecordError> {
+        let inner = self.lock();
+        inner.interpreter.merge_shared(&inner.state, subject, others)
     }
 
     /// Withdraws a proposal, if it is still open.
@@ -351,6 +399,10 @@ impl LockedRun {
             inner.is_awaited = false;
             self.idle.notify_waiters();
         }
+        #[cfg(feature = "serve")]
+        if inner.state.has_used_shared_pace() {
+            self.used.notify_one();
+        }
         if let Some(publish) = &self.publish {
             publish(&inner.state);
         }
@@ -396,7 +448,9 @@ impl LockedParts {
         if self.state.run.is_empty() {
             let (policy, tools) = (setup.policy.digest().to_owned(), facts(self.interpreter.tools()));
             let started = RunStarted { drive: DriveMode::Calls, policy, tools, ..setup.started.clone() };
-            return self.tell(clock, Event::RunStarted(started));
+            self.tell(clock, Event::RunStarted(started))?;
+            self.shares = !self.sharing(SharingScope::Process).is_empty();
+            return Ok(());
         }
         if changed {
             let policy = setup.policy.digest().to_owned();
@@ -406,7 +460,44 @@ impl LockedParts {
             let tools = facts(self.interpreter.tools());
             self.tell(clock, Event::ToolsChanged { tools })?;
         }
+        if changed || added {
+            self.shares = !self.sharing(SharingScope::Process).is_empty();
+        }
         Ok(())
+    }
+
+    /// What is shared under the policy.
+    fn sharing(&self, scope: SharingScope) -> Vec<SharedSubject> {
+        let mut all = self.interpreter.sharing(&self.state);
+        all.retain(|subject| subject.scope == scope);
+        all
+    }
+
+    /// Takes what the other runs of this process have reported.
+    fn look_at_shared(&mut self, clock: Clock) -> Result<(), ProposalError> {
+        if !self.shares || self.state.is_over() {
+            return Ok(());
+        }
+        self.share(clock, &self.sharing(SharingScope::Process))
+    }
+
+    /// Reports what has happened to the other runs of this process.
+    fn tell_others(&mut self, clock: Clock) -> Result<(), ProposalError> {
+        if !self.shares {
+            return Ok(());
+        }
+        let mut news = self.interpreter.unshared(&self.state);
+        news.retain(|subject| subject.scope == SharingScope::Process);
+        self.share(clock, &news)
+    }
+
+    fn share(&mut self, clock: Clock, all: &[SharedSubject]) -> Result<(), ProposalError> {
+        let mut known = SharedKnown::default();
+        let merge =
+            |subject: &_, others: Option<&_>| self.interpreter.merge_shared(&self.state, subject, others);
+        // In this process it answers at once, and is never away.
+        let _ = bring_together(process_state(), merge, all, &mut known).now_or_never();
+        if known.is_empty() { Ok(()) } else { self.tell(clock, Event::SharedChanged(known)) }
     }
 
     fn end_after_final_turn(&mut self, clock: Clock) -> Result<Ending, ProposalError> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::models::GuardedModels;
 use super::quota::{KeyLedger, SharedQuota};
@@ -14,9 +15,12 @@ use crate::engine::{Event, ProviderOutages, SharedKnown};
 use crate::host::SharedStateError;
 use crate::host::clock::Clock;
 use crate::host::reached::ReachedState;
+use crate::host::shared::bring_together;
 
 /// So often it is looked at.
 const EVERY: Duration = Duration::from_millis(250);
+/// The least time between two looks, in which the uses of several calls come together.
+const AT_LEAST: Duration = Duration::from_millis(5);
 /// So often, while it is away.
 const EVERY_AWAY: Duration = Duration::from_secs(1);
 /// So often it is tried again at once, if others tell something at the same time.
@@ -53,11 +57,35 @@ impl GatewaySharing {
     pub(super) async fn keep(&self) {
         loop {
             // While it is away, the quota says so once.
-            if self.share_outages().await.is_ok() {
+            if self.share_outages().await.is_ok() && self.share_rules().await.is_ok() {
                 self.quota.tell().await;
             }
-            tokio::time::sleep(if self.port.is_away() { EVERY_AWAY } else { EVERY }).await;
+            if self.port.is_away() {
+                tokio::time::sleep(EVERY_AWAY).await;
+                continue;
+            }
+            // What calls take of a pace, the others are to know before they start theirs.
+            let used = self.behind.guard.locked().uses_shared_pace();
+            if timeout(EVERY, used).await.is_ok() {
+                tokio::time::sleep(AT_LEAST).await;
+            }
         }
+    }
+
+    /// Brings together what is known here of paces and budgets of `scope: shared` and what the others know.
+    async fn share_rules(&self) -> Result<(), SharedStateError> {
+        let run = self.behind.guard.locked();
+        let (all, mut known) = (run.sharing(), SharedKnown::default());
+        if all.is_empty() {
+            return Ok(());
+        }
+        let merge = |subject: &_, others: Option<&_>| run.merge_shared(subject, others);
+        let together = bring_together(&*self.port, merge, &all, &mut known).await;
+        // What was reported by then was reported, however it ended.
+        if !known.is_empty() {
+            let _ = self.behind.guard.tell(Event::SharedChanged(known));
+        }
+        together
     }
 
     /// Brings together what is known here of outages and what the others know.

@@ -191,6 +191,12 @@ impl Guard {
         self.inner.run.read(read)
     }
 
+    /// The run, for who shares something with it.
+    #[cfg(feature = "serve")]
+    pub(in crate::host) fn locked(&self) -> &LockedRun {
+        self.inner.run.locked()
+    }
+
     /// Takes an event that is of no call.
     #[cfg(feature = "serve")]
     pub(in crate::host) fn tell(&self, event: Event) -> Result<(), ProposalError> {

@@ -224,6 +224,11 @@ impl GuardRun {
         self.locked.written().await
     }
 
+    #[cfg(feature = "serve")]
+    pub(super) fn locked(&self) -> &LockedRun {
+        &self.locked
+    }
+
     /// Answers a piece of work.
     pub(super) fn tell(&self, event: Event) -> Result<(), ProposalError> {
         self.locked.tell(event)

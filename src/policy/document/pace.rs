@@ -10,7 +10,7 @@ use crate::policy::decode::{Decode, NodeReader, SchemaOf, choice, record};
 use crate::policy::form::{Block, Effective, Form};
 use crate::policy::layer_value::plain_leaf;
 use crate::policy::{
-    AttemptLimit, CooldownScope, PaceBreaker, PaceLimit, PacePool, PaceRate, ProbeRule, TimeBound,
+    AttemptLimit, CooldownScope, PaceBreaker, PaceLimit, PacePool, PaceRate, PaceScope, ProbeRule, TimeBound,
 };
 use crate::text::yaml::{YamlData, YamlNode};
 use crate::time::Nanos;
@@ -26,6 +26,9 @@ pub struct ToolPace<F: Form = Effective> {
     /// The tools with the same name here share their pace. `own`: this one alone.
     /// Example: `search_api`
     pub pool: F::Of<CooldownScope>,
+    /// Whose calls its requests count, and whose calls a pause holds that a server asks for.
+    /// Example: `shared`
+    pub scope: F::Of<PaceScope>,
     /// The longest a call waits for its turn. A call that would wait longer is not made.
     /// Checks: W0270.
     /// Example: `30s`
@@ -52,6 +55,9 @@ pub struct ModelPace<F: Form = Effective> {
     /// The models that share this pace: `provider`, those with the same `provider`; or those with the same name here.
     /// Example: `team_quota`
     pub pool: F::Of<PacePool>,
+    /// Whose calls its requests and tokens count, and whose calls a pause holds that a server asks for.
+    /// Example: `shared`
+    pub scope: F::Of<PaceScope>,
     /// The longest a call waits for its turn. Where it would be longer, the next model is called, if there is one.
     /// Checks: W0270.
     /// Example: `2m`
@@ -169,6 +175,7 @@ plain_leaf! {
         PaceLimit::Rate(rate) => show_rate(*rate),
     };
     PaceLearning => |learning| json!(learning);
+    PaceScope => |scope| json!(scope);
     PaceBreaker => |breaker| match breaker {
         PaceBreaker::Never => json!("never"),
         PaceBreaker::After(ProbeRule { failures, base, cap }) => json!({

@@ -322,3 +322,29 @@ fn a_gateway_that_can_keep_nothing_says_so_and_serves() {
     let said = gateway.said("is lost if this gateway ends meanwhile");
     assert!(said.len() == 1 && said[0].starts_with("warning: cannot keep what keys spend in "), "{said:?}");
 }
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of mod.rs"]
+fn a_pace_of_models_and_a_budget_of_retries_are_those_of_both_gateways() {
+    let database = Database::new();
+    let policy = "version: 1\nmodels:\n  '*':\n    pace: {scope: shared, max_wait: 1s, requests: {limit: 4, per: 1h}}\n    \
+                  retry:\n      max_attempts: 2\n      backoff: {kind: constant, delay: 1ms, jitter: none}\n      \
+                  budget: {kind: tokens, capacity: 1, cost: 1, earn: 0, pool: web, scope: shared}\n";
+    let limits = "pace: {requests: unlimited}";
+    let (one, other) = (
+        Gateway::start(&database, (policy, FAILS), limits),
+        Gateway::start(&database, (policy, FAILS), limits),
+    );
+    // Two attempts, of which the second uses up the budget.
+    assert_eq!(one.ask(1, "main")[0].0, 500);
+    let free = |gateway: &Gateway| gateway.status()["targets"][0]["pace"]["rates"][0]["free"].clone();
+    until(|| (free(&other) == 2).then_some(()));
+    // Its model fails twice, and nothing is left for a retry.
+    assert_eq!(other.ask(1, "main")[0].0, 500);
+    until(|| (free(&one) == 1).then_some(()));
+    assert_eq!(other.ask(1, "main")[0].0, 500);
+    for gateway in [&one, &other] {
+        until(|| (free(gateway) == 0).then_some(()));
+        assert_eq!(gateway.ask(1, "main")[0].0, 429);
+    }
+}

@@ -17,7 +17,17 @@ const fn secs(secs: u64) -> Instant {
 fn terms(requests: Option<PaceRate>) -> PaceTerms {
     let (pool, learns) = ("model main".into(), LearnedBound::Refusals);
     let (tokens, concurrency, breaker) = (None, None, None);
-    PaceTerms { pool, requests, tokens, learns, concurrency, breaker, request: 0, max_wait: None }
+    PaceTerms {
+        pool,
+        requests,
+        tokens,
+        learns,
+        concurrency,
+        breaker,
+        shared: None,
+        request: 0,
+        max_wait: None,
+    }
 }
 
 /// A provider that states nothing: so many calls a minute, all of them at once after a pause.

@@ -16,7 +16,7 @@ impl PacePools {
 
     /// Takes what another host has found.
     pub(in crate::engine) fn set_outage(&mut self, name: &str, outage: PoolOutage, now: Instant) {
-        self.hold(name, outage.held_until, now);
+        self.hold(name, None, outage.held_until, now);
         if outage.probes.is_none() && !self.pools.contains_key(name) {
             return;
         }
