@@ -38,5 +38,5 @@ pub use ledger::TokenLedger;
 pub(crate) use models::CatalogueEntry;
 pub use models::{ModelCatalogue, ModelCatalogueError, ModelLimits};
 pub use reduce::reduce;
-pub use request::RequestTokens;
+pub use request::{RequestTokens, part_tokens};
 pub use tokens::{estimate_message, measure, message_tokens, tool_tokens};

@@ -96,6 +96,13 @@ impl RequestTokens {
     }
 }
 
+/// The tokens of a part of a content, such as an image or a document, in that wire format. An unknown one counts as its
+/// JSON.
+pub fn part_tokens(counter: &dyn TokenCounter, form: ToolForm, part: &Value) -> u64 {
+    let counting = BodyCounting { counter, form, as_signatures: None, sees_earlier_thinking: true };
+    counting.content(part, false).all()
+}
+
 impl CountedContent {
     fn all(self) -> u64 {
         self.text.saturating_add(self.results).saturating_add(self.images)

@@ -166,13 +166,21 @@ impl<'a> ReducedDraft<'a> {
     pub(super) fn shorten(&mut self, at: usize, text: String) {
         let Some(message) = self.message(at) else { return };
         let shorter = with_text(message, text);
-        let tokens = message_tokens(self.counter, &shorter);
+        let tokens = message_tokens(self.counter, &shorter).saturating_add(self.beside(at, message));
         // A notice may be longer than the text it replaces.
         if tokens < self.weight(at) {
             if matches!(self.now.get(at), Some(DraftSlot::Same(_))) {
                 self.shortened = self.shortened.saturating_add(1);
             }
             self.set(at, DraftSlot::Other(Box::new(shorter), tokens));
+        }
+    }
+
+    /// The tokens of what a message has besides its text and calls, such as images. With the text of a result they go.
+    fn beside(&self, at: usize, message: &Message) -> u64 {
+        match message {
+            Message::Tool { .. } => 0,
+            _ => self.weight(at).saturating_sub(message_tokens(self.counter, message)),
         }
     }
 

@@ -54,6 +54,11 @@ impl ProposalTerms {
         self.kind
     }
 
+    /// Whether the host reduces the conversation of each request that it proposes, and keeps its own.
+    pub(in crate::engine) const fn reduces_requests(&self) -> bool {
+        matches!(self.kind, ProposalKind::Turn { reduce: true, .. })
+    }
+
     /// Whether the history of the request can be repaired.
     pub(in crate::engine) const fn can_repair(&self) -> bool {
         match self.kind {

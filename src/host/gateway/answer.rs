@@ -19,6 +19,8 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-unfazed-attempts");
 const TARGET: HeaderName = HeaderName::from_static("x-unfazed-target");
 /// What was done about the calls and results of the conversation.
 const REPAIRED: HeaderName = HeaderName::from_static("x-unfazed-repaired");
+/// What was taken out of the conversation, so that it fits the window of the model.
+const REDUCED: HeaderName = HeaderName::from_static("x-unfazed-reduced");
 const WHY: HeaderName = HeaderName::from_static("x-unfazed-why");
 const CLASS: HeaderName = HeaderName::from_static("x-unfazed-class");
 /// The SDKs of `OpenAI` and Anthropic obey it before anything else, and then these milliseconds.
@@ -200,6 +202,7 @@ impl CallProgress {
             headers.insert(TARGET, target);
         }
         headers.extend(self.repaired().and_then(|counts| text(&counts)).map(|counts| (REPAIRED, counts)));
+        headers.extend(self.reduced().and_then(|counts| text(&counts)).map(|counts| (REDUCED, counts)));
     }
 }
 

@@ -61,8 +61,9 @@ pub(crate) fn gateway_policy<'m>(
 
 fn layer<'m>(models: impl IntoIterator<Item = &'m str>) -> String {
     let mut text = format!(
-        "version: 1\nturn: {{max_turns: {}, run_delay: unlimited, after_partial: fail}}\nmodels:\n",
-        u32::MAX
+        "version: 1\nturn: {{max_turns: {most}, run_delay: unlimited, after_partial: fail}}\n\
+         context: {{compact_at_free: 1 tokens, give_up_after: {most}}}\nmodels:\n",
+        most = u32::MAX
     );
     for model in models {
         // By its own name, which is the most specific selector there is.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::engine::{Directive, DirectiveKind, Note, OrphanToolCallsPruned};
+use crate::engine::{ContextReduced, Directive, DirectiveKind, Note, OrphanToolCallsPruned};
 
 /// How far a request has come.
 #[derive(Default)]
@@ -12,6 +12,8 @@ pub(super) struct CallProgress {
     target: Mutex<String>,
     /// What was done about the conversation so far.
     repaired: Mutex<Option<OrphanToolCallsPruned>>,
+    /// How it was reduced so far, by all steps together.
+    reduced: Mutex<Option<ContextReduced>>,
 }
 
 impl CallProgress {
@@ -23,8 +25,21 @@ impl CallProgress {
 
     /// Takes what a directive says about the conversation.
     pub(super) fn take(&self, directive: &Directive) {
-        if let DirectiveKind::Note(Note::OrphanToolCallsPruned(repaired)) = &directive.order {
-            *self.repaired.lock().unwrap_or_else(PoisonError::into_inner) = Some(repaired.clone());
+        match &directive.order {
+            DirectiveKind::Note(Note::OrphanToolCallsPruned(repaired)) => {
+                *self.repaired.lock().unwrap_or_else(PoisonError::into_inner) = Some(repaired.clone());
+            }
+            DirectiveKind::Note(Note::ContextReduced(step)) => {
+                let mut reduced = self.reduced.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut all = step.clone();
+                if let Some(before) = &*reduced {
+                    all.tokens_before = before.tokens_before;
+                    all.shortened = all.shortened.saturating_add(before.shortened);
+                    all.left_out = all.left_out.saturating_add(before.left_out);
+                }
+                *reduced = Some(all);
+            }
+            _ => {}
         }
     }
 
@@ -39,6 +54,16 @@ impl CallProgress {
             ("malformed", told.malformed_count),
         ];
         let counts = counts.iter().filter(|(_, count)| *count > 0);
+        Some(counts.map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join("; "))
+    }
+
+    /// What was taken out of the conversation, such as `left_out=12; shortened=3; tokens_before=9000; tokens_after=4200`.
+    pub(super) fn reduced(&self) -> Option<String> {
+        let reduced = self.reduced.lock().unwrap_or_else(PoisonError::into_inner);
+        let ContextReduced { left_out, shortened, tokens_before, tokens_after, .. } = reduced.as_ref()?;
+        let tokens = [("tokens_before", tokens_before), ("tokens_after", tokens_after)];
+        let counts = [("left_out", left_out), ("shortened", shortened)];
+        let counts = counts.iter().filter(|(_, count)| **count > 0).chain(&tokens);
         Some(counts.map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join("; "))
     }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::endpoint::PathCall;
 use super::error::GatewayError;
-use super::history::{RawText, place};
+use super::history::{DECLARED, INSTRUCTIONS, RawText, place};
 
 /// The body of a request.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct RequestBody {
     stream: bool,
     choices: u64,
     background: bool,
-    /// Where the values of the fields are that may have the conversation.
-    conversations: Vec<(&'static str, Range<usize>)>,
+    /// Where the values of the fields are that may have the conversation, or what a model reads besides.
+    read: Vec<(&'static str, Range<usize>)>,
     /// Whether the conversation is the end of one that the provider keeps.
     continued: bool,
 }
@@ -40,7 +40,7 @@ struct LookedAt<'a> {
     choices: Option<&'a RawValue>,
     generation: Option<&'a RawValue>,
     background: Option<&'a RawValue>,
-    conversations: Vec<(&'static str, &'a RawValue)>,
+    read: Vec<(&'static str, &'a RawValue)>,
     continued: bool,
 }
 
@@ -66,12 +66,12 @@ impl RequestBody {
             GatewayError::bad_request(format!("the body is not a JSON object that can be read: {error}"))
         })?;
         let of = |(name, value): &(_, &RawValue)| (*name, place(text, value.get()));
-        let (conversations, continued) = (fields.conversations.iter().map(of).collect(), fields.continued);
+        let (read, continued) = (fields.read.iter().map(of).collect(), fields.continued);
         if let Some(PathCall { model, stream }) = call {
             let generation = fields.generation.and_then(|value| serde_json::from_str(value.get()).ok());
             let choices = generation.map_or(1, |Generation { choices }| choices);
             let (models, background) = (Vec::new(), false);
-            return Ok(Self { bytes, models, model, stream, choices, background, conversations, continued });
+            return Ok(Self { bytes, models, model, stream, choices, background, read, continued });
         }
         let no_model = || GatewayError::bad_request("`model` is missing; it names a route of the gateway");
         let names = fields.models.iter().map(|model| serde_json::from_str::<String>(model.get()));
@@ -82,7 +82,7 @@ impl RequestBody {
         let choices = fields.choices.and_then(|n| n.get().parse().ok()).unwrap_or(1);
         let background = fields.background.is_some_and(|background| background.get() == "true");
         let models = fields.models.iter().map(|model| place(text, model.get())).collect();
-        Ok(Self { bytes, models, model, stream, choices, background, conversations, continued })
+        Ok(Self { bytes, models, model, stream, choices, background, read, continued })
     }
 
     /// The model that the client asks for.
@@ -111,10 +111,15 @@ impl RequestBody {
     }
 
     /// Where the value of that field is, which has the conversation. `None`: it is not there, or twice.
-    pub(super) fn conversation(&self, field: &str) -> Option<Range<usize>> {
-        let mut values = self.conversations.iter().filter(|(name, _)| *name == field);
-        let (_, place) = values.next()?;
-        values.next().is_none().then(|| place.clone())
+    pub(super) fn field(&self, field: &str) -> Option<Range<usize>> {
+        let mut values = self.fields(field);
+        let place = values.next()?;
+        values.next().is_none().then_some(place)
+    }
+
+    /// Where the values of that field are that a model reads.
+    pub(super) fn fields(&self, field: &str) -> impl Iterator<Item = Range<usize>> {
+        self.read.iter().filter(move |(name, _)| *name == field).map(|(_, place)| place.clone())
     }
 
     /// Whether the conversation is the end of one that the provider keeps.
@@ -157,8 +162,9 @@ impl<'de> Visitor<'de> for LookedAt<'de> {
         // Names are read, as `mod\u0065l` is `model`, too.
         while let Some(RawText(name)) = fields.next_key()? {
             let value = fields.next_value::<&'de RawValue>()?;
-            if let Some(known) = CONVERSATIONS.into_iter().find(|known| *known == name) {
-                self.conversations.push((known, value));
+            let mut read = CONVERSATIONS.iter().chain(&INSTRUCTIONS).chain(&DECLARED);
+            if let Some(known) = read.find(|known| **known == name) {
+                self.read.push((known, value));
             }
             match &*name {
                 "model" => self.models.push(value),

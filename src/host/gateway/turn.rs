@@ -22,7 +22,8 @@ use super::models::GuardedModels;
 use super::progress::CallProgress;
 use super::quota::KeyCharge;
 use super::request::RequestBody;
-use crate::engine::Failure;
+use crate::context::TokenEstimator;
+use crate::engine::{Failure, ReducePlan};
 use crate::host::guard::{CallError, ModelCall, TurnHistory};
 use crate::host::model::front::FrontCall;
 use crate::host::model::relay::{
@@ -30,7 +31,7 @@ use crate::host::model::relay::{
 };
 use crate::host::telemetry::spans;
 use crate::policy::{ErrorClass, HistoryCheck, MalformedCalls, Policy};
-use crate::session::{HistorySplice, Message, splice};
+use crate::session::{ContextReduction, HistorySplice, Message, splice};
 
 /// A request that is relayed.
 pub(super) struct RelayedCall {
@@ -46,7 +47,7 @@ pub(super) struct RelayedCall {
 /// A request that is relayed, and what came of it so far.
 struct OpenCall {
     call: RelayedCall,
-    /// The conversation in it, if it has calls or results.
+    /// The conversation in it, if it has calls or results, or is long.
     history: Option<RequestHistory>,
     sink: AnswerSink,
     progress: CallProgress,
@@ -191,9 +192,14 @@ async fn attempt(
 impl RelayedCall {
     /// The conversation in it, if the policy wants it looked at.
     fn history(&self, policy: &Policy) -> Option<RequestHistory> {
-        let looks =
-            self.endpoint.kind == RelayKind::Answer && policy.history().check.value != HistoryCheck::Never;
-        looks.then(|| RequestHistory::read(self.endpoint.dialect, &self.body)).flatten()
+        let fits = !policy.context().reduce.value.is_empty();
+        let looks = fits || policy.history().check.value != HistoryCheck::Never;
+        if !looks || self.endpoint.kind != RelayKind::Answer {
+            return None;
+        }
+        let first = self.targets.first().map_or("", String::as_str);
+        let counter = TokenEstimator::from(&policy.model(first).tokens);
+        RequestHistory::read(self.endpoint.dialect, &self.body, counter, fits)
     }
 }
 
@@ -215,6 +221,18 @@ impl TurnHistory<SentRequest> for SentHistory {
     fn splice(&self, request: &mut SentRequest, splices: &[HistorySplice]) {
         if let Some(history) = &request.open.history {
             splice(request.pieces.get_or_insert_with(|| history.pieces()), splices);
+        }
+    }
+
+    fn can_shrink(&self, request: &SentRequest) -> bool {
+        request.open.history.as_ref().is_some_and(RequestHistory::can_shrink)
+    }
+
+    fn reduced(&self, request: &SentRequest, policy: &Policy, plan: &ReducePlan) -> ContextReduction {
+        let Some(history) = &request.open.history else { return ContextReduction::default() };
+        match &request.pieces {
+            Some(pieces) => history.reduced(policy, plan, pieces),
+            None => history.reduced(policy, plan, &history.pieces()),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::{Guard, GuardParts, in_span, without_tools};
 use crate::context::repair;
-use crate::engine::{DirectiveKind, Note, OrphanToolCallsPruned};
+use crate::engine::{DirectiveKind, HostSkill, Note, OrphanToolCallsPruned, ReducePlan};
 use crate::host::trace;
 use crate::policy::{HistoryCheck, Policy};
-use crate::session::{HistorySplice, Message, splice};
+use crate::session::{ContextReduction, HistorySplice, Message, splice};
 
 /// The way to the conversation in a request.
 pub(super) type FindHistory<R> = Box<dyn Fn(&mut R) -> &mut Vec<Message> + Send + Sync>;
@@ -20,6 +20,12 @@ pub(in crate::host) trait TurnHistory<R>: Send + Sync {
 
     /// Adds what the model is to read besides.
     fn guide(&self, request: &mut R, guidance: Vec<Message>);
+
+    /// Whether messages of it may be left out.
+    fn can_shrink(&self, request: &R) -> bool;
+
+    /// What a step of its reduction comes to.
+    fn reduced(&self, request: &R, policy: &Policy, plan: &ReducePlan) -> ContextReduction;
 }
 
 /// Where the conversation in a request is.
@@ -42,6 +48,24 @@ impl<R: Clone> HistoryPlace<R> {
         match self {
             Self::List(find) => splice(find(request), splices),
             Self::Within(history) => history.splice(request, splices),
+        }
+    }
+
+    /// What can be done about it.
+    pub(super) fn skills(&self, request: &R) -> Vec<HostSkill> {
+        match self {
+            Self::Within(history) if history.can_shrink(request) => {
+                vec![HostSkill::Repair, HostSkill::Reduce]
+            }
+            // Who keeps a list reduces it before: `Guard::reduce_context`.
+            Self::List(_) | Self::Within(_) => vec![HostSkill::Repair],
+        }
+    }
+
+    pub(super) fn reduced(&self, request: &R, policy: &Policy, plan: &ReducePlan) -> ContextReduction {
+        match self {
+            Self::List(_) => ContextReduction::default(),
+            Self::Within(history) => history.reduced(request, policy, plan),
         }
     }
 

@@ -14,17 +14,17 @@ use super::run::{GuardRun, is_over};
 use super::{CallError, ClassifyError, GivenUp, TurnGuard};
 use crate::context::{CheckedHistory, estimate_message, repair};
 use crate::engine::{
-    DirectiveKind, Event, Failure, HostSkill, ModelReply, Note, PlannerDecision, ProposalResult, TurnMeasure,
-    TurnProposal, Work,
+    DirectiveKind, Event, Failure, ModelReply, Note, PlannerDecision, ProposalResult, ReducePlan,
+    TurnMeasure, TurnProposal, Work,
 };
-use crate::policy::MalformedCalls;
-use crate::session::{HistorySplice, Message};
+use crate::policy::{MalformedCalls, Policy};
+use crate::session::{ContextReduction, HistorySplice, Message};
 
 /// The request of one turn, as it is sent.
 struct Request<'a, R> {
     given: &'a R,
     history: Option<&'a HistoryPlace<R>>,
-    /// With its history repaired.
+    /// With its history repaired, or reduced.
     repaired: Option<R>,
 }
 
@@ -60,7 +60,7 @@ impl<R: Clone> TurnGuard<R> {
         Fut: Future<Output = Result<T, E>>,
     {
         let mut request = Request { given: &self.request, history: self.history.as_ref(), repaired: None };
-        let can = self.history.iter().map(|_| HostSkill::Repair).collect();
+        let can = self.history.as_ref().map(|history| history.skills(&self.request)).unwrap_or_default();
         let measure = self.measure(&request);
         let turn = TurnProposal { targets: self.targets.clone(), measure, can, ..TurnProposal::default() };
         let mut proposed = run.propose(Event::TurnProposed(turn)).await?.heard_by(self.listener.clone());
@@ -117,12 +117,12 @@ impl<R: Clone> TurnGuard<R> {
                     wait.fired()
                 }
                 Work::Consult(consult) => consult.decided(PlannerDecision::TellModel),
+                Work::ReduceContext(work) => {
+                    let reduction = request.reduced(&self.inner.live.current(), &work.plan);
+                    work.reduced(reduction)
+                }
                 // The guard has said that it can do nothing else.
-                Work::PrepareTurn(_)
-                | Work::ReduceContext(_)
-                | Work::Summarize(_)
-                | Work::RunTool(_)
-                | Work::Ask(_) => continue,
+                Work::PrepareTurn(_) | Work::Summarize(_) | Work::RunTool(_) | Work::Ask(_) => continue,
             };
             run.tell(event)?;
         }
@@ -162,6 +162,12 @@ impl<R: Clone> Request<'_, R> {
     fn messages(&self) -> Vec<Message> {
         let now = self.repaired.as_ref().unwrap_or(self.given);
         self.history.map(|history| history.messages(now)).unwrap_or_default()
+    }
+
+    /// What a step of its reduction comes to.
+    fn reduced(&self, policy: &Policy, plan: &ReducePlan) -> ContextReduction {
+        let now = self.repaired.as_ref().unwrap_or(self.given);
+        self.history.map(|history| history.reduced(now, policy, plan)).unwrap_or_default()
     }
 
     fn splice(&mut self, splices: &[HistorySplice]) {

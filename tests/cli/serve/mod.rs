@@ -12,6 +12,7 @@ mod hostile;
 mod judged;
 mod limits;
 mod page;
+mod reduced;
 mod refused;
 mod relayed;
 mod reload;

@@ -4,6 +4,7 @@ mod exhausted;
 mod failure;
 mod pace;
 
+use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -190,6 +191,10 @@ fn too_large_for_all(fits: &[WindowFit], run: &mut RunParts<'_>) {
         run.out.warn(format!(
             "the definitions of the tools alone are too large for the window of {target}: {room}"
         ));
+    } else if run.policy().context().give_up_after.value == NonZeroU32::MAX {
+        // Where no reduction is one too many, no turn ends the run either: the provider decides.
+        let facts: Vec<String> = fits.iter().filter_map(WindowFit::computed).collect();
+        run.out.warn(format!("the conversation is too large for every window: {}", facts.join("; ")));
     } else {
         // The messages are too large, but the report alone is still possible: this turn becomes the final one.
         let why = fits.iter().filter_map(|fit| fit.because(run.policy(), 0)).collect();

@@ -23,9 +23,10 @@ use crate::engine::reduce::{ContextReduced, ReduceContext, ReducePlan};
 use crate::engine::reductions::ReductionInFlight;
 use crate::engine::results_room::{RoomForResults, weight};
 use crate::engine::room::ContextBudget;
+use crate::engine::targets::falls_back;
 use crate::engine::token_observation::TokenObservation;
 use crate::policy::{ContextShare, ContextWindow, ErrorClass, Policy, ReduceStep, Setting};
-use crate::session::{ContextReduction, FinalReason, Message, Usage};
+use crate::session::{ContextReduction, FinalReason, Message, StopReason, Usage};
 
 /// A reduction that misses its target gained nothing if it freed less than this share of the window.
 // A fiftieth: after a smaller gain the next turn would need another reduction, and pay for another summary.
@@ -189,13 +190,18 @@ impl TurnWindow {
         }
         let (target, measure) = (series.target(run.targets).cloned()?, self.measured?);
         let sent = run.sent_in_turn(measure).tokens();
-        let counted = if sent == 0 { 0 } else { self.with_added(&target, sent, run) };
+        // Such a host may have many conversations. The size that is named may be with the reply that one of them asked for,
+        // so only the window is learned.
+        let is_of_window = sent > 0 && !(run.terms.reduces_requests() && names_another_size(failure));
+        let counted = if is_of_window { self.with_added(&target, sent, run) } else { 0 };
         // Most refusals name the real window or the real size; both correct the next measurement.
         run.models.learn(&target, TokenObservation::of_refusal(counted, failure), run.out.rules.policy);
         let rules = run.policy().context();
         let another_has_room = || {
             let fits = run.fits(measure);
-            let has_room = |fit: &WindowFit| fit.room.is_some_and(|room| room.is_open(rules));
+            // A model whose window is unknown may take the whole of a conversation that is reduced for one request.
+            let may = run.terms.reduces_requests() && may_follow(&target, series.attempt(), run.policy());
+            let has_room = |fit: &WindowFit| fit.room.map_or(may, |room| room.is_open(rules));
             fits.iter().enumerate().any(|(place, fit)| has_room(fit) && series.can_ask_instead(place))
         };
         let never =
@@ -321,6 +327,20 @@ fn short_of_room(measure: TurnMeasure, run: &RunParts<'_>) -> Option<usize> {
     // chosen.
     let widest = fits.iter().enumerate().rev().max_by_key(|(_, fit)| fit.room.map(|room| room.budget()));
     widest.filter(|(_, fit)| fit.room.is_some_and(|room| room.budget() > 0)).map(|(place, _)| place)
+}
+
+/// Whether a refusal may be for another size than that of the conversation.
+fn names_another_size(failure: &Failure) -> bool {
+    // Anthropic: "input length and `max_tokens` exceed context limit: 20000 + 190000 > 200000"; status 413 is for more bytes
+    // than the server takes (Anthropic, "Errors").
+    failure.limit().is_some() || failure.status == Some(413)
+}
+
+/// Whether the policy lets another model follow one that refused a request for its size.
+fn may_follow(target: &str, attempt: u32, policy: &Policy) -> bool {
+    let (model, reason, class) =
+        (policy.model(target), StopReason::NotRetryable, ErrorClass::ContextOverflow);
+    falls_back(&policy.turn().targets, &model, reason, class, attempt, false)
 }
 
 /// The model that a reduction is for, and its context budget; `None`: its window is unknown.

@@ -50,6 +50,8 @@ pub(crate) enum DecisionKind {
     Skip,
     /// Calls and results of the conversation were repaired.
     Repair,
+    /// Messages of the conversation were left out or shortened, so that it fits a window.
+    Reduce,
     /// No further attempt is made.
     GiveUp,
     /// The request is refused: its key has used what it may.

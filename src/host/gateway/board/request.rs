@@ -73,6 +73,7 @@ impl OpenRequest {
             DirectiveKind::Work(Work::CallModel(call)) => {
                 self.attempts = self.attempts.saturating_add(1);
                 self.target = Some(call.target.clone());
+                self.changes.clear();
                 self.enter(RequestPhase::Answer, now);
                 None
             }
@@ -92,6 +93,18 @@ impl OpenRequest {
             DirectiveKind::Note(Note::OrphanToolCallsPruned(_)) => {
                 let because = core::mem::take(&mut self.changes);
                 Some(self.decided(DecisionKind::Repair, because, id, now))
+            }
+            DirectiveKind::Work(Work::ReduceContext(_)) => {
+                // Why there is a reduction stands at its first step, which may come to nothing.
+                if self.changes.is_empty() {
+                    self.changes = because();
+                }
+                None
+            }
+            DirectiveKind::Note(Note::ContextReduced(reduced)) => {
+                let because = core::mem::take(&mut self.changes);
+                let target = reduced.target.clone();
+                Some(Decision { target, ..self.decided(DecisionKind::Reduce, because, id, now) })
             }
             DirectiveKind::Note(Note::Exhausted { .. }) => {
                 let next = self.failed.as_ref().and_then(|retry| retry.next_target.as_ref());

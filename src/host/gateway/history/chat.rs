@@ -1,12 +1,12 @@
 //! Chat Completions: a message is an element, and a result names its call.
 
 use serde_json::value::RawValue;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
-use super::json::{RawFields, changed, set};
+use super::json::{RawFields, changed, set, with_field, with_text};
 use super::{
-    CallOutcome, HistoryItem, HistoryReader, ItemPlace, RequestHistory, WrittenElement, WrittenItem, content,
-    outcomes,
+    CallOutcome, HistoryItem, HistoryReader, ItemPlace, ReadContent, RequestHistory, WrittenElement,
+    WrittenItem, outcomes,
 };
 use crate::session::Message;
 
@@ -15,7 +15,7 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue]) ->
     for element in list {
         let fields = RawFields::of(element);
         let parts = reader.element(element, fields.get("tool_calls"));
-        let text = content(fields.get("content"));
+        let ReadContent { text, others } = reader.content(fields.get("content"));
         match &*fields.text("role")? {
             "assistant" => {
                 let (mut calls, mut places) = (Vec::new(), Vec::new());
@@ -34,14 +34,19 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue]) ->
                 }
                 let from = vec![ItemPlace { element: reader.last(), part: None }];
                 let message = Message::Assistant { text, calls, extra: Map::new() };
-                reader.items.push(HistoryItem { message, from, calls: places });
+                // What calls a function the old way belongs to a result that names no id.
+                reader.unknown |= fields.get("function_call").is_some();
+                reader.items.push(HistoryItem { message, from, calls: places, others });
             }
             "tool" => {
                 let message = reader.result(fields.text("tool_call_id")?.into_owned(), text);
-                reader.whole(message);
+                reader.whole(message, others);
             }
-            "system" | "developer" => reader.whole(Message::System { text }),
-            _ => reader.whole(Message::user(text)),
+            "system" | "developer" => reader.whole(Message::System { text }, others),
+            role => {
+                reader.unknown |= role != "user";
+                reader.whole(Message::user(text), others);
+            }
         }
     }
     Some(())
@@ -61,10 +66,12 @@ pub(super) fn write(history: &RequestHistory, items: &[WrittenItem<'_>]) -> Opti
         }
         let text = item.message.text();
         let calls = assistant(history, item_before, at, item.message)?;
-        if text == item_before.message.text() {
-            return Some(WrittenElement::New(calls));
-        }
-        changed(&calls, |value| set(value, "content", text)).map(WrittenElement::New)
+        let written = match item.message {
+            _ if text == item_before.message.text() => Some(calls),
+            Message::Tool { .. } => with_field(&calls, "content", &Value::from(text).to_string()),
+            _ => with_text(&calls, "content", text),
+        };
+        written.map(WrittenElement::New)
     };
     items.iter().map(element).collect()
 }

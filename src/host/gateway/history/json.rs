@@ -77,6 +77,31 @@ pub(super) fn replaced(text: &str, pieces: &[(Range<usize>, &str)]) -> String {
     whole
 }
 
+/// An object with another value of a field; `None`: it has no such field.
+pub(super) fn with_field(object: &str, field: &str, value: &str) -> Option<String> {
+    let raw: &RawValue = serde_json::from_str(object).ok()?;
+    let at = place(object, RawFields::of(raw).get(field)?.get());
+    Some(replaced(object, &[(at, value)]))
+}
+
+/// An object with another text of its content: of the parts that are texts the first has it, the others go.
+pub(super) fn with_text(object: &str, field: &str, text: &str) -> Option<String> {
+    let raw: &RawValue = serde_json::from_str(object).ok()?;
+    let value = RawFields::of(raw).get(field)?;
+    let new = Value::from(text).to_string();
+    let Some(parts) = items(value) else { return with_field(object, field, &new) };
+    let mut new = Some(new);
+    let mut list = Vec::with_capacity(parts.len());
+    for part in parts {
+        if RawFields::of(part).get("text").is_none() {
+            list.push(part.get().to_owned());
+        } else if let Some(new) = new.take() {
+            list.push(with_field(part.get(), "text", &new)?);
+        }
+    }
+    with_field(object, field, &format!("[{}]", list.join(",")))
+}
+
 /// A value with a change; `None`: it cannot be read, or the change does not fit it.
 pub(super) fn changed(text: &str, change: impl FnOnce(&mut Value) -> Option<()>) -> Option<String> {
     let mut value = serde_json::from_str(text).ok()?;

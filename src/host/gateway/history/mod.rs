@@ -6,27 +6,33 @@
 mod chat;
 mod json;
 mod responses;
+mod size;
+#[cfg(test)]
+mod size_tests;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod turns;
 
 use core::ops::Range;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
 pub(super) use self::json::{RawText, place};
 use self::json::{items, replaced, text};
+pub(super) use self::size::{DECLARED, INSTRUCTIONS};
 use self::turns::TurnForm;
 use super::request::RequestBody;
-use crate::context::CheckedHistory;
-use crate::engine::TurnMeasure;
+use crate::context::TokenEstimator;
 use crate::host::model::front::GatewayDialect;
 use crate::session::{Message, ToolCall};
 
 /// What the body of every request with a call or a result has.
 const MARKS: [&str; 3] = ["tool_", "_call", "unction"];
+/// The bytes of a body that may be too long for a window: no model has one of fewer tokens than these are.
+const LONG: usize = 4096;
 
 /// The conversation in the body of a request.
 pub(super) struct RequestHistory {
@@ -35,6 +41,14 @@ pub(super) struct RequestHistory {
     text: String,
     elements: Vec<Element>,
     items: Vec<HistoryItem>,
+    /// Whether it has elements that may belong to others: then none is left out.
+    unknown: bool,
+    /// How its tokens are counted.
+    counter: TokenEstimator,
+    /// The tokens of the instructions beside it.
+    instructions: u64,
+    /// Those of the tools, and of a schema for the answer.
+    declared: u64,
 }
 
 /// An element of the list.
@@ -57,6 +71,8 @@ struct HistoryItem {
     from: Vec<ItemPlace>,
     /// Where its calls are.
     calls: Vec<ItemPlace>,
+    /// Where its parts are that are no text, no call and no result, such as images.
+    others: Vec<Range<usize>>,
 }
 
 /// A part of an element; without its number, the whole element.
@@ -103,6 +119,15 @@ struct HistoryReader<'a> {
     items: Vec<HistoryItem>,
     /// The names of calls by their ids.
     called: HashMap<String, String>,
+    /// Whether there are elements that may belong to others.
+    unknown: bool,
+}
+
+/// What a content says, and where its other parts are.
+#[derive(Default)]
+struct ReadContent {
+    text: String,
+    others: Vec<Range<usize>>,
 }
 
 impl From<Message> for HistoryPiece {
@@ -112,14 +137,21 @@ impl From<Message> for HistoryPiece {
 }
 
 impl RequestHistory {
-    /// Reads the conversation of a request. `None`: it has no call and no result, or what it has cannot be told apart.
-    pub(super) fn read(dialect: GatewayDialect, body: &RequestBody) -> Option<Self> {
+    /// Reads the conversation of a request, whose tokens are counted so. `fits`: it may have to be reduced. `None`: it has no
+    /// call and no result and is short, or what it has cannot be told apart.
+    pub(super) fn read(
+        dialect: GatewayDialect,
+        body: &RequestBody,
+        counter: TokenEstimator,
+        fits: bool,
+    ) -> Option<Self> {
         let text = core::str::from_utf8(body.bytes()).ok()?;
+        let is_long = fits && text.len() >= LONG;
         // Most requests without a call are known by this.
-        if !MARKS.iter().any(|mark| text.contains(mark)) || body.is_continued() {
+        if !(is_long || MARKS.iter().any(|mark| text.contains(mark))) || body.is_continued() {
             return None;
         }
-        let list = body.conversation(match dialect {
+        let list = body.field(match dialect {
             GatewayDialect::Chat | GatewayDialect::Messages => "messages",
             GatewayDialect::Responses => "input",
             GatewayDialect::Gemini => "contents",
@@ -131,6 +163,7 @@ impl RequestHistory {
             elements: Vec::with_capacity(list.len()),
             items: Vec::with_capacity(list.len()),
             called: HashMap::new(),
+            unknown: false,
         };
         match dialect {
             GatewayDialect::Chat => chat::read(&mut reader, &list)?,
@@ -138,8 +171,10 @@ impl RequestHistory {
             GatewayDialect::Gemini => turns::read(&mut reader, &list, &TurnForm::GEMINI)?,
             GatewayDialect::Responses => responses::read(&mut reader, &list)?,
         }
-        let HistoryReader { elements, items, .. } = reader;
-        Some(Self { dialect, text: text.to_owned(), elements, items })
+        let HistoryReader { elements, items, unknown, .. } = reader;
+        let (instructions, declared) = size::beside(body, text, &counter);
+        let text = text.to_owned();
+        Some(Self { dialect, text, elements, items, unknown, counter, instructions, declared })
     }
 
     /// The pieces, of which none is changed yet.
@@ -156,16 +191,6 @@ impl RequestHistory {
         pieces.iter().filter_map(message).collect()
     }
 
-    /// What the interpreter has to know of it before the turn. `drops`: calls that cannot be read are to be taken out.
-    pub(super) fn measure(&self, drops: bool) -> TurnMeasure {
-        let messages = self.messages(&self.pieces());
-        TurnMeasure {
-            messages: u64::try_from(messages.len()).unwrap_or(u64::MAX),
-            history_faults: CheckedHistory::default().faults(&messages, drops),
-            ..TurnMeasure::default()
-        }
-    }
-
     /// The body with these pieces as its conversation. `None`: nothing would be left of it, or a piece cannot be written.
     pub(super) fn with(&self, pieces: &[HistoryPiece]) -> Option<Bytes> {
         let written = self.written(pieces);
@@ -178,49 +203,16 @@ impl RequestHistory {
         self.joined(&elements).map(Bytes::from)
     }
 
-    /// Finds out what new messages were made of: only what differs is written anew.
+    /// What new messages were made of: only what differs is written anew.
     fn written<'a>(&'a self, pieces: &'a [HistoryPiece]) -> Vec<WrittenItem<'a>> {
-        let mut free = vec![true; self.items.len()];
-        for piece in pieces {
-            if let HistoryPiece::Kept(at) = piece
-                && let Some(free) = free.get_mut(*at)
-            {
-                *free = false;
-            }
-        }
-        let (mut results, mut said) = (HashMap::<&str, VecDeque<usize>>::new(), VecDeque::new());
-        for (at, item) in self.items.iter().enumerate().filter(|(at, _)| free.get(*at) == Some(&true)) {
-            match &item.message {
-                Message::Tool { call, .. } => results.entry(call).or_default().push_back(at),
-                Message::Assistant { .. } => said.push_back(at),
-                Message::System { .. } | Message::User { .. } => {}
-            }
-        }
-        let message = |at: usize| self.items.get(at).map(|item| &item.message);
-        let written = |piece: &'a HistoryPiece| match piece {
-            HistoryPiece::Kept(at) => {
-                Some(WrittenItem { message: message(*at)?, from: Some(*at), is_kept: true })
-            }
-            HistoryPiece::New(new) => {
-                let from = match new {
-                    // One that is put in is an error, and none of what came.
-                    Message::Tool { call, error: false, .. } => {
-                        results.get_mut(call.as_str()).and_then(|of_call| {
-                            // Of several results of one call the same one, if it is there.
-                            let same = of_call.iter().position(|at| message(*at) == Some(new));
-                            of_call.remove(same.unwrap_or(0))
-                        })
-                    }
-                    Message::Assistant { .. } => {
-                        let same = said.iter().position(|at| message(*at).is_some_and(|old| is_of(new, old)));
-                        same.and_then(|same| said.drain(..=same).next_back())
-                    }
-                    Message::System { .. } | Message::User { .. } | Message::Tool { .. } => None,
-                };
-                Some(WrittenItem { message: new, from, is_kept: false })
-            }
+        let written = |(piece, from): (&'a HistoryPiece, Option<usize>)| {
+            let (message, is_kept) = match piece {
+                HistoryPiece::Kept(at) => (&self.items.get(*at)?.message, true),
+                HistoryPiece::New(message) => (message, false),
+            };
+            Some(WrittenItem { message, from, is_kept })
         };
-        pieces.iter().filter_map(written).collect()
+        pieces.iter().zip(self.sources(pieces)).filter_map(written).collect()
     }
 
     /// The body with these elements. What is between two that were neighbours before stays, too.
@@ -297,9 +289,25 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// A message that is the last element.
-    fn whole(&mut self, message: Message) {
+    fn whole(&mut self, message: Message, others: Vec<Range<usize>>) {
         let from = vec![ItemPlace { element: self.last(), part: None }];
-        self.items.push(HistoryItem { message, from, calls: Vec::new() });
+        self.items.push(HistoryItem { message, from, calls: Vec::new(), others });
+    }
+
+    /// The text of a content: it is one, or the parts that are.
+    fn content(&self, value: Option<&'a RawValue>) -> ReadContent {
+        let Some(value) = value else { return ReadContent::default() };
+        let Some(parts) = items(value) else {
+            return ReadContent { text: text(value).unwrap_or_default().into_owned(), others: Vec::new() };
+        };
+        let (mut texts, mut others) = (Vec::with_capacity(parts.len()), Vec::new());
+        for part in parts {
+            match json::RawFields::of(part).text("text") {
+                Some(text) => texts.push(text),
+                None => others.push(place(self.body, part.get())),
+            }
+        }
+        ReadContent { text: texts.join("\n\n"), others }
     }
 
     /// The number of the last element.
@@ -318,28 +326,9 @@ impl<'a> HistoryReader<'a> {
     }
 }
 
-/// The text of a content: it is one, or the parts that are.
-fn content(value: Option<&RawValue>) -> String {
-    let Some(value) = value else { return String::new() };
-    match items(value) {
-        Some(parts) => {
-            let texts = parts.into_iter().filter_map(|part| json::RawFields::of(part).text("text"));
-            texts.collect::<Vec<_>>().join("\n\n")
-        }
-        None => text(value).unwrap_or_default().into_owned(),
-    }
-}
-
 fn calls(message: &Message) -> &[ToolCall] {
     match message {
         Message::Assistant { calls, .. } => calls,
         Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
     }
-}
-
-/// Whether a message of a model is another one with fewer calls, or another text.
-fn is_of(new: &Message, old: &Message) -> bool {
-    let mut before = calls(old).iter();
-    let has_calls = calls(new).iter().all(|call| before.any(|old| old.id == call.id));
-    has_calls && (!calls(new).is_empty() || new.text() == old.text())
 }

@@ -3,17 +3,27 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::value::RawValue;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
-use super::json::{RawFields, changed, set};
+use super::json::{RawFields, changed, set, with_field, with_text};
 use super::{
-    CallOutcome, HistoryItem, HistoryReader, ItemPlace, RequestHistory, WrittenElement, WrittenItem, calls,
-    content, outcomes,
+    CallOutcome, HistoryItem, HistoryReader, ItemPlace, ReadContent, RequestHistory, WrittenElement,
+    WrittenItem, calls, outcomes,
 };
 use crate::session::Message;
 
 /// How the item of a call ends that a tool of the client answers with free text.
 const CUSTOM: &str = "custom_tool_call";
+
+/// The items that belong to no other one, beside messages, calls and results.
+const ALONE: [&str; 6] = [
+    "reasoning",
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+];
 
 /// What kind of item it is.
 enum ItemKind {
@@ -46,31 +56,39 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue]) ->
         let fields = RawFields::of(element);
         reader.element(element, None);
         let place = ItemPlace { element: number, part: None };
-        match kind(&fields) {
+        let kind = kind(&fields);
+        if let (ItemKind::Made | ItemKind::User, Some(named)) = (&kind, fields.text("type")) {
+            reader.unknown |= named != "message" && !ALONE.contains(&&*named);
+        }
+        match kind {
             ItemKind::System => {
                 open = None;
-                reader.whole(Message::System { text: content(fields.get("content")) });
+                let ReadContent { text, others } = reader.content(fields.get("content"));
+                reader.whole(Message::System { text }, others);
             }
             ItemKind::User => {
                 if fields.text("type").is_some_and(|kind| kind == "item_reference") {
                     return None;
                 }
                 open = None;
-                reader.whole(Message::user(content(fields.get("content"))));
+                let ReadContent { text, others } = reader.content(fields.get("content"));
+                reader.whole(Message::user(text), others);
             }
             ItemKind::Result => {
                 let call = fields.text("call_id")?.into_owned();
                 // The next call is one of another turn.
                 open = None;
                 let behind = made_by.get(&call).copied().unwrap_or(reader.items.len());
-                let message = reader.result(call, content(fields.get("output")));
-                results.push((behind, HistoryItem { message, from: vec![place], calls: Vec::new() }));
+                let ReadContent { text, others } = reader.content(fields.get("output"));
+                let message = reader.result(call, text);
+                results.push((behind, HistoryItem { message, from: vec![place], calls: Vec::new(), others }));
             }
             kind @ (ItemKind::Call | ItemKind::Made) => {
                 let item = *open.get_or_insert_with(|| {
                     let message =
                         Message::Assistant { text: String::new(), calls: Vec::new(), extra: Map::new() };
-                    reader.items.push(HistoryItem { message, from: Vec::new(), calls: Vec::new() });
+                    let (from, calls, others) = (Vec::new(), Vec::new(), Vec::new());
+                    reader.items.push(HistoryItem { message, from, calls, others });
                     reader.items.len()
                 });
                 let call = if matches!(kind, ItemKind::Call) {
@@ -81,6 +99,7 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue]) ->
                 } else {
                     None
                 };
+                let said = reader.content(fields.get("content"));
                 let item = reader.items.get_mut(item.checked_sub(1)?)?;
                 let Message::Assistant { text, calls, .. } = &mut item.message else { return None };
                 item.from.push(place);
@@ -88,7 +107,8 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue]) ->
                     calls.push(call);
                     item.calls.push(place);
                 } else {
-                    text.push_str(&content(fields.get("content")));
+                    text.push_str(&said.text);
+                    item.others.extend(said.others);
                 }
             }
         }
@@ -159,7 +179,9 @@ fn changed_item(
         Some((at, WrittenElement::New(element)))
     };
     if matches!(now, Message::Tool { .. }) {
-        return Some(vec![change(before.from.first()?.element, "output", now.text())?]);
+        let (at, text) = (before.from.first()?.element, Value::from(now.text()).to_string());
+        let element = with_field(history.of_element(at)?, "output", &text)?;
+        return Some(vec![(at, WrittenElement::New(element))]);
     }
     let mut outcomes = outcomes(before, now).into_iter().peekable();
     let mut text = (now.text() != before.message.text()).then(|| now.text());
@@ -183,7 +205,7 @@ fn changed_item(
             Some(CallOutcome::Changed(arguments)) => change(at, "arguments", &arguments)?,
             None if replaces && fields.get("content").is_some() => {
                 let Some(text) = text.take() else { continue };
-                change(at, "content", text)?
+                (at, WrittenElement::New(with_text(history.of_element(at)?, "content", text)?))
             }
             Some(CallOutcome::Stays) | None => kept,
         };

@@ -6,20 +6,24 @@ use serde_json::{Value, json};
 use super::*;
 use crate::context::{findings, repair};
 use crate::host::gateway::PathCall;
-use crate::policy::{MalformedCalls, OrphanCalls};
+use crate::policy::{MalformedCalls, OrphanCalls, Policy};
 use crate::session::splice;
 
-const DIALECTS: [GatewayDialect; 4] =
+pub(super) const DIALECTS: [GatewayDialect; 4] =
     [GatewayDialect::Chat, GatewayDialect::Messages, GatewayDialect::Responses, GatewayDialect::Gemini];
 
-fn body(dialect: GatewayDialect, text: &str) -> RequestBody {
+pub(super) fn body(dialect: GatewayDialect, text: &str) -> RequestBody {
     let call = PathCall { model: "m".into(), stream: false };
     let call = (dialect == GatewayDialect::Gemini).then_some(call);
     RequestBody::read(Bytes::copy_from_slice(text.as_bytes()), call).unwrap()
 }
 
+pub(super) fn counter() -> TokenEstimator {
+    TokenEstimator::from(&Policy::builtin().model("m").tokens)
+}
+
 fn read(dialect: GatewayDialect, text: &str) -> Option<RequestHistory> {
-    RequestHistory::read(dialect, &body(dialect, text))
+    RequestHistory::read(dialect, &body(dialect, text), counter(), false)
 }
 
 fn field(dialect: GatewayDialect) -> &'static str {
@@ -31,7 +35,7 @@ fn field(dialect: GatewayDialect) -> &'static str {
 }
 
 /// A request with that list.
-fn request(dialect: GatewayDialect, list: &str) -> String {
+pub(super) fn request(dialect: GatewayDialect, list: &str) -> String {
     format!("{{ \"model\":\"m\",\n \"{}\" : {list},\"x\":1e400 }}", field(dialect))
 }
 
@@ -205,7 +209,7 @@ fn what_continues_a_conversation_of_the_provider_is_left_alone() {
 }
 
 /// One piece of a conversation in that dialect: `u`, `a`, `a:x,y`, `r:x`, as in the tests of the repair.
-fn element(dialect: GatewayDialect, word: &str) -> Vec<Value> {
+pub(super) fn element(dialect: GatewayDialect, word: &str) -> Vec<Value> {
     let (kind, ids) = word.split_once(':').unwrap_or((word, ""));
     let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
     let each = |make: &dyn Fn(&&str) -> Value| ids.iter().map(make).collect::<Vec<_>>();

@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::json::{RawFields, changed, set};
+use super::json::{RawFields, changed, set, with_field, with_text};
 use super::{
-    CallOutcome, HistoryItem, HistoryReader, ItemPlace, RequestHistory, WrittenElement, WrittenItem, content,
-    outcomes,
+    CallOutcome, HistoryItem, HistoryReader, ItemPlace, ReadContent, RequestHistory, WrittenElement,
+    WrittenItem, outcomes,
 };
 use crate::session::Message;
 
@@ -90,14 +90,15 @@ impl TurnForm {
 
     /// A part with another text of its result.
     fn with_result(&self, part: &str, text: &str) -> Option<String> {
-        changed(part, |part| {
-            if !self.gemini {
-                return set(part, "content", text);
-            }
-            let name =
-                if part.get("functionResponse").is_some() { "functionResponse" } else { "function_response" };
-            set(part.get_mut(name)?, "response", json!({"output": text}))
-        })
+        if !self.gemini {
+            return with_field(part, "content", &Value::from(text).to_string());
+        }
+        let raw: &RawValue = serde_json::from_str(part).ok()?;
+        let fields = RawFields::of(raw);
+        let mut names = ["functionResponse", "function_response"].into_iter();
+        let (name, result) = names.find_map(|name| Some((name, fields.get(name)?)))?;
+        let result = with_field(result.get(), "response", &json!({"output": text}).to_string())?;
+        with_field(part, name, &result)
     }
 
     /// The result of a call that had none.
@@ -161,10 +162,11 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue], fo
             continue;
         }
         follows = false;
+        reader.unknown |= !matches!(role.as_deref(), None | Some("user" | "system" | "function"));
         if parts.is_empty() || role.as_deref() == Some("system") {
-            let text = content(value);
+            let ReadContent { text, others } = reader.content(value);
             let system = role.as_deref() == Some("system");
-            reader.whole(if system { Message::System { text } } else { Message::user(text) });
+            reader.whole(if system { Message::System { text } } else { Message::user(text) }, others);
             continue;
         }
         user(reader, &parts, form, &mut open)?;
@@ -183,9 +185,12 @@ fn model<'a>(
     let element = reader.last();
     let mut calls = Vec::new();
     let mut places = Vec::new();
+    let ReadContent { text: said, others: mut unsaid } = reader.content(value);
+    let mut called = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         let fields = RawFields::of(part);
         let Some(call) = form.call(&fields) else { continue };
+        called.push(super::place(reader.body, part.get()));
         let (id, name, arguments) = if form.gemini {
             let id = call.text("id").filter(|id| !id.is_empty()).map(Cow::into_owned);
             let id = id.unwrap_or_else(|| open.unnamed());
@@ -199,10 +204,14 @@ fn model<'a>(
         calls.push(reader.call(id, name, arguments));
         places.push(ItemPlace { element, part: Some(number) });
     }
-    let said = content(value);
+    unsaid.retain(|place| !called.contains(place));
     let from = ItemPlace { element, part: None };
-    if let Some(HistoryItem { message: Message::Assistant { text, calls: made, .. }, from: all, calls: at }) =
-        reader.items.last_mut().filter(|_| follows)
+    if let Some(HistoryItem {
+        message: Message::Assistant { text, calls: made, .. },
+        from: all,
+        calls: at,
+        others,
+    }) = reader.items.last_mut().filter(|_| follows)
     {
         if !text.is_empty() && !said.is_empty() {
             text.push_str("\n\n");
@@ -211,10 +220,11 @@ fn model<'a>(
         made.extend(calls);
         all.push(from);
         at.extend(places);
+        others.extend(unsaid);
         return Some(());
     }
     let message = Message::Assistant { text: said, calls, extra: Map::new() };
-    reader.items.push(HistoryItem { message, from: vec![from], calls: places });
+    reader.items.push(HistoryItem { message, from: vec![from], calls: places, others: unsaid });
     Some(())
 }
 
@@ -226,34 +236,37 @@ fn user<'a>(
     open: &mut OpenCalls,
 ) -> Option<()> {
     let element = reader.last();
-    let mut said = (String::new(), Vec::new());
-    let flush = |reader: &mut HistoryReader<'a>, said: &mut (String, Vec<ItemPlace>)| {
-        let (text, from) = core::mem::take(said);
+    let mut said = (ReadContent::default(), Vec::new());
+    let flush = |reader: &mut HistoryReader<'a>, said: &mut (ReadContent, Vec<ItemPlace>)| {
+        let (ReadContent { text, others }, from) = core::mem::take(said);
         if !from.is_empty() {
-            reader.items.push(HistoryItem { message: Message::user(text), from, calls: Vec::new() });
+            reader.items.push(HistoryItem { message: Message::user(text), from, calls: Vec::new(), others });
         }
     };
     for (number, part) in parts.iter().enumerate() {
         let fields = RawFields::of(part);
         let at = ItemPlace { element, part: Some(number) };
         if !form.is_result(&fields) {
-            if let Some(more) = fields.text("text") {
-                said.0.push_str(&more);
+            match fields.text("text") {
+                Some(more) => said.0.text.push_str(&more),
+                None => said.0.others.push(super::place(reader.body, part.get())),
             }
             said.1.push(at);
             continue;
         }
         flush(reader, &mut said);
+        let mut others = Vec::new();
         let message = if form.gemini {
             let result = fields.any(["functionResponse", "function_response"]).map(RawFields::of)?;
             let id = result.text("id").filter(|id| !id.is_empty()).map(Cow::into_owned);
             let call = open.answered(id, &result.text("name")?);
             reader.result(call, result.get("response").map_or("", RawValue::get).to_owned())
         } else {
-            let text = content(fields.get("content"));
-            reader.result(fields.text("tool_use_id")?.into_owned(), text)
+            let content = reader.content(fields.get("content"));
+            others = content.others;
+            reader.result(fields.text("tool_use_id")?.into_owned(), content.text)
         };
-        reader.items.push(HistoryItem { message, from: vec![at], calls: Vec::new() });
+        reader.items.push(HistoryItem { message, from: vec![at], calls: Vec::new(), others });
     }
     flush(reader, &mut said);
     Some(())
@@ -281,9 +294,15 @@ pub(super) fn write(
                 let turn = json!({"role": form.model, form.parts: [form.text(text)]}).to_string();
                 turns.push(WrittenTurn::Element(WrittenElement::New(turn)));
             }
-            (Message::System { .. }, Some(before)) => {
-                let kept = before.from.iter().map(|place| WrittenElement::Kept(place.element));
-                turns.extend(kept.map(WrittenTurn::Element));
+            (Message::System { text }, Some(before)) => {
+                let is_same = before.message == *item.message;
+                for ItemPlace { element, .. } in before.from.iter().copied() {
+                    turns.push(WrittenTurn::Element(if is_same {
+                        WrittenElement::Kept(element)
+                    } else {
+                        WrittenElement::New(with_text(history.of_element(element)?, form.parts, text)?)
+                    }));
+                }
             }
             (Message::System { text } | Message::User { text, .. }, None) => {
                 let parts = vec![WrittenPart::New(form.text(text).to_string())];
@@ -319,8 +338,12 @@ fn user_part(
     turns: &mut Vec<WrittenTurn>,
 ) -> Option<()> {
     let given = before.filter(|before| item.is_kept || before.message == *item.message);
+    let is_result = matches!(item.message, Message::Tool { .. });
     let parts = match (given, before.and_then(|before| before.from.first())) {
         (Some(given), _) => given.from.iter().copied().map(WrittenPart::Given).collect(),
+        (None, Some(_)) if !is_result => {
+            user_text(history, before.map_or(&[], |before| &before.from), item.message.text(), form)?
+        }
         (None, Some(ItemPlace { element, part: Some(part) })) => {
             let part = history.of_part(*element, *part)?;
             vec![WrittenPart::New(form.with_result(part, item.message.text())?)]
@@ -331,7 +354,9 @@ fn user_part(
     // A result that is put in, or moved, belongs to no turn yet.
     let is_loose = !item.is_kept && (element.is_none() || given.is_some());
     match turns.last_mut() {
-        Some(WrittenTurn::User(last)) if !item.is_kept || last.source == element || last.results => {
+        Some(WrittenTurn::User(last))
+            if (is_result && !item.is_kept) || last.source == element || last.results =>
+        {
             last.results &= !item.is_kept;
             if item.is_kept {
                 last.source = last.source.or(element);
@@ -344,6 +369,30 @@ fn user_part(
         }
     }
     Some(())
+}
+
+/// What is left of the parts of a user whose text was cut.
+fn user_text(
+    history: &RequestHistory,
+    from: &[ItemPlace],
+    text: &str,
+    form: &TurnForm,
+) -> Option<Vec<WrittenPart>> {
+    let mut text = Some(text);
+    let mut parts = Vec::with_capacity(from.len());
+    for place in from {
+        let Some(number) = place.part else {
+            parts.extend(text.take().map(|text| WrittenPart::New(form.text(text).to_string())));
+            continue;
+        };
+        let part = history.of_part(place.element, number)?;
+        if !is_text(part) {
+            parts.push(WrittenPart::Given(*place));
+        } else if let Some(text) = text.take() {
+            parts.push(WrittenPart::New(with_field(part, "text", &Value::from(text).to_string())?));
+        }
+    }
+    Some(parts)
 }
 
 /// The elements of a turn of the model with the calls that stay, and its text.
@@ -380,7 +429,7 @@ fn model_elements(
                 Some(CallOutcome::Goes) => None,
                 Some(CallOutcome::Changed(arguments)) => Some(form.with_arguments(part, &arguments)?),
                 None if replaces && is_text(part) => match text.take() {
-                    Some(text) => Some(changed(part, |part| set(part, "text", text))?),
+                    Some(text) => Some(with_field(part, "text", &Value::from(text).to_string())?),
                     None => None,
                 },
                 Some(CallOutcome::Stays) | None => {

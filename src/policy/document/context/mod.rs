@@ -70,7 +70,8 @@ pub struct ContextPolicy<F: Form = Effective> {
     #[key(looser = Neither)]
     pub compact_on_overflow: F::Of<bool>,
     /// After so many reductions in a row that gained nothing (less than 2 % of the window, short of `target_free`)
-    /// the next turn is the last.
+    /// the next turn is the last. 4294967295: no turn is the last for want of room, and what no window holds is sent
+    /// as it is.
     /// Example: `2`
     #[key(looser = Neither)]
     pub give_up_after: F::Of<NonZeroU32>,
