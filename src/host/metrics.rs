@@ -32,9 +32,12 @@ const OTHER: &str = "other";
 /// ```
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// By the values of their labels, in the order the metric names them.
-    series: Mutex<BTreeMap<MetricId, BTreeMap<Vec<String>, MetricSeries>>>,
+    series: Mutex<SeriesMap>,
 }
+
+/// Series sorted by the values of their labels, which are in the order the metric names them.
+// A map by texts could not be asked without making each text: each request of a gateway adds to nine series.
+type SeriesMap = BTreeMap<MetricId, Vec<(Vec<String>, MetricSeries)>>;
 
 /// The labels of one series; one without a value is left out.
 pub type LabelSet = BTreeMap<&'static str, String>;
@@ -137,28 +140,39 @@ impl Metrics {
 
     /// Adds the same measurement so many times.
     pub fn record_many(&self, metric: &Metric, times: u64) {
-        self.put(metric.name.into(), std::slice::from_ref(&metric.subject), metric.value, times);
+        self.put(metric.name.into(), &[&metric.subject], metric.value, times);
     }
 
     /// Adds a value to the series with these labels, in the order the metric names them.
     pub(super) fn add(&self, meter: MetricId, labels: &[&str], value: u64) {
         debug_assert_eq!(labels.len(), meter.labels().len(), "{meter:?}");
-        let labels: Vec<String> = labels.iter().copied().map(str::to_owned).collect();
-        self.put(meter, &labels, value, 1);
+        self.put(meter, labels, value, 1);
     }
 
-    fn put(&self, meter: MetricId, labels: &[String], value: u64, times: u64) {
+    fn put(&self, meter: MetricId, labels: &[&str], value: u64, times: u64) {
         if times == 0 {
             return;
         }
         let mut all = self.lock();
         let known = all.entry(meter).or_default();
-        if let Some(series) = known.get_mut(labels) {
-            return series.add(value, times);
+        let find = |known: &[(Vec<String>, MetricSeries)], labels: &[&str]| {
+            known.binary_search_by(|(other, _)| other.iter().map(String::as_str).cmp(labels.iter().copied()))
+        };
+        let others;
+        let (mut labels, mut place) = (labels, find(known, labels));
+        if place.is_err() && known.len() >= MAX_SERIES {
+            others = vec![OTHER; labels.len()];
+            labels = &others;
+            place = find(known, labels);
         }
-        let labels =
-            if known.len() < MAX_SERIES { labels.to_vec() } else { vec![OTHER.to_owned(); labels.len()] };
-        known.entry(labels).or_insert_with(|| MetricSeries::of(meter)).add(value, times);
+        let place = place.unwrap_or_else(|place| {
+            let labels = labels.iter().copied().map(str::to_owned).collect();
+            known.insert(place, (labels, MetricSeries::of(meter)));
+            place
+        });
+        if let Some((_, series)) = known.get_mut(place) {
+            series.add(value, times);
+        }
     }
 
     /// The metrics as they are now.
@@ -190,7 +204,7 @@ impl Metrics {
         self.snapshot().to_prometheus()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<MetricId, BTreeMap<Vec<String>, MetricSeries>>> {
+    fn lock(&self) -> MutexGuard<'_, SeriesMap> {
         // Counting never stops half way: what a panicking thread left is whole.
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }

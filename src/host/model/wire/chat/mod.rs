@@ -6,6 +6,7 @@
 
 mod learned;
 mod message;
+mod plain;
 mod reply;
 mod request;
 mod server;

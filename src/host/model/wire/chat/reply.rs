@@ -2,9 +2,11 @@
 
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::message::{ChatContent, ChatMessage, WireCall};
+use super::plain::{self, ChatChoice};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CALL_EXTRAS;
@@ -30,6 +32,14 @@ struct ReplyChoice {
     /// As Google's server has called it.
     #[serde(default, rename = "finishReason", deserialize_with = "lenient::text")]
     google_reason: Option<String>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
+}
+
+impl ChatChoice for ReplyChoice {
+    fn holds_error(&self) -> bool {
+        self.error.is_some()
+    }
 }
 
 /// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of
@@ -55,12 +65,10 @@ pub(crate) fn read_answer(
     conversation: &[Message],
     finish_optional: bool,
 ) -> Result<ModelReply, Failure> {
-    let value = unread::json(body)?;
-    // MiniMax and gateways answer with status 200 and an error in the body.
-    if let Some(failure) = failure::inside_success(&value, headers) {
-        return Err(failure);
-    }
-    let response: ChatResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+    let response = match plain::read(body) {
+        Some((choices, usage)) => ChatResponse { choices, usage },
+        None => read_response(body, headers)?,
+    };
     let choice = response.choices.into_iter().next();
     let choice = choice.ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
     let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
@@ -71,6 +79,16 @@ pub(crate) fn read_answer(
         return Err(unread::without_reason());
     }
     to_reply(message, finish, response.usage, conversation)
+}
+
+/// A response that may be an error.
+fn read_response(body: &[u8], headers: &HeaderMap) -> Result<ChatResponse, Failure> {
+    let value = unread::json(body)?;
+    // MiniMax and gateways answer with status 200 and an error in the body.
+    match failure::inside_success(&value, headers) {
+        Some(failure) => Err(failure),
+        None => serde_json::from_value(value).map_err(|error| unexpected(&error)),
+    }
 }
 
 /// JSON of another shape than the format's.

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
+use super::plain::{self, ChatChoice};
 use super::reply::{to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
@@ -41,6 +43,14 @@ struct ChunkChoice {
     /// As Google's server has called it.
     #[serde(default, rename = "finishReason", deserialize_with = "lenient::text")]
     google_reason: Option<String>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
+}
+
+impl ChatChoice for ChunkChoice {
+    fn holds_error(&self) -> bool {
+        self.error.is_some()
+    }
 }
 
 /// An answer that is being put together.
@@ -70,8 +80,14 @@ impl StreamDecoder for ChatParts {
             self.done = true;
             return Ok(StreamProgress::Done);
         }
-        let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
-        let chunk: ChatChunk = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+        let plain = (event.name != "error").then(|| plain::read(event.data.as_bytes())).flatten();
+        let chunk = match plain {
+            Some((choices, usage)) => ChatChunk { choices, usage },
+            None => match event::data(event, headers)? {
+                Some(value) => serde_json::from_value(value).map_err(|error| unexpected(&error))?,
+                None => return Ok(StreamProgress::More),
+            },
+        };
         // Gemini repeats the counts in several chunks, so they replace each other and are never added up.
         self.usage = chunk.usage.or(self.usage);
         // With `include_usage` a last chunk without choices reports the tokens.
