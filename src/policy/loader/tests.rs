@@ -277,7 +277,7 @@ mod priorities {
         assert_snapshot!(loaded.explain_model("m").get("retry.max_attempts").unwrap().to_string(), @r#"
           retry.max_attempts = 9
               won  set 9   models["*"] (priority -5)  team.yaml:2:52
-              lost set 16  built-in models["*"]       builtin:default:129:21
+              lost set 16  built-in models["*"]       builtin:default:130:21
               lost set 4   built-in retry             builtin:default:9:17
         "#);
     }

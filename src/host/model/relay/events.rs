@@ -245,7 +245,7 @@ impl<'a> RelayedEvents<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::directions::{converting, front};
+    use super::super::tests::{converting, front};
     use super::*;
     use crate::host::model::config::Provider;
     use crate::host::model::front::GatewayDialect::{self, Chat, Gemini, Messages, Responses};

@@ -541,4 +541,4 @@ fn settled(reply: Option<ModelReply>, answer: WholeAnswer) -> Result<RelayedAnsw
 }
 
 #[cfg(test)]
-mod directions;
+mod tests;
