@@ -13,6 +13,7 @@ use crate::host::guard::{CallError, GivenUp};
 use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::{AnswerHead, RelayFailure, WholeAnswer};
 use crate::policy::ErrorClass;
+use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
 
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-unfazed-attempts");
@@ -136,10 +137,20 @@ pub(super) fn gateway_error(error: &CallError<RelayFailure>) -> GatewayError {
 fn class(error: &CallError<RelayFailure>) -> ErrorClass {
     match error {
         CallError::Exhausted(given_up) => {
-            given_up.exhausted.attempts.last().map_or(ErrorClass::NetworkError, |attempt| attempt.error_type)
+            let exhausted = &given_up.exhausted;
+            exhausted.attempts.last().map_or_else(|| unattempted(exhausted.reason), |last| last.error_type)
         }
         CallError::Refused(refused) => refused.class,
         CallError::Run(_) => ErrorClass::Overloaded,
+    }
+}
+
+/// The class of a request of which no attempt was made.
+const fn unattempted(reason: StopReason) -> ErrorClass {
+    match reason {
+        StopReason::Pace => ErrorClass::RateLimit,
+        StopReason::Deadline | StopReason::TotalDelay => ErrorClass::Timeout,
+        _ => ErrorClass::NetworkError,
     }
 }
 

@@ -69,6 +69,20 @@ async fn a_model_whose_answers_say_that_nothing_is_left_is_not_asked() {
 }
 
 #[tokio::test]
+async fn a_request_that_its_pace_would_hold_for_too_long_is_one_too_many() {
+    let upstream = Upstream::start([Reply::json(200, "", &said("the only one"))]);
+    let policy = "version: 1\nmodels:\n  '*': {pace: {max_wait: 1s, requests: {limit: 1, per: 1h}}}\n";
+    let gateway = Gateway::under(policy, &one("openai", &upstream), &[]);
+    assert_eq!(gateway.chat().await.status, 200);
+    let got = gateway.chat().await;
+    assert_eq!((got.status, got.told()), (429, ("0", "", "rate_limit")));
+    assert_eq!(got.header("x-unfazed-why"), "policy.yaml:3:40");
+    assert!(got.header("retry-after").parse::<u32>().unwrap() > 3_000);
+    assert!(got.body.contains("the pace lets it start too late"), "{}", got.body);
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
 async fn who_is_given_up_keeps_its_status_and_says_why() {
     let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
     let upstream = Upstream::start([Reply::json(429, "retry-after: 7200\r\n", body)]);
