@@ -119,6 +119,13 @@ impl PaceClock {
         }
     }
 
+    /// The most units that calls have taken and the rate has not released since: a burst, or more after a call above it.
+    pub(in crate::engine) fn most_due(&self, now: Instant) -> u64 {
+        let mut clock = self.clone();
+        clock.advance(now);
+        clock.begin().saturating_sub(clock.released).max(clock.rate.burst.get().into())
+    }
+
     /// Whether it releases the same from now on.
     pub(in crate::engine) fn stands_as(&self, other: &Self, now: Instant) -> bool {
         let (mut own, mut other) = (self.clone(), other.clone());

@@ -104,6 +104,9 @@ impl SharingScope {
 }
 
 /// The clock that others know, with what was taken of the own one and returned to it since.
+///
+/// What counts of it is at most a burst, or what the own clock still waits for: the rate has released the rest since. So a
+/// host that could not report for an hour does not hold the others up for what it took in that hour.
 pub(super) fn joined(
     known: Option<PaceClock>,
     own: Option<&PaceClock>,
@@ -112,15 +115,14 @@ pub(super) fn joined(
 ) -> Option<PaceClock> {
     // All that was taken of the own clock is in it.
     let Some(mut all) = known else { return own.cloned() };
+    let net = taken.saturating_sub(returned);
     if let Some(own) = own {
         all.follow(own.rate(), now);
+        if net > 0 {
+            all.take(net.min(own.most_due(now)), now);
+        }
     }
-    if taken > 0 {
-        all.take(taken, now);
-    }
-    if returned > 0 {
-        all.give_back(returned);
-    }
+    all.give_back(returned.saturating_sub(taken));
     Some(all)
 }
 

@@ -202,6 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_taken_long_before_it_is_reported_holds_nobody_up() {
+        let terms = terms(Some(rate(1, 1, 2)), None);
+        let (mut one, mut other, mut all) = (PacePools::default(), PacePools::default(), None);
+        tell(&mut one, &mut all, secs(0));
+        assert_eq!(starts(&mut other, &terms, secs(0)), Ok(()));
+        tell(&mut other, &mut all, secs(0));
+        // The place where hosts meet is away for an hour.
+        for at in 1..3600 {
+            assert_eq!(starts(&mut one, &terms, secs(at)), Ok(()));
+        }
+        tell(&mut one, &mut all, secs(3600));
+        tell(&mut other, &mut all, secs(3600));
+        assert_eq!(starts(&mut other, &terms, secs(3600)), Err(secs(3601)));
+    }
+
+    #[test]
     fn a_pause_holds_the_calls_of_all_and_they_start_one_by_one() {
         let terms = terms(Some(rate(60, 60, 60)), None);
         let (mut one, mut other, mut all) = (PacePools::default(), PacePools::default(), None);
