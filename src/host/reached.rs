@@ -32,21 +32,6 @@ impl ReachedState {
         self.is_away.load(Ordering::Relaxed)
     }
 
-    /// What is kept under these names.
-    pub(crate) async fn get(&self, names: Vec<String>) -> Result<Vec<Option<SharedValue>>, SharedStateError> {
-        self.soon(move |port| async move { port.get(names).await }).await
-    }
-
-    /// Keeps a value, if `known` is still the version that the others see. A value that was refused by an error may have been kept.
-    pub(crate) async fn replace(
-        &self,
-        name: String,
-        known: u64,
-        value: serde_json::Value,
-    ) -> Result<bool, SharedStateError> {
-        self.soon(move |port| async move { port.replace(name, known, value).await }).await
-    }
-
     async fn soon<T, F>(&self, ask: impl FnOnce(Arc<dyn SharedState>) -> F) -> Result<T, SharedStateError>
     where
         T: Send + 'static,
@@ -67,9 +52,10 @@ impl ReachedState {
     }
 }
 
+/// A value that was refused by an error may have been kept.
 impl SharedState for ReachedState {
     fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<SharedValue>>, SharedStateError>> {
-        Box::pin(Self::get(self, names))
+        Box::pin(self.soon(move |port| async move { port.get(names).await }))
     }
 
     fn replace(
@@ -78,7 +64,7 @@ impl SharedState for ReachedState {
         known: u64,
         value: serde_json::Value,
     ) -> BoxFuture<'_, Result<bool, SharedStateError>> {
-        Box::pin(Self::replace(self, name, known, value))
+        Box::pin(self.soon(move |port| async move { port.replace(name, known, value).await }))
     }
 }
 
@@ -93,7 +79,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::host::{BoxFuture, InProcess};
+    use crate::host::InProcess;
 
     /// A place that answers after that time.
     struct SlowState(Mutex<Duration>, InProcess);

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::models::GuardedModels;
 use super::quota::{KeyLedger, SharedQuota};
 use crate::engine::{Event, ProviderOutages, SharedKnown};
-use crate::host::SharedStateError;
 use crate::host::clock::Clock;
 use crate::host::reached::ReachedState;
 use crate::host::shared::bring_together;
+use crate::host::{SharedState, SharedStateError};
 
 /// So often it is looked at.
 const EVERY: Duration = Duration::from_millis(250);

@@ -116,7 +116,7 @@ impl Otlp {
         Ok(otlp)
     }
 
-    /// What of the environment is not obeyed, and what to write there: a sampler of traces that is none, if traces are exported.
+    /// What of the environment is not obeyed, and what to write there: an unknown sampler of traces, if traces are exported.
     pub fn ignored(&self) -> Option<OtlpError> {
         self.spans.as_ref()?;
         settings::check_sampler(&|name| std::env::var(name).ok()).err()

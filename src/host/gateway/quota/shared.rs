@@ -15,7 +15,7 @@ use super::known_use::{KnownUse, UnsharedKey, UnsharedUse, WrittenUse, new_name}
 use super::{KeyLedger, KeyRefusal, SpentRecord};
 use crate::host::clock::Clock;
 use crate::host::reached::ReachedState;
-use crate::host::{SharedStateError, SharedValue};
+use crate::host::{SharedState, SharedStateError, SharedValue};
 use crate::policy::Cost;
 use crate::time::Instant;
 
@@ -280,7 +280,7 @@ mod tests {
 
     use super::super::{KeyBudget, KeyRule, Placed};
     use super::*;
-    use crate::host::{BoxFuture, InProcess, SharedState, SharedStateError};
+    use crate::host::{BoxFuture, InProcess};
     use crate::time::Nanos;
 
     /// A place that can go away, with the value it was given last or without.
@@ -447,7 +447,7 @@ mod tests {
             again.tell().await;
             assert_eq!(spent(&again).0, 11);
         }
-        // What comes after the start, while it is away once more, is not in what was told.
+        // What comes after the start, while it is away once more, is not in the report.
         place.is_away.store(true, Ordering::Relaxed);
         let again = after(record, &place, 25);
         again.tell().await;

@@ -344,7 +344,7 @@ impl OpenAnswer<'_> {
     }
 
     /// As much of an answer as tells whether it is a stream of events, and whether it is one. Some servers do not announce one, and
-    /// some announce what is none.
+    /// some announce one that is not.
     async fn begun(&mut self, first: Option<Bytes>) -> Result<(Option<Bytes>, bool), Failure> {
         if is_framed(&self.headers) {
             return Ok((first, true));

@@ -150,7 +150,7 @@ fn of_responses(said: Said) -> ProviderStream {
 }
 
 fn of_gemini(said: Said) -> ProviderStream {
-    // A second candidate that nobody has asked for is none.
+    // A second candidate that nobody has asked for is ignored.
     let piece = |part: Value| {
         json!({"candidates": [
             {"index": 0, "content": {"role": "model", "parts": [part]}},
