@@ -268,7 +268,10 @@ impl Decided<'_> {
     /// which the state has what was decided then: the reason itself, a breaker with the rules it began under, or a report.
     fn events(&self, because: &DecisionReason) -> Vec<usize> {
         let directive = self.directive();
-        let tool = directive["tool"].as_str().unwrap_or_default();
+        // An attempt that was the last names its tool in its action.
+        let action =
+            directive["exhausted"]["action"].as_str().and_then(|action| action.strip_prefix("tool "));
+        let tool = directive["tool"].as_str().or(action).unwrap_or_default();
         let is_kept = |fields: &Map<String, Value>| is_reason(fields, because);
         let has_breaker =
             |fields: &Map<String, Value>| fields.get("breakers").is_some_and(|all| all.get(tool).is_some());
