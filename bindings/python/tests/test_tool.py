@@ -452,7 +452,7 @@ def nested(levels: int) -> list[Any]:
         (10**30, "1" + "0" * 30),
         ({"count": 10**30}, '{"count": 1' + "0" * 30),
         (nested(120), "[" * 120 + "]" * 120),
-        (nested(50_000), "list, which cannot be written as a text"),
+        (nested(1_000_000), "list, which cannot be written as a text"),
     ],
 )
 def test_a_result_that_is_no_json_is_read_as_text(result: Any, text: str) -> None:
