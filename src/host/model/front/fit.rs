@@ -1,5 +1,7 @@
 //! What each dialect calls the options of a request, and which it has not.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -11,6 +13,7 @@ use crate::engine::{CallTimeouts, ToolChoice};
 use crate::host::model::config::ModelConfig;
 use crate::host::model::refusals::ServerRefusals;
 use crate::host::port::{ByteTraffic, ModelRequest};
+use crate::session::Message;
 
 /// The highest temperature that Anthropic and Bedrock take.
 const MOST_TEMPERATURE: f64 = 1.0;
@@ -56,7 +59,8 @@ impl FrontRequest {
         self.attachments.left_out(dialect).for_each(|field| named.add(field));
         let mut left_out: Vec<String> = named.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
-        let mut request = self.neutral();
+        let messages = self.said_to(dialect);
+        let mut request = self.neutral(&messages);
         if dialect.is_none() && self.never_calls() {
             // Converse has no word for it: tools that the history needs are declared all the same, and forbidden.
             request.tools.clear();
@@ -75,14 +79,34 @@ impl FrontRequest {
         Ok(FittedRequest { body, format, left_out })
     }
 
-    fn neutral(&self) -> ModelRequest<'_> {
+    /// The conversation. Where a result has no mark of a failure, as in both dialects of `OpenAI`, its text says so.
+    fn said_to(&self, dialect: Option<GatewayDialect>) -> Cow<'_, [Message]> {
+        let is_failed = |message: &Message| matches!(message, Message::Tool { error: true, .. });
+        let has_mark = !matches!(dialect, Some(GatewayDialect::Chat | GatewayDialect::Responses));
+        if has_mark || !self.messages.iter().any(is_failed) {
+            return Cow::Borrowed(&self.messages);
+        }
+        let mut messages = self.messages.clone();
+        for message in &mut messages {
+            if let Message::Tool { error: true, text, .. } = message {
+                *text = if text.trim().is_empty() {
+                    "The tool failed and does not say why.".to_owned()
+                } else {
+                    format!("The tool failed: {text}")
+                };
+            }
+        }
+        Cow::Owned(messages)
+    }
+
+    fn neutral<'m>(&'m self, messages: &'m [Message]) -> ModelRequest<'m> {
         let tool_choice = match &self.choice {
             FrontChoice::Auto | FrontChoice::Never => ToolChoice::Auto,
             FrontChoice::Required => ToolChoice::Required,
             FrontChoice::Tool(name) => ToolChoice::Tool(name.clone()),
         };
         ModelRequest {
-            messages: &self.messages,
+            messages,
             tools: self.tools.iter().collect(),
             tool_choice,
             max_output: None,

@@ -55,7 +55,7 @@ fn contents_are_a_request_of_a_chat() {
             ]},
             {"role": "tool", "tool_call_id": ids[0], "content": "{\"one\":1}"},
             {"role": "tool", "tool_call_id": ids[1], "content": "two"},
-            {"role": "tool", "tool_call_id": ids[2], "content": "no"},
+            {"role": "tool", "tool_call_id": ids[2], "content": "The tool failed: no"},
             {"role": "user", "content": "Be quick."},
         ])
     );

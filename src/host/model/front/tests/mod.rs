@@ -131,6 +131,46 @@ fn a_dialect_that_no_client_speaks_has_names_of_its_own() {
     assert_eq!(fitted(Chat, &never, Provider::BEDROCK).0.get("toolConfig"), None);
 }
 
+/// Requests whose only result is that of a tool that failed with these words.
+fn failed(words: &str) -> [(GatewayDialect, Value); 2] {
+    let messages = json!({"messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "is_error": true, "content": words}]},
+    ]});
+    let contents = json!({"contents": [
+        {"role": "user", "parts": [{"text": "go"}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "a", "name": "look", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"id": "a", "name": "look", "response": {"error": words}}}]},
+    ]});
+    [(Messages, messages), (Gemini, contents)]
+}
+
+#[test]
+fn a_tool_that_failed_has_failed_in_every_dialect() {
+    let plain = [
+        (Provider::OPENAI, "/messages/2/content", json!("The tool failed: no such file")),
+        (Provider::RESPONSES, "/input/2/output", json!("The tool failed: no such file")),
+        (Provider::ANTHROPIC, "/messages/2/content/0/is_error", json!(true)),
+        (Provider::ANTHROPIC, "/messages/2/content/0/content", json!("no such file")),
+        (Provider::GEMINI, "/contents/2/parts/0/functionResponse/response", json!({"error": "no such file"})),
+        #[cfg(feature = "bedrock")]
+        (Provider::BEDROCK, "/messages/2/content/0/toolResult/status", json!("error")),
+    ];
+    for (dialect, request) in failed("no such file") {
+        for (provider, place, said) in &plain {
+            let (body, _) = fitted(dialect, &request, provider);
+            assert_eq!(body.pointer(place), Some(said), "{dialect:?} {body}");
+        }
+    }
+    for (dialect, request) in failed("") {
+        for (provider, place) in [(Provider::OPENAI, "/messages/2/content"), (Provider::RESPONSES, "/input/2/output")] {
+            let (body, _) = fitted(dialect, &request, provider);
+            assert_eq!(body.pointer(place), Some(&json!("The tool failed and does not say why.")), "{body}");
+        }
+    }
+}
+
 fn messages_request() -> Value {
     json!({
         "model": "asked", "max_tokens": 90, "thinking": {"type": "enabled", "budget_tokens": 2000},
@@ -164,7 +204,7 @@ fn messages_are_a_request_of_a_chat() {
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "go"},
             {"role": "assistant", "content": "I look.", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "toolu_1", "content": "no"},
+            {"role": "tool", "tool_call_id": "toolu_1", "content": "The tool failed: no"},
             {"role": "user", "content": "Be quick."},
         ])
     );
