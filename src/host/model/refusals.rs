@@ -1,19 +1,36 @@
 //! What the refusals of a server have taught of the requests that it takes. Each converted request has a wire format of its
 //! own: what one has learned, those that follow know too.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::Failure;
-use crate::host::model::wire::WireFormat;
+use crate::host::model::wire::{RefusalWords, WireFormat};
+
+/// The most options that the refusals of a server are kept of: clients choose the words.
+const MOST_REFUSED: usize = 32;
+/// What stands for `strict` of tools where a refusal names it.
+const STRICT: &str = "strict";
 
 /// The refusals that have taught something, with what each has taught, in words.
 #[derive(Debug, Default)]
-pub(super) struct ServerRefusals(Mutex<Vec<(String, Failure)>>);
+pub(super) struct ServerRefusals {
+    forms: Mutex<Vec<(String, Failure)>>,
+    /// The options of clients that it does not take.
+    pub(super) options: RefusedOptions,
+}
+
+/// An option as it was sent: its last name, and the word that it says if it is one of a few.
+pub(super) type SentOption = (&'static str, Option<String>);
+
+/// The options that a server has refused.
+#[derive(Debug, Default)]
+pub(super) struct RefusedOptions(Mutex<BTreeSet<SentOption>>);
 
 impl ServerRefusals {
     /// Lets a format know all of them.
     pub(super) fn teach(&self, format: &dyn WireFormat) {
-        for (_, refusal) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (_, refusal) in self.forms.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             // One that is about an option which this request does not have teaches nothing here.
             let _ = format.learn(refusal);
         }
@@ -22,11 +39,55 @@ impl ServerRefusals {
     /// What a refusal teaches the format whose request was refused, in words; `None`: nothing new.
     pub(super) fn learn(&self, format: &dyn WireFormat, refusal: &Failure) -> Option<String> {
         let note = format.learn(refusal)?;
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
         // Requests in flight at the same time learn the same.
         if !known.iter().any(|(words, _)| *words == note) {
             known.push((note.clone(), refusal.clone()));
         }
         Some(note)
     }
+}
+
+impl RefusedOptions {
+    pub(super) fn has(&self, option: &SentOption) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(option)
+    }
+
+    /// Whether tools may be strict.
+    pub(super) fn takes_strict(&self) -> bool {
+        !self.has(&(STRICT, None))
+    }
+
+    /// What stands for strict tools among what was sent.
+    pub(super) const fn strict() -> SentOption {
+        (STRICT, None)
+    }
+
+    /// Which of the options that were sent a refusal is about, in words; `None`: none of them.
+    pub(super) fn learn(&self, model: &str, sent: &[SentOption], refusal: &Failure) -> Option<String> {
+        if !matches!(refusal.status, Some(400 | 422)) {
+            return None;
+        }
+        let words = RefusalWords::of(refusal);
+        let option = sent.iter().find(|(name, _)| words.refuses() && names(&words, name))?;
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() >= MOST_REFUSED || !refused.insert(option.clone()) {
+            return None;
+        }
+        Some(format!("`{model}` refused the request, which is sent again without `{}`", option.0))
+    }
+}
+
+/// Whether a refusal names an option: Google writes `thinking_level` and "Thinking level" for `thinkingLevel`.
+fn names(words: &RefusalWords, name: &str) -> bool {
+    let spaced = name.chars().fold(String::new(), |mut spaced, c| {
+        if c.is_ascii_uppercase() {
+            spaced.push(' ');
+        }
+        spaced.push(c.to_ascii_lowercase());
+        spaced
+    });
+    [name.to_ascii_lowercase(), spaced.replace(' ', "_"), spaced]
+        .iter()
+        .any(|name| words.names(name).is_some())
 }

@@ -56,3 +56,45 @@ async fn a_server_that_refuses_every_form_is_asked_each_once() {
     let got = gateway.post(MESSAGES, &[], request(&json!({}))).await;
     assert_eq!((got.status, upstream.seen().len()), (400, 3), "{got:?}");
 }
+
+#[tokio::test]
+async fn an_option_that_a_server_does_not_take_is_left_out_from_then_on() {
+    let upstream = Upstream::start([
+        refusal("Unrecognized request argument supplied: reasoning_effort"),
+        refusal("Extra inputs are not permitted: body.user"),
+        Reply::json(200, "", &said("hello")),
+    ]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let more = |effort: &str| json!({"output_config": {"effort": effort}, "metadata": {"user_id": "u1"}});
+    let got = gateway.post(MESSAGES, &[], request(&more("high"))).await;
+    let left_out = "metadata.user_id, output_config.effort";
+    assert_eq!(
+        (got.status, got.told(), got.header("x-unfazed-left-out")),
+        (200, ("1", "main", ""), left_out)
+    );
+    let got = gateway.post(MESSAGES, &[], request(&more("high"))).await;
+    assert_eq!((got.status, got.header("x-unfazed-left-out")), (200, left_out));
+    // It may take another word.
+    let got = gateway.post(MESSAGES, &[], request(&more("low"))).await;
+    assert_eq!((got.status, got.header("x-unfazed-left-out")), (200, "metadata.user_id"));
+    let sent: Vec<Value> = upstream.bodies().iter().map(|body| serde_json::from_str(body).unwrap()).collect();
+    let options = |sent: &Value| ["reasoning_effort", "user"].map(|option| sent[option].clone());
+    let sent: Vec<[Value; 2]> = sent.iter().map(options).collect();
+    let null = Value::Null;
+    assert_eq!(
+        sent,
+        [
+            [json!("high"), json!("u1")],
+            [null.clone(), json!("u1")],
+            [null.clone(), null.clone()],
+            [null.clone(), null.clone()],
+            [json!("low"), null],
+        ]
+    );
+    // What is wrong with the value is the client's to mend, and teaches nothing.
+    let wrong = refusal("Invalid 'user': string too long.");
+    let upstream = Upstream::start([wrong]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let got = gateway.post(MESSAGES, &[], request(&more("high"))).await;
+    assert_eq!((got.status, upstream.seen().len()), (400, 1), "{got:?}");
+}

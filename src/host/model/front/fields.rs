@@ -70,6 +70,18 @@ impl Fields {
         self.fields.shift_remove(name).filter(|value| !value.is_null())
     }
 
+    /// The value of a field within others, whose names are separated by dots.
+    pub(super) fn take_at(&mut self, place: &str) -> Option<Value> {
+        let mut fields = &mut self.fields;
+        let mut rest = place;
+        while let Some((first, after)) = rest.split_once('.') {
+            fields = named(fields, first)?.as_object_mut()?;
+            rest = after;
+        }
+        let value = named(fields, rest)?.take();
+        Some(value).filter(|value| !value.is_null())
+    }
+
     /// Whether a field is that text.
     pub(super) fn is(&self, name: &str, text: &str) -> bool {
         self.fields.get(name).is_some_and(|value| value == text)
@@ -206,6 +218,12 @@ impl Fields {
     }
 }
 
+/// The value of a field, which readers of protobuf's JSON take as `snake_case` too.
+fn named<'f>(fields: &'f mut Map<String, Value>, name: &str) -> Option<&'f mut Value> {
+    let mut found = fields.iter_mut().filter(|(key, _)| *key == name || camel_case(key) == name);
+    found.next().map(|(_, value)| value)
+}
+
 /// A name as `camelCase`.
 pub(super) fn camel_case(name: &str) -> String {
     let mut parts = name.split('_');
@@ -222,7 +240,8 @@ fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
+        // Its fields may have been taken.
+        Value::Object(fields) => fields.values().all(Value::is_null),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -7,11 +7,12 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::fields::LeftOut;
 use super::request::{AnswerForm, FrontChoice, FrontRequest};
 use super::{FittedRequest, GatewayDialect};
 use crate::engine::{CallTimeouts, ToolChoice};
 use crate::host::model::config::ModelConfig;
-use crate::host::model::refusals::ServerRefusals;
+use crate::host::model::refusals::{RefusedOptions, ServerRefusals};
 use crate::host::port::{ByteTraffic, ModelRequest};
 use crate::session::Message;
 
@@ -48,6 +49,13 @@ impl FrontRequest {
             temperature = Some(MOST_TEMPERATURE);
             options.left_out.push(self.field_names.temperature);
         }
+        let mut named = self.left_out.clone();
+        self.attachments.left_out(dialect).for_each(|field| named.add(field));
+        let mut sent = self.shared.write(dialect, &refusals.options, &mut options.fields, &mut named);
+        let strict = self.is_strict(dialect, refusals, &mut named);
+        if strict {
+            sent.push(RefusedOptions::strict());
+        }
         let config = ModelConfig {
             stream,
             temperature,
@@ -55,8 +63,6 @@ impl FrontRequest {
             extra: options.fields,
             ..config.clone()
         };
-        let mut named = self.left_out.clone();
-        self.attachments.left_out(dialect).for_each(|field| named.add(field));
         let mut left_out: Vec<String> = named.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
         let messages = self.said_to(dialect);
@@ -71,12 +77,44 @@ impl FrontRequest {
         if dialect == Some(GatewayDialect::Chat) && self.temperature.is_some() && !has_temperature(&body)? {
             left_out.push(self.field_names.temperature.to_owned());
         }
-        if !self.attachments.is_empty() {
+        if strict || !self.attachments.is_empty() {
             let mut marked = serde_json::from_slice(&body)?;
             self.attachments.put(dialect, &mut marked);
+            if strict {
+                self.hold_to_schemas(&mut marked);
+            }
             body = serde_json::to_vec(&marked)?;
         }
-        Ok(FittedRequest { body, format, left_out })
+        Ok(FittedRequest { body, format, left_out, sent })
+    }
+
+    /// Whether the strict tools of the request are strict for that model. Only the dialects of `OpenAI` mean the same by it: the
+    /// schemas that others take so are others.
+    fn is_strict(
+        &self,
+        dialect: Option<GatewayDialect>,
+        refusals: &ServerRefusals,
+        left_out: &mut LeftOut,
+    ) -> bool {
+        let has_it = matches!(dialect, Some(GatewayDialect::Chat | GatewayDialect::Responses));
+        let strict = has_it && refusals.options.takes_strict();
+        if !strict && !self.strict.is_empty() {
+            left_out.add(self.field_names.strict);
+        }
+        strict && !self.strict.is_empty()
+    }
+
+    /// Marks the strict tools of a body.
+    fn hold_to_schemas(&self, body: &mut Value) {
+        let tools = body.get_mut("tools").and_then(Value::as_array_mut);
+        for tool in tools.into_iter().flatten() {
+            // Chat completions have what a function is in a field of its own.
+            let function = if tool.get("function").is_some() { &mut tool["function"] } else { tool };
+            let name = function.get("name").and_then(Value::as_str);
+            if name.is_some_and(|name| self.strict.contains(name)) {
+                function["strict"] = true.into();
+            }
+        }
     }
 
     /// The conversation. Where a result has no mark of a failure, as in both dialects of `OpenAI`, its text says so.
@@ -132,7 +170,6 @@ impl FrontRequest {
         options.set("stop", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
         options.set("tool_choice", self.never_calls().then(|| json!("none")));
         options.set("parallel_tool_calls", self.calls_one().then(|| json!(false)));
-        options.set("reasoning_effort", self.effort.as_ref().map(|effort| json!(effort)));
         options.set(
             "response_format",
             match &self.form {
@@ -151,7 +188,6 @@ impl FrontRequest {
         options.set("top_p", self.top_p.map(Value::from));
         options.set("tool_choice", self.never_calls().then(|| json!("none")));
         options.set("parallel_tool_calls", self.calls_one().then(|| json!(false)));
-        options.set("reasoning", self.effort.as_ref().map(|effort| json!({"effort": effort})));
         options.unless(self.stop.is_empty(), self.field_names.stop);
         let format = match &self.form {
             AnswerForm::Text => None,
@@ -179,7 +215,6 @@ impl FrontRequest {
             }
         };
         options.set("tool_choice", choice.filter(|_| !self.tools.is_empty()));
-        options.unless(self.effort.is_none(), self.field_names.effort);
         match &self.form {
             AnswerForm::Text => {}
             AnswerForm::Json => options.left_out.push(self.field_names.form),
@@ -206,7 +241,6 @@ impl FrontRequest {
         let none = json!({"functionCallingConfig": {"mode": "NONE"}});
         options.set("toolConfig", self.never_calls().then_some(none));
         options.unless(!self.calls_one(), self.field_names.one_call);
-        options.unless(self.effort.is_none(), self.field_names.effort);
         options
     }
 
@@ -220,7 +254,6 @@ impl FrontRequest {
             Some(Value::Object(settings.fields)).filter(|fields| *fields != json!({})),
         );
         options.unless(!self.calls_one(), self.field_names.one_call);
-        options.unless(self.effort.is_none(), self.field_names.effort);
         match &self.form {
             AnswerForm::Text => {}
             AnswerForm::Json => options.left_out.push(self.field_names.form),

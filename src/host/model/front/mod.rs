@@ -13,6 +13,7 @@ mod names;
 mod openai;
 mod request;
 mod responses;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ pub(in crate::host) use self::fields::Unconvertible;
 use self::request::FrontRequest;
 use self::responses::reply::ResponseHead;
 use super::config::ModelConfig;
-use super::refusals::ServerRefusals;
+use super::refusals::{SentOption, ServerRefusals};
 use super::wire::{IdForm, WireFormat, readable};
 use crate::engine::ModelReply;
 use crate::session::Message;
@@ -50,6 +51,8 @@ pub(super) struct FittedRequest {
     pub(super) format: Box<dyn WireFormat>,
     /// The fields of the client's request that are not in it.
     pub(super) left_out: Vec<String>,
+    /// The options in it that not every server of the dialect takes.
+    pub(super) sent: Vec<SentOption>,
 }
 
 /// What a reply says besides what the model said.

@@ -21,11 +21,12 @@ pub(super) fn tool(
 ) -> Result<(), Unconvertible> {
     let (name, description) = (function.required("name")?, function.text("description")?);
     let name = request.qualified(namespace, name);
-    request.tool(name, description, function.take("parameters"));
     // What is not strict anyway loses nothing.
     if function.take("strict") == Some(Value::Bool(true)) {
-        request.left_out.add(&function.path("strict"));
+        let sent = request.names.sent(name.clone());
+        request.strict.insert(sent);
     }
+    request.tool(name, description, function.take("parameters"));
     function.leave_out(&mut request.left_out);
     Ok(())
 }
@@ -36,6 +37,11 @@ pub(super) fn choice(
     choice: Option<&Value>,
     name: &str,
 ) -> Result<FrontChoice, Unconvertible> {
+    if let Some(allowed) = choice
+        && allowed.pointer("/type") == Some(&Value::from("allowed_tools"))
+    {
+        return allowed_tools(request, allowed, name);
+    }
     match choice.map(|choice| choice.as_str().ok_or(choice)) {
         None | Some(Ok("auto")) => Ok(FrontChoice::Auto),
         Some(Ok("none")) => Ok(FrontChoice::Never),
@@ -46,6 +52,28 @@ pub(super) fn choice(
             Ok(FrontChoice::Tool(request.names.sent(name.to_owned())))
         }
         Some(_) => Err(Unconvertible::new("tool_choice")),
+    }
+}
+
+/// A choice among some of the tools: no other is declared then. Chat completions have them in a field of their own.
+fn allowed_tools(
+    request: &mut FrontRequest,
+    choice: &Value,
+    name: &str,
+) -> Result<FrontChoice, Unconvertible> {
+    let unknown = || Unconvertible::new("tool_choice");
+    let allowed = choice.get("allowed_tools").unwrap_or(choice);
+    let tools = allowed.get("tools").and_then(Value::as_array).ok_or_else(unknown)?;
+    let named = |tool: &Value| {
+        let name = tool.pointer(name).filter(|_| tool.pointer("/type").is_some_and(is_named))?;
+        name.as_str().map(str::to_owned)
+    };
+    let named: Option<Vec<String>> = tools.iter().map(named).collect();
+    request.allow(named.ok_or_else(unknown)?, "tool_choice")?;
+    match allowed.get("mode").and_then(Value::as_str) {
+        Some("auto") => Ok(FrontChoice::Auto),
+        Some("required") => Ok(FrontChoice::Required),
+        _ => Err(unknown()),
     }
 }
 

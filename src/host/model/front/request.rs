@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, LeftOut, Unconvertible};
 use super::media::{Attachment, Attachments};
 use super::names::ToolNames;
+use super::shared::SharedOptions;
 use crate::engine::ToolSpec;
 use crate::session::{Message, ToolCall};
 
@@ -23,8 +24,10 @@ pub(super) struct FrontRequest {
     pub(super) top_p: Option<f64>,
     pub(super) stop: Vec<String>,
     pub(super) form: AnswerForm,
-    /// How much the model thinks, in a word of `OpenAI`.
-    pub(super) effort: Option<String>,
+    /// The options that other dialects have too.
+    pub(super) shared: SharedOptions,
+    /// The tools whose arguments follow their schema strictly.
+    pub(super) strict: BTreeSet<String>,
     /// Fields that the answer repeats.
     pub(super) repeated: Map<String, Value>,
     /// Whether a stream ends with the tokens.
@@ -51,7 +54,8 @@ pub(super) struct FieldNames {
     pub(super) temperature: &'static str,
     /// The form of the answer.
     pub(super) form: &'static str,
-    pub(super) effort: &'static str,
+    /// That of strict tools.
+    pub(super) strict: &'static str,
 }
 
 /// Whether a tool must be called.
@@ -142,6 +146,19 @@ impl FrontRequest {
         let parameters = parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
         let description = description.unwrap_or_default();
         self.tools.push(ToolSpec { name, description, parameters, effect: None });
+    }
+
+    /// The model may call those tools alone.
+    ///
+    /// # Errors
+    /// None of them is declared.
+    pub(super) fn allow(&mut self, names: Vec<String>, field: &str) -> Result<(), Unconvertible> {
+        let allowed: BTreeSet<String> = names.into_iter().map(|name| self.names.sent(name)).collect();
+        self.tools.retain(|tool| allowed.contains(&tool.name));
+        if self.tools.is_empty() {
+            return Err(Unconvertible::malformed(field, "names no tool that is declared"));
+        }
+        Ok(())
     }
 
     /// The name that stands for a name within a namespace.

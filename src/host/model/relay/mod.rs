@@ -29,7 +29,7 @@ use super::config::ModelConfig;
 use super::failure::unreadable;
 use super::front::{FittedRequest, FrontCall};
 use super::headers::ConfigError;
-use super::refusals::ServerRefusals;
+use super::refusals::{SentOption, ServerRefusals};
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
 use super::{failure as facts, within};
@@ -101,6 +101,8 @@ pub(in crate::host) struct ConvertedRequest<'a> {
     /// How it was written.
     format: Box<dyn WireFormat>,
     left_out: Vec<String>,
+    /// The options in it that not every server takes.
+    sent: Vec<SentOption>,
     /// Whether broken arguments of calls are repaired.
     repairs: bool,
 }
@@ -198,8 +200,8 @@ impl RelayedModel {
     ) -> Result<ConvertedRequest<'a>, Failure> {
         let fitted = front.fitted(&self.plain, &self.refusals);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
-        let FittedRequest { body, format, left_out } = fitted;
-        Ok(ConvertedRequest { body: body.into(), front, format, left_out, repairs })
+        let FittedRequest { body, format, left_out, sent } = fitted;
+        Ok(ConvertedRequest { body: body.into(), front, format, left_out, sent, repairs })
     }
 
     /// Sends the request once, and one that was converted again as often as a refusal teaches how the server wants it. What is
@@ -237,7 +239,8 @@ impl RelayedModel {
         refusal: &Failure,
     ) -> Option<ConvertedRequest<'a>> {
         // A refusal of the form is no failed attempt.
-        let note = self.refusals.learn(&*converted.format, refusal)?;
+        let note = self.refusals.learn(&*converted.format, refusal);
+        let note = note.or_else(|| self.refusals.options.learn(&self.model, &converted.sent, refusal))?;
         self.transport.says_again(&note);
         self.convert(converted.front, converted.repairs).ok()
     }

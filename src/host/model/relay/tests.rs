@@ -61,7 +61,14 @@ pub(super) fn front(dialect: GatewayDialect) -> FrontCall {
 /// A request for a model of that provider.
 pub(super) fn converting<'a>(front: &'a FrontCall, provider: &'static Provider) -> ConvertedRequest<'a> {
     let format = (provider.format)(ModelConfig::new(provider, "m"));
-    ConvertedRequest { body: Bytes::new(), front, format, left_out: Vec::new(), repairs: false }
+    ConvertedRequest {
+        body: Bytes::new(),
+        front,
+        format,
+        left_out: Vec::new(),
+        sent: Vec::new(),
+        repairs: false,
+    }
 }
 
 fn events(provider: &'static Provider, events: &[Value]) -> ProviderStream {

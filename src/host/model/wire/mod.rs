@@ -25,6 +25,8 @@ use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
 #[cfg(feature = "serve")]
+pub(super) use chat::RefusalWords;
+#[cfg(feature = "serve")]
 pub(super) use ids::IdForm;
 pub(super) use readable::readable;
 #[cfg(feature = "serve")]

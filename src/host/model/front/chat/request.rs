@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::host::model::front::fields::{Fields, Unconvertible};
 use crate::host::model::front::request::{AnswerForm, FieldNames, FrontRequest};
-use crate::host::model::front::{media, openai};
+use crate::host::model::front::shared::SharedOptions;
+use crate::host::model::front::{GatewayDialect, media, openai};
 use crate::session::ToolCall;
 
 const NAMES: FieldNames = FieldNames {
@@ -13,7 +14,7 @@ const NAMES: FieldNames = FieldNames {
     one_call: "parallel_tool_calls",
     temperature: "temperature",
     form: "response_format",
-    effort: "reasoning_effort",
+    strict: "tools.function.strict",
 };
 /// What asks for something that only the servers of this dialect do.
 const REFUSED: [&str; 4] = ["audio", "functions", "function_call", "web_search_options"];
@@ -23,6 +24,7 @@ pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, U
     let mut fields = Fields::of_body(body)?;
     let mut request = FrontRequest::with(NAMES);
     fields.refuse(&REFUSED)?;
+    request.shared = SharedOptions::of(GatewayDialect::Chat, &mut fields);
     // Where it goes, and how it comes back.
     let _ = (fields.take("model"), fields.take("stream"));
     if fields.number("n")?.is_some_and(|n| n > 1.0) {
@@ -46,7 +48,6 @@ fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), U
     request.max_tokens = new.or(old);
     request.temperature = fields.number("temperature")?;
     request.top_p = fields.number("top_p")?;
-    request.effort = fields.text("reasoning_effort")?;
     request.stop = match fields.take("stop") {
         None => Vec::new(),
         Some(Value::String(stop)) => vec![stop],

@@ -59,8 +59,9 @@ impl ReplyWriter for ChatStream {
             events += &self.delta(&json!({"tool_calls": [call]}), None);
         }
         events += &self.delta(&json!({}), Some(finish_reason(reply)));
-        if self.counts {
-            events += &self.chunk(&json!([]), usage(reply.usage.unwrap_or_default()));
+        // A server that has not counted says nothing, and neither does its chunk.
+        if let Some(reported) = reply.usage.filter(|_| self.counts) {
+            events += &self.chunk(&json!([]), usage(reported));
         }
         events + "data: [DONE]\n\n"
     }

@@ -3,8 +3,10 @@
 use super::contents::ReadContents;
 use super::schema::json_schema;
 use super::{object, objects};
+use crate::host::model::front::GatewayDialect;
 use crate::host::model::front::fields::{Fields, Unconvertible};
 use crate::host::model::front::request::{AnswerForm, FieldNames, FrontChoice, FrontRequest};
+use crate::host::model::front::shared::SharedOptions;
 
 const NAMES: FieldNames = FieldNames {
     conversation: "contents",
@@ -13,15 +15,16 @@ const NAMES: FieldNames = FieldNames {
     form: "generationConfig.responseMimeType",
     // The dialect has neither.
     one_call: "",
-    effort: "",
+    strict: "",
 };
 
 /// Reads a body. The address has the model, and whether the answer is streamed.
 pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, Unconvertible> {
     let mut fields = Fields::of_body(body)?.in_camel_case();
     let mut request = FrontRequest::with(NAMES);
-    // A part of the conversation that only the server has.
-    fields.refuse(&["cachedContent"])?;
+    // Parts of the conversation that only the server has.
+    fields.refuse(&["cachedContent", "continuationToken"])?;
+    request.shared = SharedOptions::of(GatewayDialect::Gemini, &mut fields);
     let _ = fields.take("model");
     if let Some(mut system) = object(&mut fields, "systemInstruction")? {
         read_system(&mut request, &mut system)?;
@@ -71,15 +74,16 @@ fn read_tool(request: &mut FrontRequest, mut tool: Fields) -> Result<(), Unconve
 fn read_choice(request: &mut FrontRequest, mut calling: Fields) -> Result<(), Unconvertible> {
     let mode = calling.text("mode")?.unwrap_or_default();
     let named = texts(&mut calling, "allowedFunctionNames")?;
-    let several = || Err(Unconvertible::new(calling.path("allowedFunctionNames")));
     request.choice = match (&*mode, &*named) {
         ("NONE", _) => FrontChoice::Never,
-        ("ANY", []) => FrontChoice::Required,
         ("ANY", [name]) => FrontChoice::Tool(request.names.sent(name.clone())),
-        ("", _) | ("AUTO" | "MODE_UNSPECIFIED" | "VALIDATED", []) => FrontChoice::Auto,
-        ("ANY" | "VALIDATED", _) => return several(),
+        ("ANY", _) => FrontChoice::Required,
+        ("" | "VALIDATED", _) | ("AUTO" | "MODE_UNSPECIFIED", []) => FrontChoice::Auto,
         _ => return Err(Unconvertible::new(calling.path("mode"))),
     };
+    if matches!(&*mode, "ANY" | "VALIDATED") && !named.is_empty() {
+        request.allow(named, &calling.path("allowedFunctionNames"))?;
+    }
     if mode == "VALIDATED" {
         request.left_out.add(&calling.path("mode"));
     }

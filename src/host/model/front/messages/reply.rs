@@ -50,9 +50,10 @@ pub(super) fn stop_reason(reply: &ModelReply) -> &str {
 
 /// The tokens: those of a cache are not among those of the input here.
 pub(super) fn usage(usage: Usage) -> Value {
-    let Usage { input, output, cache_read, cache_write, .. } = usage;
+    let Usage { input, output, cache_read, cache_write, reasoning } = usage;
     json!({
         "input_tokens": input.saturating_sub(cache_read).saturating_sub(cache_write),
         "cache_creation_input_tokens": cache_write, "cache_read_input_tokens": cache_read, "output_tokens": output,
+        "output_tokens_details": {"thinking_tokens": reasoning},
     })
 }

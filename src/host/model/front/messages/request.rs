@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::host::model::front::fields::{Fields, Unconvertible};
-use crate::host::model::front::media;
 use crate::host::model::front::request::{AnswerForm, FieldNames, FrontChoice, FrontRequest};
+use crate::host::model::front::shared::SharedOptions;
+use crate::host::model::front::{GatewayDialect, media};
 
 /// What asks for something that only Anthropic's servers do.
 const REFUSED: [&str; 2] = ["mcp_servers", "container"];
@@ -14,7 +15,8 @@ const NAMES: FieldNames = FieldNames {
     one_call: "tool_choice.disable_parallel_tool_use",
     temperature: "temperature",
     form: "output_config.format",
-    effort: "output_config.effort",
+    // Its schemas are others than those of `OpenAI`, which alone has it too.
+    strict: "",
 };
 
 /// Reads a body.
@@ -22,6 +24,7 @@ pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, U
     let mut fields = Fields::of_body(body)?;
     let mut request = FrontRequest::with(NAMES);
     fields.refuse(&REFUSED)?;
+    request.shared = SharedOptions::of(GatewayDialect::Messages, &mut fields);
     // Where it goes, and how it comes back.
     let _ = (fields.take("model"), fields.take("stream"));
     let parts = fields.parts("system")?;

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::custom;
 use crate::host::model::front::fields::{Fields, Unconvertible};
 use crate::host::model::front::request::{AnswerForm, FieldNames, FrontRequest};
-use crate::host::model::front::{media, openai};
+use crate::host::model::front::shared::SharedOptions;
+use crate::host::model::front::{GatewayDialect, media, openai};
 
 const NAMES: FieldNames = FieldNames {
     conversation: "input",
@@ -14,7 +15,7 @@ const NAMES: FieldNames = FieldNames {
     one_call: "parallel_tool_calls",
     temperature: "temperature",
     form: "text.format",
-    effort: "reasoning.effort",
+    strict: "tools.strict",
 };
 /// What only the server knows that is asked for.
 const REFUSED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
@@ -38,6 +39,7 @@ pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, U
     let mut request = FrontRequest::with(NAMES);
     fields.refuse(&REFUSED)?;
     request.repeated = fields.copies(&REPEATED);
+    request.shared = SharedOptions::of(GatewayDialect::Responses, &mut fields);
     // Where it goes, and how it comes back.
     let _ = (fields.take("model"), fields.take("stream"), fields.take("stream_options"));
     request.system(fields.text("instructions")?.as_slice());
@@ -74,8 +76,7 @@ fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), U
     request.max_tokens = fields.tokens("max_output_tokens")?;
     request.temperature = fields.number("temperature")?;
     request.top_p = fields.number("top_p")?;
-    if let Some(mut reasoning) = fields.object("reasoning")? {
-        request.effort = reasoning.text("effort")?;
+    if let Some(reasoning) = fields.object("reasoning")? {
         reasoning.leave_out(&mut request.left_out);
     }
     if let Some(mut text) = fields.object("text")? {

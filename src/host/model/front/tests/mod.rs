@@ -1,6 +1,7 @@
 //! What readers and writers make of requests and replies.
 
 mod custom;
+mod fields;
 mod gemini;
 mod media;
 mod responses;
@@ -94,7 +95,7 @@ fn options_have_the_names_of_each_dialect() {
         body["generationConfig"],
         json!({
             "topP": 0.5, "stopSequences": ["END"], "responseMimeType": "application/json",
-            "responseJsonSchema": {"type": "object"}, "temperature": 1.5, "maxOutputTokens": 90,
+            "responseJsonSchema": {"type": "object"}, "temperature": 1.5, "maxOutputTokens": 90, "seed": 4,
         })
     );
     assert_eq!(left_out.last().unwrap(), "parallel_tool_calls");
@@ -164,7 +165,9 @@ fn a_tool_that_failed_has_failed_in_every_dialect() {
         }
     }
     for (dialect, request) in failed("") {
-        for (provider, place) in [(Provider::OPENAI, "/messages/2/content"), (Provider::RESPONSES, "/input/2/output")] {
+        for (provider, place) in
+            [(Provider::OPENAI, "/messages/2/content"), (Provider::RESPONSES, "/input/2/output")]
+        {
             let (body, _) = fitted(dialect, &request, provider);
             assert_eq!(body.pointer(place), Some(&json!("The tool failed and does not say why.")), "{body}");
         }
@@ -211,14 +214,9 @@ fn messages_are_a_request_of_a_chat() {
     assert_eq!((&body["tool_choice"], &body["parallel_tool_calls"]), (&json!("required"), &json!(false)));
     assert_eq!(body["stop"], json!(["END"]));
     assert!(!body.to_string().contains("secret"), "{body}");
-    let named = [
-        "messages.content.thinking",
-        "metadata",
-        "system.cache_control",
-        "thinking",
-        "tools.cache_control",
-        "top_k",
-    ];
+    assert_eq!(body["user"], "u");
+    let named =
+        ["messages.content.thinking", "system.cache_control", "thinking", "tools.cache_control", "top_k"];
     assert_eq!(left_out, named);
     let (_, left_out) = fitted(Messages, &messages_request(), Provider::RESPONSES);
     assert_eq!(left_out.last().unwrap(), "stop_sequences");
@@ -238,6 +236,11 @@ fn what_would_change_the_meaning_is_refused_by_its_place() {
         (Chat, json!({"messages": hi, "tools": [{"type": "custom"}]}), "`tools[0].type` "),
         (Chat, json!({"messages": hi, "audio": {}}), "`audio` "),
         (Chat, json!({"messages": hi, "tool_choice": {"type": "allowed_tools"}}), "`tool_choice` "),
+        (
+            Chat,
+            json!({"messages": hi, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}),
+            "`tool_choice` names no tool that is declared",
+        ),
         (Chat, json!({"messages": [{"role": "assistant", "content": "I"}]}), "`messages` "),
         (Chat, json!({"messages": 1}), "`messages` "),
         (Chat, json!({"messages": []}), "`messages` "),
@@ -387,7 +390,8 @@ fn a_reply_is_a_message() {
     assert_eq!((&body["stop_reason"], &body["model"]), (&json!("tool_use"), &json!("asked")));
     assert_eq!(
         body["usage"],
-        json!({"input_tokens": 5, "cache_creation_input_tokens": 1, "cache_read_input_tokens": 4, "output_tokens": 5})
+        json!({"input_tokens": 5, "cache_creation_input_tokens": 1, "cache_read_input_tokens": 4, "output_tokens": 5,
+            "output_tokens_details": {"thinking_tokens": 2}})
     );
 }
 

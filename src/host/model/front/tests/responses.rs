@@ -53,7 +53,7 @@ fn a_response_is_asked_of_a_model_of_anthropic() {
             "tools": [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}],
             "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
             "temperature": 1.0, "top_p": 0.5,
-            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}, "effort": "low"},
         })
     );
     let named = [
@@ -66,14 +66,13 @@ fn a_response_is_asked_of_a_model_of_anthropic() {
         "store",
         "text.verbosity",
         "tools.strict",
-        "reasoning.effort",
         "temperature",
     ];
     assert_eq!(left_out, named);
 }
 
 #[test]
-fn how_much_a_model_thinks_has_the_same_words_in_both_dialects_of_openai() {
+fn how_much_a_model_thinks_is_said_in_the_words_of_each_dialect() {
     let (body, left_out) = fitted(Responses, &request(), Provider::OPENAI);
     assert_eq!(
         (&body["reasoning_effort"], &body["messages"][0]["content"]),
@@ -83,7 +82,18 @@ fn how_much_a_model_thinks_has_the_same_words_in_both_dialects_of_openai() {
     assert!(!left_out.contains(&"reasoning.effort".to_owned()), "{left_out:?}");
     let chat = json!({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "high"});
     assert_eq!(fitted(Chat, &chat, Provider::RESPONSES).0["reasoning"], json!({"effort": "high"}));
-    assert_eq!(fitted(Chat, &chat, Provider::GEMINI).1, ["reasoning_effort"]);
+    assert_eq!(fitted(Chat, &chat, Provider::ANTHROPIC).0["output_config"], json!({"effort": "high"}));
+    let level = "/generationConfig/thinkingConfig/thinkingLevel";
+    assert_eq!(fitted(Chat, &chat, Provider::GEMINI).0.pointer(level), Some(&json!("HIGH")));
+    // A word that the other dialect does not have is left out.
+    for (word, provider) in
+        [("none", Provider::ANTHROPIC), ("max", Provider::GEMINI), ("often", Provider::RESPONSES)]
+    {
+        let chat = json!({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": word});
+        let (body, left_out) = fitted(Chat, &chat, provider);
+        assert_eq!(left_out, ["reasoning_effort"], "{word}");
+        assert!(!body.to_string().contains(word), "{body}");
+    }
 }
 
 #[test]

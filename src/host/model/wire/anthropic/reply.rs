@@ -33,6 +33,15 @@ pub(super) struct WireUsage {
     cache_read: Option<u64>,
     #[serde(default, rename = "cache_creation_input_tokens")]
     cache_write: Option<u64>,
+    #[serde(default, rename = "output_tokens_details", deserialize_with = "lenient::if_readable")]
+    details: Option<WireDetails>,
+}
+
+/// What the tokens of a reply are.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct WireDetails {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    thinking_tokens: u64,
 }
 
 impl WireUsage {
@@ -43,6 +52,7 @@ impl WireUsage {
             output: later.output.or(self.output),
             cache_read: later.cache_read.or(self.cache_read),
             cache_write: later.cache_write.or(self.cache_write),
+            details: later.details.or(self.details),
         }
     }
 
@@ -56,8 +66,8 @@ impl WireUsage {
             output: self.output.unwrap_or_default(),
             cache_read,
             cache_write,
-            // Thinking is among the tokens of the reply, and its share is not reported.
-            reasoning: 0,
+            // Among the tokens of the reply; older servers do not report its share.
+            reasoning: self.details.unwrap_or_default().thinking_tokens,
         }
     }
 }
@@ -197,6 +207,9 @@ mod tests {
         );
         let plain = json!({"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": null});
         assert_eq!(usage(plain), Some(Usage { input: 10, output: 5, ..Usage::default() }));
+        let thought =
+            json!({"input_tokens": 1, "output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}});
+        assert_eq!(usage(thought), Some(Usage { input: 1, output: 9, reasoning: 4, ..Usage::default() }));
         assert_eq!(usage(json!("many")), None);
     }
 

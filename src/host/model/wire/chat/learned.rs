@@ -117,13 +117,13 @@ impl LearnedForm {
 }
 
 /// A refusal as words that can be looked for.
-struct RefusalWords {
+pub(crate) struct RefusalWords {
     param: String,
     text: String,
 }
 
 impl RefusalWords {
-    fn of(failure: &Failure) -> Self {
+    pub(crate) fn of(failure: &Failure) -> Self {
         let param = failure.facts.as_ref().and_then(|facts| facts.param.as_deref()).unwrap_or_default();
         let parts =
             [Some(failure.message.as_str()), failure.code.as_deref(), failure.kind.as_deref(), Some(param)];
@@ -138,7 +138,7 @@ impl RefusalWords {
     }
 
     /// Where a field is named as a word of its own.
-    fn names(&self, field: &str) -> Option<usize> {
+    pub(crate) fn names(&self, field: &str) -> Option<usize> {
         if self.param == field {
             return Some(0);
         }
@@ -215,7 +215,7 @@ impl RefusalWords {
     }
 
     /// Whether something is refused for what it is, and not for its size.
-    fn refuses(&self) -> bool {
+    pub(crate) fn refuses(&self) -> bool {
         self.says(&[
             "unsupported",
             "not support",
