@@ -119,8 +119,9 @@ fn multiplied(tokens: u64, ppm: u64) -> u64 {
 impl TokenCalibration {
     /// Records the provider's count of a request.
     pub fn learn(&mut self, target: &str, counted: u64, reported: u64) {
-        // Servers that do not count send zero.
-        if counted == 0 || reported == 0 {
+        // Servers that do not count send zero, and some leave out what was in a cache: a report below the least ratio
+        // is one of something else, and fewer tokens than there are lead to requests that do not fit.
+        if counted == 0 || reported == 0 || reported < counted.div_ceil(ONE / LEAST) {
             return;
         }
         let TokenReports(reports) = self.0.entry(target.to_owned()).or_default();
@@ -128,6 +129,14 @@ impl TokenCalibration {
             reports.remove(0);
         }
         reports.push(plausible(counted, reported));
+    }
+
+    /// Forgets what was reported of a model if a refusal shows that it was too little: the request does not fit into
+    /// `limit` by the host's count, and would have by the reports.
+    pub(super) fn refuted(&mut self, target: &str, counted: u64, limit: u64) {
+        if counted >= limit && self.expected(target, counted) < limit {
+            self.0.remove(target);
+        }
     }
 
     /// Adjusts the reports when the known overhead in the host's counts changes from `before` to `now`.
@@ -222,11 +231,26 @@ mod tests {
     #[test]
     fn what_says_nothing_teaches_nothing() {
         assert!(learned(&[(0, 1000), (1000, 0)]).is_empty());
+        // Of a request that is mostly in a cache, a server may count the rest alone.
+        assert!(learned(&[(1000, 249), (40, 3), (u64::MAX, 1)]).is_empty());
+        assert_eq!(learned(&[(1000, 250)]).expected("main", 1000), 250);
+    }
+
+    #[test]
+    fn reports_that_a_refusal_refutes_are_forgotten() {
+        let refuted = |counted, limit| {
+            let mut calibration = learned(&[(10_000, 4000)]);
+            calibration.refuted("main", counted, limit);
+            calibration.is_empty()
+        };
+        assert!(refuted(10_000, 8000));
+        // It would not have fitted by the reports either, or would have by both.
+        assert!(!refuted(30_000, 8000) && !refuted(7000, 8000));
     }
 
     #[test]
     fn what_cannot_be_is_bounded_both_ways() {
-        let (large, small) = (learned(&[(1000, u64::MAX)]), learned(&[(u64::MAX, 1)]));
+        let (large, small) = (learned(&[(1000, u64::MAX)]), learned(&[(1 << 36, 1 << 34)]));
         assert_eq!(large.of("main"), Some(MOST));
         assert!(small.of("main").is_some_and(|ratio| ratio.abs_diff(LEAST) < 10), "{:?}", small.of("main"));
         assert_eq!(large.offset("main"), Some(1 << 14));
@@ -275,6 +299,7 @@ mod tests {
         fn the_last_report_is_met(reports in prop::collection::vec((1u64..1_000_000, 1u64..1_000_000), 1..20)) {
             let calibration = learned(&reports);
             let (counted, reported) = reports[reports.len() - 1];
+            prop_assume!(reported >= counted.div_ceil(4));
             prop_assert_eq!(calibration.expected("main", counted), plausible(counted, reported).1);
         }
 

@@ -94,6 +94,11 @@ impl ModelHealth {
         observation.learn(target, &policy.model(target), &mut self.calibration, &mut self.known_windows);
     }
 
+    /// Learns from a refusal for the size of a request: reports of a model that it refutes are forgotten.
+    pub(in crate::engine) fn doubt(&mut self, target: &str, tokens: u64, limit: u64) {
+        self.calibration.refuted(target, tokens, limit);
+    }
+
     /// The tokens of a request plus the known overhead of the model's provider.
     pub(in crate::engine) fn with_added(&self, target: &str, tokens: u64, tools: bool) -> u64 {
         tokens.saturating_add(self.overheads.of(target).of(tools))

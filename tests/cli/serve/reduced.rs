@@ -298,3 +298,31 @@ async fn a_broken_conversation_is_repaired_and_reduced() {
     let (calls, results) = pairs(&sent);
     assert!(!sent.contains("gone") && !calls.is_empty() && calls == results, "{sent}");
 }
+
+/// An answer whose provider says that the request had so many tokens.
+fn counting(tokens: u32) -> Reply {
+    Reply::json(
+        200,
+        "",
+        &said("hello").replace("\"prompt_tokens\":3", &format!("\"prompt_tokens\":{tokens}")),
+    )
+}
+
+#[tokio::test]
+async fn a_provider_that_counts_too_few_tokens_does_not_mislead() {
+    let [chat, ..] = DIALECTS;
+    // The first says a part that cannot be true, of the request that it has got. The second one's can, until it is refuted.
+    for (counted, refusals) in [(3, 0), (750, 1)] {
+        let refused = vec![Reply::json(400, "", TOO_LONG); refusals];
+        let answers = [counting(counted)].into_iter().chain(refused).chain([counting(counted)]);
+        let upstream = Upstream::start(answers);
+        let gateway = Gateway::under(SMALL, &one("openai", &upstream), &[]);
+        let answer = gateway.post(CHAT, &[], chat.request(10)).await;
+        assert_eq!(told(&answer), (200, false, "1"), "{answer:?}");
+        let answer = gateway.post(CHAT, &[], chat.request(20)).await;
+        assert_eq!(told(&answer), (200, true, if refusals == 0 { "1" } else { "2" }), "{answer:?}");
+        // Four bytes a token fit into the window.
+        let sent = upstream.bodies().pop().unwrap();
+        assert!(sent.len() < 3000 * 4, "{} bytes: {sent}", sent.len());
+    }
+}

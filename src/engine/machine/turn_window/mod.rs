@@ -190,6 +190,10 @@ impl TurnWindow {
         }
         let (target, measure) = (series.target(run.targets).cloned()?, self.measured?);
         let sent = run.sent_in_turn(measure).tokens();
+        if let Some(limit) = failure.limit() {
+            let counted = self.with_added(&target, sent, run);
+            run.models.doubt(&target, counted, limit);
+        }
         // Such a host may have many conversations. The size that is named may be with the reply that one of them asked for,
         // so only the window is learned.
         let is_of_window = sent > 0 && !(run.terms.reduces_requests() && names_another_size(failure));
