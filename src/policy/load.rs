@@ -42,7 +42,8 @@ struct PolicyParts {
     run: RunLimits,
     history: HistoryPolicy,
     context: ContextPolicy,
-    output: Option<OutputPolicy>,
+    output: OutputPolicy,
+    wants_report: bool,
     session: SessionPolicy,
     errors: ErrorTable,
     tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
@@ -296,7 +297,12 @@ impl Policy {
 
     /// The rules for the final report; `None`: no report is asked for.
     pub fn output(&self) -> Option<&OutputPolicy> {
-        self.0.output.as_ref()
+        Some(&self.0.output).filter(|_| self.0.wants_report)
+    }
+
+    /// The rules for a report, whether one is asked for or not.
+    pub fn report_rules(&self) -> &OutputPolicy {
+        &self.0.output
     }
 
     /// What the session remembers.
@@ -394,7 +400,7 @@ impl PolicyParts {
         };
         let Some(errors) = errors else { return Err(Box::new(sources)) };
         // The built-in file has values for a report without asking for one.
-        let output = layers.output_wanted().map(|_| output);
+        let wants_report = layers.output_wanted().is_some();
         let run = layers.run_limits();
         Ok(Self {
             sources,
@@ -409,6 +415,7 @@ impl PolicyParts {
             run,
             turn,
             output,
+            wants_report,
             history,
             context,
             session,

@@ -35,7 +35,7 @@ mod turn_loop;
 mod turn_window;
 mod work_table;
 
-pub(super) use batch::Batch;
+pub(super) use batch::{Batch, not_found};
 pub(super) use call_queue::{CallPermit, CallQueue};
 pub(crate) use final_turn::final_turn;
 pub(super) use final_turn::{FinalTurn, out_of_turns};
@@ -47,7 +47,7 @@ pub(crate) use pace::{pool_of_model, pool_of_tool};
 pub(super) use pace_pools::PacePools;
 pub use pace_pools::{PaceStanding, RateStanding};
 pub(super) use proposal_terms::ProposalKind;
-pub(super) use reply::{fault_of, repair_call, repair_reply, reply_refused, take_leaked_calls};
+pub(super) use reply::{fault_of, repair_call, repair_calls, repair_reply, reply_refused, take_leaked_calls};
 pub(super) use report_series::{ReportSeries, parsed_report, say_problems};
 pub(super) use run_context::RunContext;
 pub(super) use run_parts::{LastSeen, RunParts, case_of};

@@ -177,6 +177,9 @@ fn answered(error: CallError<RelayFailure>, class: ErrorClass, status: StatusCod
             | ErrorClass::ReasoningOnly
             | ErrorClass::ContentFilter
             | ErrorClass::MalformedToolCall
+            | ErrorClass::InvalidArgs
+            | ErrorClass::ToolNotFound
+            | ErrorClass::InvalidOutput
     );
     (said.is_success() && (is_answer || says_error)).then_some(answer)
 }
@@ -213,6 +216,10 @@ impl CallProgress {
             headers.insert(TARGET, target);
         }
         headers.extend(self.repaired().and_then(|counts| text(&counts)).map(|counts| (REPAIRED, counts)));
+        if let Some((class, place)) = self.passed() {
+            headers.insert(CLASS, HeaderValue::from_static(class.name()));
+            headers.extend(text(&place).map(|place| (WHY, place)));
+        }
         headers.extend(self.reduced().and_then(|counts| text(&counts)).map(|counts| (REDUCED, counts)));
     }
 }

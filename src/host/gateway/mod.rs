@@ -8,6 +8,7 @@
 mod answer;
 mod board;
 mod classify;
+mod contract;
 mod endpoint;
 mod error;
 mod history;

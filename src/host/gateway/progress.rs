@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::{ContextReduced, Directive, DirectiveKind, Note, OrphanToolCallsPruned};
+use crate::policy::ErrorClass;
 
 /// How far a request has come.
 #[derive(Default)]
@@ -12,6 +13,10 @@ pub(super) struct CallProgress {
     target: Mutex<String>,
     /// What was done about the conversation so far.
     repaired: Mutex<Option<OrphanToolCallsPruned>>,
+    /// How often something in the answer was repaired.
+    mended: AtomicU32,
+    /// What does not hold of an answer that passes all the same, and the place of the rule that lets it.
+    passed: Mutex<Option<(ErrorClass, String)>>,
     /// How it was reduced so far, by all steps together.
     reduced: Mutex<Option<ContextReduced>>,
 }
@@ -20,6 +25,9 @@ impl CallProgress {
     /// Another attempt begins.
     pub(super) fn begin(&self, target: &str) {
         self.attempts.fetch_add(1, Ordering::Relaxed);
+        // What is said of an answer is about the one that passes.
+        self.mended.store(0, Ordering::Relaxed);
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         target.clone_into(&mut self.target.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -39,22 +47,38 @@ impl CallProgress {
                 }
                 *reduced = Some(all);
             }
+            DirectiveKind::Note(Note::Repaired { .. } | Note::Renamed { .. }) => {
+                self.mended.fetch_add(1, Ordering::Relaxed);
+            }
             _ => {}
         }
     }
 
-    /// What was done about calls and results, such as `removed=1; inserted=2`.
+    /// The answer passes, though it does not hold.
+    pub(super) fn passes(&self, class: ErrorClass, place: String) {
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = Some((class, place));
+    }
+
+    /// What does not hold of an answer that passes all the same.
+    pub(super) fn passed(&self) -> Option<(ErrorClass, String)> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What was done about calls and results, and about the answer, such as `removed=1; inserted=2; answer=1`.
     pub(super) fn repaired(&self) -> Option<String> {
         let repaired = self.repaired.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = repaired.as_ref()?;
+        let told = repaired.as_ref();
+        let count = |of: fn(&OrphanToolCallsPruned) -> u64| told.map_or(0, of);
         let counts = [
-            ("removed", told.pruned_count.saturating_add(told.dropped_count)),
-            ("inserted", told.injected_count),
-            ("moved", told.moved_count),
-            ("malformed", told.malformed_count),
+            ("removed", count(|told| told.pruned_count.saturating_add(told.dropped_count))),
+            ("inserted", count(|told| told.injected_count)),
+            ("moved", count(|told| told.moved_count)),
+            ("malformed", count(|told| told.malformed_count)),
+            ("answer", u64::from(self.mended.load(Ordering::Relaxed))),
         ];
         let counts = counts.iter().filter(|(_, count)| *count > 0);
-        Some(counts.map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join("; "))
+        let counts = counts.map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join("; ");
+        (told.is_some() || !counts.is_empty()).then_some(counts)
     }
 
     /// What was taken out of the conversation, such as `left_out=12; shortened=3; tokens_before=9000; tokens_after=4200`.

@@ -136,6 +136,22 @@ impl RequestBody {
         Self::read(bytes, self.models.is_empty().then_some(call))
     }
 
+    /// The same request with these elements behind the others of a list; `None`: it has no such list.
+    pub(super) fn with_elements(&self, list: &str, elements: &[serde_json::Value]) -> Option<Self> {
+        let at = self.field(list)?;
+        let text = core::str::from_utf8(&self.bytes).ok()?;
+        let (before, said, after) = (text.get(..at.start)?, text.get(at.clone())?, text.get(at.end..)?);
+        let mut all: Vec<String> = match said.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(inner) if inner.trim().is_empty() => Vec::new(),
+            Some(inner) => vec![inner.to_owned()],
+            // The one text that a conversation may be.
+            None if !said.starts_with('"') => return None,
+            None => vec![format!(r#"{{"role":"user","content":{said}}}"#)],
+        };
+        all.extend(elements.iter().map(serde_json::Value::to_string));
+        self.with(format!("{before}[{}]{after}", all.join(",")).into()).ok()
+    }
+
     /// The same bytes, with another model.
     pub(crate) fn for_model(&self, model: &str) -> Bytes {
         let name = serde_json::Value::from(model).to_string();

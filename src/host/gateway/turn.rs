@@ -15,6 +15,7 @@ use tracing::Span;
 
 use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
 use super::board::BoardTicket;
+use super::contract::{AttemptJudge, RequestContract};
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::history::{HistoryPiece, RequestHistory};
@@ -27,7 +28,7 @@ use crate::engine::{Failure, ReducePlan};
 use crate::host::guard::{CallError, ModelCall, TurnHistory};
 use crate::host::model::front::FrontCall;
 use crate::host::model::relay::{
-    AnswerHead, AnswerSink, RelayFailure, RelayKind, RelayedAnswer, RelayedRequest,
+    AnswerHead, AnswerSink, RelayFailure, RelayKind, RelayedAnswer, RelayedRequest, ReplyJudge,
 };
 use crate::host::telemetry::spans;
 use crate::policy::{ErrorClass, HistoryCheck, MalformedCalls, Policy};
@@ -49,6 +50,8 @@ struct OpenCall {
     call: RelayedCall,
     /// The conversation in it, if it has calls or results, or is long.
     history: Option<RequestHistory>,
+    /// What it asks of its answer, if it does.
+    contract: Option<RequestContract>,
     sink: AnswerSink,
     progress: CallProgress,
     ticket: BoardTicket,
@@ -95,7 +98,10 @@ pub(super) async fn relay(
     let (sink, mut begun, pieces) = AnswerSink::new();
     let cut = || Box::pin(models.cut.clone().cancelled_owned());
     let history = call.history(&models.policy.current());
-    let open = Arc::new(OpenCall { call, history, sink, progress: CallProgress::default(), ticket, charge });
+    let is_answer = call.endpoint.kind == RelayKind::Answer;
+    let contract = is_answer.then(|| RequestContract::of(call.endpoint.dialect, &call.body)).flatten();
+    let progress = CallProgress::default();
+    let open = Arc::new(OpenCall { call, history, contract, sink, progress, ticket, charge });
     let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
     let ended = tokio::select! {
         biased;
@@ -155,9 +161,17 @@ async fn attempt(
     open.charge.as_ref().inspect(|charge| charge.called(models.price(&asked.target)));
     let asked_model = models.models.get(&asked.target);
     let own = asked_model.and_then(|model| model.speaks.get(&call.endpoint.dialect));
+    let correction = open.contract.as_ref().and_then(|contract| contract.correction(&asked.target));
     let changed = sent.body();
-    let body = changed.as_ref().unwrap_or(&call.body);
-    let front = changed.as_ref().and_then(|body| call.front.as_ref()?.again(body.bytes()).ok());
+    let corrected = own.zip(correction.as_deref()).and_then(|(model, correction)| {
+        let (list, elements) = model.written(correction)?;
+        changed.as_ref().unwrap_or(&call.body).with_elements(list, &elements)
+    });
+    let body = corrected.as_ref().or(changed.as_ref()).unwrap_or(&call.body);
+    let front = (own.is_none() && (changed.is_some() || correction.is_some()))
+        .then(|| call.front.as_ref()?.again(body.bytes()).ok())
+        .flatten()
+        .map(|front| front.followed_by(correction.unwrap_or_default()));
     let front = front.as_ref().or(call.front.as_ref());
     let other = || Some((asked_model?.converting()?, front?));
     let (model, converted) = match (own, other()) {
@@ -171,6 +185,15 @@ async fn attempt(
     if let Some(converted) = &converted {
         tracing::info!(target = asked.target, left_out = converted.left_out(), "request converted");
     }
+    let policy = open.contract.as_ref().map(|_| models.policy.current());
+    let judge = open.contract.as_ref().zip(policy.as_ref()).map(|(contract, policy)| AttemptJudge {
+        contract,
+        policy,
+        target: &asked.target,
+        sink,
+        progress,
+        ticket: &open.ticket,
+    });
     let raw = || body.for_model(model.name());
     let request = RelayedRequest {
         body: converted.as_ref().map_or_else(raw, |converted| converted.body.clone()),
@@ -185,6 +208,7 @@ async fn attempt(
             open.charge.as_ref().inspect(|charge| charge.relayed(characters));
         },
         converted: converted.as_ref(),
+        judge: judge.as_ref().map(|judge| judge as &dyn ReplyJudge),
     };
     model.attempt(&request, sink).await
 }
@@ -248,13 +272,16 @@ impl OpenCall {
     /// Charges the key with what the turn has used.
     fn charge(&self, ended: &TurnResult) {
         let Some(charge) = &self.charge else { return };
+        let before = self.contract.as_ref().map(RequestContract::spent).unwrap_or_default();
         match ended {
             // A count of tokens uses none.
             Ok(_) if self.call.endpoint.kind == RelayKind::TokenCount => charge.unanswered(),
-            Ok(RelayedAnswer { usage: Some(usage), .. }) => charge.answered(*usage),
+            Ok(RelayedAnswer { usage: Some(usage), .. }) => charge.answered(usage.plus(before)),
             Ok(RelayedAnswer { whole: Some(answer), .. }) if self.call.endpoint.kind == RelayKind::Answer => {
                 charge.relayed(u64::try_from(answer.body.len()).unwrap_or(u64::MAX));
             }
+            // Answers that were not passed on have been paid for.
+            Err(_) if !self.sink.has_begun() && before.total() > 0 => charge.answered(before),
             Err(_) if !self.sink.has_begun() => charge.unanswered(),
             // What has gone out is counted.
             Ok(_) | Err(_) => {}

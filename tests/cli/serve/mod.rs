@@ -23,6 +23,7 @@ mod streams;
 mod taught;
 mod tls;
 mod upstream;
+mod verified;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::out::{StepOutput, StepRules};
 use super::super::run_parts::RunParts;
 use super::super::tool_series::{CallPhase, InvalidArguments};
 use super::super::turn_guidance::ReplyGuidance;
@@ -40,7 +41,7 @@ pub(super) fn examine(
     if opaque {
         return match run.out.rules.tools.schema(&call.name) {
             Some(_) => CallFinding::Runs(Value::Null),
-            None => refused(not_found(&call.name, run)),
+            None => refused(not_found(&call.name, &mut run.out)),
         };
     }
     let parsed = parse(run.policy(), &call.arguments);
@@ -53,7 +54,7 @@ pub(super) fn examine(
         return refused(refusal);
     }
     let Some(schema) = run.out.rules.tools.schema(&call.name) else {
-        return refused(not_found(&call.name, run));
+        return refused(not_found(&call.name, &mut run.out));
     };
     let arguments = match parsed {
         Ok(arguments) => arguments,
@@ -88,17 +89,18 @@ pub(super) fn only_the_end(tool: &str, run: &mut RunParts<'_>) -> Option<CallRef
 }
 
 /// The refusal of a call whose tool does not exist.
-pub(super) fn not_found(name: &str, run: &mut RunParts<'_>) -> CallRefusal {
+pub(in crate::engine) fn not_found(name: &str, out: &mut StepOutput<'_>) -> CallRefusal {
+    let StepRules { policy, tools } = out.rules;
     let mut near: Vec<(usize, &str)> =
         // OSA counts swapped neighbours as one edit; the Levenshtein distance, which LocalCowork uses for its
         // suggestions, counts two.
-        run.out.rules.tools.names().map(|known| (strsim::osa_distance(known, name), known)).collect();
+        tools.names().map(|known| (strsim::osa_distance(known, name), known)).collect();
     // Sorted by distance, then by name, so that the order of equal distances is fixed.
     near.sort_unstable();
-    let most = usize::try_from(run.policy().turn().calls.suggestions.value).unwrap_or(usize::MAX);
+    let most = usize::try_from(policy.turn().calls.suggestions.value).unwrap_or(usize::MAX);
     let suggestions: Vec<&str> = near.into_iter().take(most).map(|(_, known)| known).collect();
-    let messages = &run.policy().tool(name).messages;
-    let text = run.out.say(&messages.not_found, json!({ "tool": visible(name), "suggestions": suggestions }));
+    let messages = &policy.tool(name).messages;
+    let text = out.say(&messages.not_found, json!({ "tool": visible(name), "suggestions": suggestions }));
     CallRefusal { class: ErrorClass::ToolNotFound, text, because: Vec::new() }
 }
 

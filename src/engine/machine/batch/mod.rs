@@ -36,7 +36,8 @@ use crate::engine::retry::FailureContext;
 use crate::engine::tracked::{TrackedPart, digest_of_json, digest_of_parts};
 use crate::policy::{Approval, ClassifiedFailure, ErrorClass};
 use crate::session::{FinalReason, Message, ReducerError, RetryExhausted};
-use examine::{CallFinding, examine, not_found};
+pub(in crate::engine) use examine::not_found;
+use examine::{CallFinding, examine};
 use queue::surplus;
 
 /// The batch in flight; empty when there is none.
@@ -348,7 +349,7 @@ impl Batch {
         let Some(output) = run.policy().output() else {
             // The policy was replaced while the turn was in flight, and the new one has no report.
             let tool = self.slot(index).map(|slot| slot.tool.clone()).unwrap_or_default();
-            self.set_phase(index, CallPhase::Refused(not_found(&tool, run)));
+            self.set_phase(index, CallPhase::Refused(not_found(&tool, &mut run.out)));
             return Ok(());
         };
         match report.on_called(output, raw, run) {

@@ -53,10 +53,19 @@ pub(in crate::engine) fn reply_refused(error: &ReducerError, out: &mut StepOutpu
 
 /// Repairs the calls of a reply. In a reply that may be cut, nothing is closed, because the missing part is unknown.
 pub(in crate::engine) fn repair_reply(reply: &mut ModelReply, out: &mut StepOutput<'_>) {
+    repair_calls(reply, |_| true, out);
+}
+
+/// The same, of those calls alone.
+pub(in crate::engine) fn repair_calls(
+    reply: &mut ModelReply,
+    which: impl Fn(&ToolCall) -> bool,
+    out: &mut StepOutput<'_>,
+) {
     // Any part of a cut call may be missing: closing its brackets would run a tool with half of its arguments.
     let cut = matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow);
     let whole = reply.finish.is_of_a_whole_reply();
-    for proposal in reply.calls.iter_mut().filter(|_| !cut) {
+    for proposal in reply.calls.iter_mut().filter(|proposal| !cut && which(&proposal.call)) {
         // Without a finish reason, a call is repaired only if nothing needs closing at its end.
         let ended = whole || is_ended(&proposal.call, out.rules);
         if ended {

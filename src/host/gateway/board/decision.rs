@@ -52,6 +52,10 @@ pub(crate) enum DecisionKind {
     Repair,
     /// Messages of the conversation were left out or shortened, so that it fits a window.
     Reduce,
+    /// Calls or the text of the answer were repaired.
+    Mend,
+    /// The answer passes, though it is not what the request asks for.
+    Pass,
     /// No further attempt is made.
     GiveUp,
     /// The request is refused: its key has used what it may.

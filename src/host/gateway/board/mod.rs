@@ -19,9 +19,10 @@ use self::calls::{EndedCall, RecentCalls};
 use self::decision::DecisionKind;
 pub(crate) use self::decision::{Decision, ShownReason};
 pub(crate) use self::request::{OpenRequest, RequestFacts, RequestPhase};
-use crate::engine::Directive;
+use crate::engine::{DecisionReason, Directive};
 use crate::host::ModelAttempt;
 use crate::host::clock::Clock;
+use crate::policy::ErrorClass;
 use crate::time::Instant;
 
 /// The most decisions that are kept.
@@ -150,6 +151,23 @@ impl BoardTicket {
         let now = self.board.clock.now();
         let mut parts = self.board.lock();
         let decided = parts.open.get_mut(&self.id).and_then(|request| request.take(directive, self.id, now));
+        if let Some(decision) = decided {
+            parts.keep(decision);
+        }
+    }
+
+    /// Its answer is not what it asks for, and by that rule another one may be wanted.
+    pub(super) fn refuses(&self, because: &DecisionReason) {
+        if let Some(request) = self.board.lock().open.get_mut(&self.id) {
+            request.refuses(because);
+        }
+    }
+
+    /// Its answer passes, though it is not what it asks for.
+    pub(super) fn passes(&self, class: ErrorClass, because: &DecisionReason) {
+        let now = self.board.clock.now();
+        let mut parts = self.board.lock();
+        let decided = parts.open.get(&self.id).map(|request| request.passes(class, because, (self.id, now)));
         if let Some(decision) = decided {
             parts.keep(decision);
         }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::decision::{Decision, DecisionKind, ShownReason};
 use crate::engine::{DecisionReason, Directive, DirectiveKind, Note, RetryAction, TurnRetry, WaitWork, Work};
+use crate::policy::ErrorClass;
 use crate::time::Instant;
 
 /// What is known of a request when it begins.
@@ -37,6 +38,8 @@ pub(crate) struct OpenRequest {
     failed: Option<TurnRetry>,
     /// Why the conversation is looked at; what comes of it follows.
     changes: Vec<ShownReason>,
+    /// Why the last answer is not passed on; what is done about it follows.
+    refused: Vec<ShownReason>,
 }
 
 /// What a request waits for.
@@ -58,7 +61,8 @@ impl OpenRequest {
     pub(super) const fn new(facts: RequestFacts, now: Instant) -> Self {
         let (attempts, target, phase) = (0, None, RequestPhase::Start);
         let changes = Vec::new();
-        Self { facts, since: now, attempts, target, phase_since: now, phase, failed: None, changes }
+        let refused = Vec::new();
+        Self { facts, since: now, attempts, target, phase_since: now, phase, failed: None, changes, refused }
     }
 
     /// Its answer goes out from now on.
@@ -74,6 +78,7 @@ impl OpenRequest {
                 self.attempts = self.attempts.saturating_add(1);
                 self.target = Some(call.target.clone());
                 self.changes.clear();
+                self.refused.clear();
                 self.enter(RequestPhase::Answer, now);
                 None
             }
@@ -84,7 +89,8 @@ impl OpenRequest {
                 let is_at_once = retry.action == RetryAction::Retry && retry.backoff.is_zero();
                 self.failed = Some(retry.clone());
                 let kind = if is_whole { DecisionKind::Skip } else { DecisionKind::Retry };
-                (is_whole || is_at_once).then(|| self.decided(kind, because(), id, now))
+                let because = if is_whole { because() } else { core::mem::take(&mut self.refused) };
+                (is_whole || is_at_once).then(|| self.decided(kind, because, id, now))
             }
             DirectiveKind::Work(Work::RepairHistory(_)) => {
                 self.changes = because();
@@ -106,6 +112,9 @@ impl OpenRequest {
                 let target = reduced.target.clone();
                 Some(Decision { target, ..self.decided(DecisionKind::Reduce, because, id, now) })
             }
+            DirectiveKind::Note(Note::Repaired { .. } | Note::Renamed { .. }) => {
+                Some(self.of_answer(DecisionKind::Mend, None, because(), (id, now)))
+            }
             DirectiveKind::Note(Note::Exhausted { .. }) => {
                 let next = self.failed.as_ref().and_then(|retry| retry.next_target.as_ref());
                 let kind = if next.is_some() { DecisionKind::Fallback } else { DecisionKind::GiveUp };
@@ -113,6 +122,33 @@ impl OpenRequest {
             }
             _ => None,
         }
+    }
+
+    /// The answer is not what the request asks for, and by that rule another one may be wanted.
+    pub(super) fn refuses(&mut self, because: &DecisionReason) {
+        self.refused = vec![because.into()];
+    }
+
+    /// The answer passes, though it is not what the request asks for.
+    pub(super) fn passes(
+        &self,
+        class: ErrorClass,
+        because: &DecisionReason,
+        (id, now): (u64, Instant),
+    ) -> Decision {
+        self.of_answer(DecisionKind::Pass, Some(class.name()), vec![because.into()], (id, now))
+    }
+
+    /// A decision about the answer of the model that was called last.
+    fn of_answer(
+        &self,
+        what: DecisionKind,
+        error_type: Option<&'static str>,
+        because: Vec<ShownReason>,
+        (id, now): (u64, Instant),
+    ) -> Decision {
+        let target = self.target.clone().unwrap_or_default();
+        Decision { target, next: None, error_type, delay_ms: 0, ..self.decided(what, because, id, now) }
     }
 
     fn waits(

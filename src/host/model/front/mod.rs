@@ -35,6 +35,11 @@ const LEFT_OUT: HeaderName = HeaderName::from_static("x-unfazed-left-out");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
+/// A schema of Gemini as JSON Schema.
+pub(in crate::host) fn gemini_schema(schema: Value) -> Value {
+    gemini::schema::json_schema(schema)
+}
+
 /// A request of a client in the neutral form, for models that speak another dialect.
 #[derive(Debug)]
 pub(in crate::host) struct FrontCall {
@@ -109,6 +114,24 @@ impl FrontCall {
     /// Those of [`read`](Self::read).
     pub(in crate::host) fn again(&self, body: &[u8]) -> Result<Self, Unconvertible> {
         Self::read(self.dialect, body, self.stream, self.head.clone())
+    }
+
+    /// The same request with these messages behind its conversation, in which tools have the names that the client knows.
+    #[must_use]
+    pub(in crate::host) fn followed_by(mut self, messages: Vec<Message>) -> Self {
+        for mut message in messages {
+            match &mut message {
+                Message::Assistant { calls, .. } => {
+                    for call in calls {
+                        call.name = self.request.names.sent(core::mem::take(&mut call.name));
+                    }
+                }
+                Message::Tool { tool, .. } => *tool = self.request.names.sent(core::mem::take(tool)),
+                Message::System { .. } | Message::User { .. } => {}
+            }
+            self.request.messages.push(message);
+        }
+        self
     }
 
     /// The conversation.

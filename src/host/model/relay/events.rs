@@ -7,6 +7,7 @@ use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
 use super::ConvertedRequest;
+use super::judge::{HeldPart, JudgedReply, ReplyForm, ReplyJudge};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::answer::EventStream;
 use crate::host::model::failure::unreadable;
@@ -39,6 +40,11 @@ pub(super) struct RelayedEvents<'a> {
     last: BytesMut,
     /// Whether some of the model's text has been written.
     said: bool,
+    /// Who looks at the reply, and how much of it is held back until then.
+    judge: Option<&'a dyn ReplyJudge>,
+    holds: HeldPart,
+    /// Why another reply is wanted in the place of this one.
+    refused: Option<Failure>,
     /// How many characters were said to have come.
     told: u64,
     /// When something went out last.
@@ -57,6 +63,9 @@ impl<'a> RelayedEvents<'a> {
         Self {
             writer: converted.map(|converted| (converted, converted.front.writer())),
             said: false,
+            judge: None,
+            holds: HeldPart::Nothing,
+            refused: None,
             meaning: Some(meaning),
             last: BytesMut::new(),
             ready: BytesMut::new(),
@@ -72,6 +81,12 @@ impl<'a> RelayedEvents<'a> {
     /// The same, of an answer with these headers.
     pub(super) fn of(mut self, headers: &HeaderMap) -> Self {
         self.meaning = self.meaning.map(|meaning| meaning.announced_by(headers));
+        self
+    }
+
+    /// The same, and the reply is looked at.
+    pub(super) fn judged_by(mut self, judge: Option<&'a dyn ReplyJudge>) -> Self {
+        (self.judge, self.holds) = (judge, judge.map(ReplyJudge::holds).unwrap_or_default());
         self
     }
 
@@ -103,9 +118,20 @@ impl<'a> RelayedEvents<'a> {
         Ok(())
     }
 
-    /// Whether what is ready is content, after which there is no further attempt. Of a converted answer nothing else is ready.
-    pub(super) fn has_content(&self) -> bool {
-        if self.writer.is_some() { self.held() > 0 } else { self.received() > 0 }
+    /// Whether what is ready is content that need not be held back. There is no further attempt after it.
+    pub(super) fn may_begin(&self) -> bool {
+        match self.holds {
+            HeldPart::All => false,
+            // Of a converted answer nothing but text is ready.
+            _ if self.writer.is_some() => self.held() > 0,
+            HeldPart::Calls => self.said,
+            HeldPart::Nothing => self.received() > 0,
+        }
+    }
+
+    /// Why another reply is wanted in the place of this one, which has ended.
+    pub(super) fn refused(&mut self) -> Option<Failure> {
+        self.refused.take()
     }
 
     /// How many characters of the answer have come.
@@ -188,12 +214,19 @@ impl<'a> RelayedEvents<'a> {
         if !self.is_done {
             meaning.take(open, headers)?;
         }
-        let Some((converted, writer)) = &mut self.writer else { return meaning.reply(headers, &[]) };
+        let Some((converted, writer)) = &mut self.writer else {
+            let reply = meaning.reply(headers, &[])?;
+            let Some(judge) = self.judge else { return Ok(reply) };
+            let JudgedReply { reply, refused } = judge.judge(reply, ReplyForm::Events);
+            self.refused = refused;
+            return Ok(reply);
+        };
         let mut text = meaning.fresh();
         let reply = meaning.reply(headers, converted.front.conversation())?;
-        let reply = converted.settled(reply)?;
-        // Some servers say at the end alone what the model said.
-        if text.is_empty() && !self.said {
+        let JudgedReply { reply, refused } = converted.settled(reply, self.judge)?;
+        self.refused = refused;
+        // Some servers say at the end alone what the model said, and what was held back may have been repaired.
+        if (text.is_empty() && !self.said) || self.holds == HeldPart::All {
             text.clone_from(&reply.text);
         }
         self.ready.extend_from_slice(writer.text(&text).as_bytes());
@@ -204,9 +237,10 @@ impl<'a> RelayedEvents<'a> {
     fn take(&mut self, event: &[u8], headers: &HeaderMap) -> Result<(), Failure> {
         let Some(meaning) = &mut self.meaning else { return Ok(()) };
         self.is_done |= meaning.take(event, headers)? == StreamProgress::Done;
-        let fresh = meaning.fresh();
+        // What is held back is written once it has been looked at.
+        let fresh = if self.holds == HeldPart::All { String::new() } else { meaning.fresh() };
+        self.said |= !fresh.is_empty();
         if let Some((_, writer)) = &mut self.writer {
-            self.said |= !fresh.is_empty();
             self.ready.extend_from_slice(writer.text(&fresh).as_bytes());
             // Its end is written from all of it.
             if meaning.kept() > MAX_ANSWER {

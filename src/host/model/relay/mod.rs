@@ -6,6 +6,7 @@ mod address;
 mod events;
 mod failure;
 mod headers;
+mod judge;
 mod sink;
 mod verdict;
 
@@ -15,12 +16,14 @@ use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use self::address::RelayAddresses;
 use self::events::RelayedEvents;
 pub(in crate::host) use self::failure::RelayFailure;
 pub(in crate::host) use self::headers::passed_on;
 use self::headers::{of_any_dialect, passed_back};
+pub(in crate::host) use self::judge::{HeldPart, JudgedReply, ReplyForm, ReplyJudge};
 pub(in crate::host) use self::sink::AnswerSink;
 use self::verdict::{checked, fault_of, usable};
 use super::answer::{MOST_LOOKS, announces_events, begins_stream, is_framed, is_whole};
@@ -33,8 +36,9 @@ use super::refusals::{SentOption, ServerRefusals};
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
 use super::{failure as facts, within};
-use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit};
-use crate::session::Usage;
+use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit, ToolChoice};
+use crate::host::port::{ByteTraffic, ModelRequest};
+use crate::session::{Message, Usage};
 use crate::time::Nanos;
 
 /// The most bytes of an answer that is not streamed.
@@ -92,6 +96,8 @@ pub(in crate::host) struct RelayedRequest<'a> {
     pub(in crate::host) received: &'a (dyn Fn(u64) + Send + Sync),
     /// The request, if it was converted: then the answer is, too.
     pub(in crate::host) converted: Option<&'a ConvertedRequest<'a>>,
+    /// Who looks at the answer before it is passed on, if it has to hold.
+    pub(in crate::host) judge: Option<&'a dyn ReplyJudge>,
 }
 
 /// A request for a model that speaks another dialect than the client.
@@ -187,6 +193,28 @@ impl RelayedModel {
     /// The model's name on its server.
     pub(in crate::host) fn name(&self) -> &str {
         &self.model
+    }
+
+    /// These messages as the list of a request in the dialect of this model has them, and the name of the list; `None`: they cannot
+    /// be written.
+    pub(in crate::host) fn written(&self, messages: &[Message]) -> Option<(&'static str, Vec<Value>)> {
+        // A conversation begins with what the user says.
+        let all: Vec<Message> = [Message::user("-")].into_iter().chain(messages.iter().cloned()).collect();
+        let request = ModelRequest {
+            messages: &all,
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            max_output: None,
+            timeout: None,
+            timeouts: CallTimeouts::default(),
+            streamed: None,
+            traffic: ByteTraffic::default(),
+            cancel: CancellationToken::new(),
+        };
+        let mut body: Value = serde_json::from_slice(&self.format.write(&request).ok()?).ok()?;
+        let list = ["messages", "input", "contents"].into_iter().find(|list| body.get(list).is_some())?;
+        let Value::Array(elements) = body.get_mut(list)?.take() else { return None };
+        Some((list, elements.into_iter().skip(1).collect()))
     }
 
     /// A client's request as this model takes it. `repairs`: whether broken arguments of calls in the answer are repaired.
@@ -307,12 +335,20 @@ impl RelayedModel {
 }
 
 impl ConvertedRequest<'_> {
-    /// The reply as the client gets it.
+    /// The reply as the client gets it, after it was looked at.
     ///
     /// # Errors
     /// A call in it cannot be read.
-    fn settled(&self, reply: ModelReply) -> Result<ModelReply, Failure> {
-        Ok(self.front.settled(usable(reply, self.repairs)?))
+    fn settled(&self, reply: ModelReply, judge: Option<&dyn ReplyJudge>) -> Result<JudgedReply, Failure> {
+        let reply = self.front.settled(reply);
+        let judged = match judge {
+            Some(judge) => judge.judge(reply, ReplyForm::Written),
+            None => JudgedReply::unseen(reply),
+        };
+        // What no other dialect can say is a failure in any case.
+        let reply = usable(judged.reply, self.repairs)
+            .map_err(|failure| judged.refused.clone().unwrap_or(failure))?;
+        Ok(JudgedReply { reply, ..judged })
     }
 
     /// The fields of the client's request that the model does not get.
@@ -373,23 +409,36 @@ impl OpenAnswer<'_> {
         format: &dyn WireFormat,
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
-        let (converted, background) = (self.request.converted, self.request.background);
+        let RelayedRequest { converted, background, judge, .. } = *self.request;
         let (mut answer, headers) = self.read(first).await?;
         if converted.is_none() && announces_events(&headers) {
             answer.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let Some(converted) = converted else {
-            let read = format.read(&answer.body, &headers, &[]).and_then(checked);
-            return match unless_continued(read, background) {
+            let read = match (format.read(&answer.body, &headers, &[]), judge) {
+                (Ok(reply), Some(judge)) => {
+                    let JudgedReply { reply, refused } =
+                        judge.judge(reply, ReplyForm::Bytes(&mut answer.body));
+                    if let Some(failure) = refused {
+                        return Err(RelayFailure { failure, answer: Some(answer) });
+                    }
+                    Ok(reply)
+                }
+                (read, _) => read,
+            };
+            return match unless_continued(read.and_then(checked), background) {
                 Ok(reply) => settled(reply, answer).map_err(|failure| *failure),
                 Err(failure) => Err(RelayFailure { failure, answer: readable_answer(answer, &headers) }),
             };
         };
         let reply = format.read(&answer.body, &headers, converted.front.conversation())?;
-        let reply = converted.settled(reply)?;
+        let JudgedReply { reply, refused } = converted.settled(reply, judge)?;
         let mut writer = converted.front.writer();
         let body = writer.text(&reply.text) + &writer.end(&reply);
         let answer = WholeAnswer { head: answer.head, body: body.into() };
+        if let Some(failure) = refused {
+            return Err(RelayFailure { failure, answer: Some(answer) });
+        }
         settled(Some(reply), answer).map_err(|failure| *failure)
     }
 
@@ -428,13 +477,13 @@ impl OpenAnswer<'_> {
         format: &dyn WireFormat,
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
-        let converted = self.request.converted;
+        let RelayedRequest { converted, judge, choices, .. } = *self.request;
         let mut events =
-            RelayedEvents::new(format.begin(), converted, self.request.choices).of(&self.headers);
+            RelayedEvents::new(format.begin(), converted, choices).of(&self.headers).judged_by(judge);
         let (mut next, mut has_begun, mut whole_until) = (first, false, None);
         while let Some(bytes) = next {
             let taken = events.push(&bytes, &self.headers);
-            if !has_begun && (events.has_content() || events.held() > MAX_HELD) {
+            if !has_begun && (events.may_begin() || events.held() > MAX_HELD) {
                 has_begun = true;
                 self.sink.begin(self.head.clone());
             }
@@ -468,7 +517,12 @@ impl OpenAnswer<'_> {
             };
         }
         let finished = events.finish(&self.headers);
-        let finished = if has_begun || converted.is_some() { finished } else { finished.and_then(checked) };
+        let refused = events.refused().filter(|_| !has_begun);
+        let finished = if has_begun || converted.is_some() || refused.is_some() {
+            finished
+        } else {
+            finished.and_then(checked)
+        };
         let reply = match unless_continued(finished, false) {
             Ok(reply) => reply,
             Err(failure) if has_begun || converted.is_some() => return Err(failure.into()),
@@ -478,6 +532,9 @@ impl OpenAnswer<'_> {
             }
         };
         let rest = events.held_back();
+        if let Some(failure) = refused {
+            return Err(RelayFailure { failure, answer: Some(WholeAnswer { head: self.head, body: rest }) });
+        }
         if !has_begun {
             return settled(reply, WholeAnswer { head: self.head, body: rest }).map_err(|failure| *failure);
         }

@@ -3,7 +3,7 @@
 mod contents;
 pub(super) mod reply;
 pub(super) mod request;
-mod schema;
+pub(super) mod schema;
 pub(super) mod stream;
 
 use super::fields::{Fields, Unconvertible};

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::host::model::front::fields::camel_case;
 
 /// The schema. What is JSON Schema already stays as it is. It is no deeper than the reader of JSON lets bodies be.
-pub(super) fn json_schema(schema: Value) -> Value {
+pub(in crate::host::model::front) fn json_schema(schema: Value) -> Value {
     let Value::Object(fields) = schema else { return schema };
     let mut written = Map::new();
     let mut nullable = false;

@@ -1,0 +1,222 @@
+//! What a request asks of its answer: that calls are of its tools and hold their schemas, and that a text is of the form it wants.
+//!
+//! Nothing is decided here. The interpreter says what does not hold, what is repaired, whether the model is asked once more, and
+//! what it reads then.
+
+mod declared;
+mod rewritten;
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde_json::Value;
+
+use self::declared::DeclaredTools;
+use super::board::BoardTicket;
+use super::progress::CallProgress;
+use super::request::RequestBody;
+use crate::engine::{CheckedReply, ModelReply, ReplyContract, ToolSpec};
+use crate::host::model::front::GatewayDialect;
+use crate::host::model::relay::{AnswerSink, HeldPart, JudgedReply, ReplyForm, ReplyJudge};
+use crate::host::trace;
+use crate::policy::{ErrorClass, Policy};
+use crate::session::{Message, Usage};
+use crate::text::Schema;
+
+/// What a request asks of its answer, and what was wrong with the answers so far.
+pub(super) struct RequestContract {
+    dialect: GatewayDialect,
+    body: RequestBody,
+    has_tools: bool,
+    has_form: bool,
+    form: OnceLock<Option<Schema>>,
+    /// What the next model reads besides, with the model that has written it.
+    correction: Mutex<Option<(String, Vec<Message>)>>,
+    /// What the answers took that are not passed on.
+    spent: Mutex<Usage>,
+}
+
+/// One attempt, whose answer has to hold.
+pub(super) struct AttemptJudge<'a> {
+    pub(super) contract: &'a RequestContract,
+    pub(super) policy: &'a Policy,
+    pub(super) target: &'a str,
+    pub(super) sink: &'a AnswerSink,
+    pub(super) progress: &'a CallProgress,
+    pub(super) ticket: &'a BoardTicket,
+}
+
+impl RequestContract {
+    /// The contract of a request; `None`: any answer will do.
+    pub(super) fn of(dialect: GatewayDialect, body: &RequestBody) -> Option<Self> {
+        let (has_tools, has_form) = declared::declares(body);
+        // Of several choices the first alone is read.
+        if !(has_tools || has_form) || body.choices() > 1 {
+            return None;
+        }
+        Some(Self {
+            dialect,
+            body: body.clone(),
+            has_tools,
+            has_form,
+            form: OnceLock::new(),
+            correction: Mutex::default(),
+            spent: Mutex::default(),
+        })
+    }
+
+    /// What a model reads behind the conversation: an answer that does not hold, and what is wrong with it.
+    pub(super) fn correction(&self, target: &str) -> Option<Vec<Message>> {
+        let (by, mut messages) = self.correction.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        for message in &mut messages {
+            // What a model has thought, its issuer alone can read.
+            if let Message::Assistant { extra, .. } = message
+                && by != target
+            {
+                extra.clear();
+            }
+        }
+        Some(messages)
+    }
+
+    /// What the answers took that were not passed on.
+    pub(super) fn spent(&self) -> Usage {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many answers do not hold so far.
+    fn replies(&self) -> u32 {
+        u32::from(self.correction.lock().unwrap_or_else(PoisonError::into_inner).is_some())
+    }
+
+    /// An answer does not hold, and is not passed on.
+    fn refuse(&self, target: &str, usage: Usage, correction: Vec<Message>) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        *spent = spent.plus(usage);
+        let correction = Some((target.to_owned(), correction));
+        *self.correction.lock().unwrap_or_else(PoisonError::into_inner) = correction;
+    }
+
+    fn form(&self) -> Option<&Schema> {
+        let read = || {
+            let form = self.has_form.then(|| declared::form(self.dialect, &self.body)).flatten()?;
+            Schema::compile(&form).inspect_err(|error| unused("the answer", &error.message)).ok()
+        };
+        self.form.get_or_init(read).as_ref()
+    }
+
+    /// What that reply is held against; `None`: any will do.
+    fn of_reply(&self, reply: &ModelReply) -> Option<ReplyContract> {
+        if reply.calls.is_empty() {
+            let form = self.form().filter(|_| !says_more(reply))?;
+            return Some(ReplyContract::default().with_form(form.clone()));
+        }
+        let DeclaredTools { tools, open } =
+            self.has_tools.then(|| declared::tools(self.dialect, &self.body)).flatten()?;
+        let is_called = |name: &str| reply.calls.iter().any(|proposed| proposed.call.name == name);
+        let is_known = |name: &str| tools.iter().any(|(known, _)| known == name);
+        // Which other tool is meant, its schema tells.
+        let all = reply.calls.iter().any(|proposed| !is_known(&proposed.call.name));
+        let (mut specs, mut unchecked) = (Vec::new(), Vec::new());
+        for (name, parameters) in tools {
+            let parameters = parameters.filter(|_| all || is_called(&name)).filter(|schema| {
+                Schema::compile(schema).inspect_err(|error| unused(&name, &error.message)).is_ok()
+            });
+            match parameters {
+                Some(parameters) => {
+                    specs.push(ToolSpec { name, description: String::new(), parameters, effect: None });
+                }
+                None => unchecked.push(name),
+            }
+        }
+        let contract = ReplyContract::new(specs).ok()?.with_unchecked(unchecked);
+        Some(if open { contract.with_unknown() } else { contract })
+    }
+}
+
+/// That a schema cannot be used. What it is of passes as it is.
+fn unused(of: &str, why: &str) {
+    tracing::warn!(of, why, "schema not used");
+}
+
+/// Whether a reply has several messages of `OpenAI`'s: which of them is the answer is not known.
+fn says_more(reply: &ModelReply) -> bool {
+    let is_message = |item: &&Value| item.get("type").is_some_and(|kind| kind == "message");
+    let items = |kept: &Value| {
+        kept.get("items").and_then(Value::as_array).map(|all| all.iter().filter(is_message).count())
+    };
+    reply.extra.values().filter_map(items).any(|messages| messages > 1)
+}
+
+impl AttemptJudge<'_> {
+    fn asks_again(&self, class: ErrorClass) -> bool {
+        self.policy.model(self.target).retry.retries(class)
+    }
+}
+
+impl ReplyJudge for AttemptJudge<'_> {
+    fn holds(&self) -> HeldPart {
+        if self.asks_again(ErrorClass::InvalidOutput) && self.contract.form().is_some() {
+            HeldPart::All
+        } else if self.contract.has_tools
+            && [ErrorClass::InvalidArgs, ErrorClass::ToolNotFound]
+                .into_iter()
+                .any(|class| self.asks_again(class))
+        {
+            HeldPart::Calls
+        } else {
+            HeldPart::Nothing
+        }
+    }
+
+    fn judge(&self, reply: ModelReply, form: ReplyForm<'_>) -> JudgedReply {
+        let Some(contract) = self.contract.of_reply(&reply) else {
+            return JudgedReply { reply, refused: None };
+        };
+        let attempt = self.contract.replies().saturating_add(1);
+        let check = |reply, repairs| contract.check(self.policy, (self.target, attempt), reply, repairs);
+        let checked = match form {
+            ReplyForm::Written => check(reply, true),
+            ReplyForm::Events => check(reply, false),
+            ReplyForm::Bytes(bytes) => {
+                let checked = check(reply.clone(), true);
+                if checked.repairs.is_empty() {
+                    checked
+                } else if let Some(written) =
+                    rewritten::rewritten(self.contract.dialect, bytes, &reply, &checked.reply)
+                {
+                    *bytes = written;
+                    checked
+                } else {
+                    check(reply, false)
+                }
+            }
+        };
+        let CheckedReply { reply, repairs, refused, .. } = checked;
+        for repair in &repairs {
+            trace::directive(repair);
+            self.progress.take(repair);
+            self.ticket.directive(repair);
+        }
+        let Some(refused) = refused else { return JudgedReply { reply, refused: None } };
+        if refused.asks_again && !self.sink.has_begun() {
+            self.contract.refuse(self.target, reply.usage.unwrap_or_default(), refused.correction);
+            self.ticket.refuses(&refused.because);
+            return JudgedReply { reply, refused: Some(refused.failure) };
+        }
+        let class = refused.failure.class.unwrap_or(ErrorClass::InvalidArgs);
+        if class == ErrorClass::MalformedToolCall {
+            // Of what cannot be read at all, no dialect but the model's can tell: whoever passes it on knows whether it can.
+            return JudgedReply { reply, refused: None };
+        }
+        let place = refused.because.place.to_string();
+        tracing::warn!(
+            target_model = self.target,
+            error_type = class.name(),
+            because = place,
+            "reply passes as it is"
+        );
+        self.progress.passes(class, place);
+        self.ticket.passes(class, &refused.because);
+        JudgedReply { reply, refused: None }
+    }
+}
