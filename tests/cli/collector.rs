@@ -48,6 +48,11 @@ pub(crate) struct SeenSpan {
 
 impl Collector {
     pub(crate) fn start() -> Self {
+        Self::without("")
+    }
+
+    /// One that answers with status 405 at that path.
+    pub(crate) fn without(path: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (seen, status) = (Arc::<Mutex<Vec<Export>>>::default(), Arc::new(AtomicU16::new(200)));
@@ -55,7 +60,7 @@ impl Collector {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (kept, answers) = (Arc::clone(&kept), Arc::clone(&answers));
-                std::thread::spawn(move || serve(stream, &kept, &answers));
+                std::thread::spawn(move || serve(stream, &kept, &answers, path));
             }
         });
         Self { address, seen, status }
@@ -190,9 +195,10 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Export>>, status: &AtomicU16) {
+fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Export>>, status: &AtomicU16, without: &str) {
     while let Some(export) = request(&mut stream) {
-        let status = status.swap(200, Ordering::Relaxed);
+        let is_absent = !without.is_empty() && export.head.starts_with(&format!("POST {without} "));
+        let status = if is_absent { 405 } else { status.swap(200, Ordering::Relaxed) };
         if status == 200 {
             seen.lock().unwrap().push(export);
         }

@@ -257,3 +257,20 @@ fn log_lines_do_not_change() {
     assert!(exported.len() > 5);
     assert_eq!(exported, lines(&[]));
 }
+
+/// As Arize Phoenix and Jaeger do.
+#[test]
+fn a_collector_that_takes_traces_alone_is_said_once() {
+    let collector = Collector::without("/v1/metrics");
+    let url = collector.url();
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*url), ("OTEL_METRIC_EXPORT_INTERVAL", "1")];
+    let ended = run(SCRIPT, &[], &variables);
+    let said = err(&ended);
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("takes nothing at this address").count(), 1, "{said}");
+    assert!(
+        said.contains("path=\"/v1/metrics\" status=405 without=\"OTEL_METRICS_EXPORTER=none\""),
+        "{said}"
+    );
+    assert!(!said.contains("takes it again") && !collector.spans().is_empty(), "{said}");
+}

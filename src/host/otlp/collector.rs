@@ -30,6 +30,8 @@ pub(super) struct Collector {
     reach: Arc<CollectorReach>,
     /// Until then nothing is sent.
     paused: Mutex<Option<Instant>>,
+    /// Whether it was said that the collector has no address for this signal.
+    is_refused: AtomicBool,
 }
 
 crate::debug_parts!(|this: Collector| to: &this.to);
@@ -72,7 +74,7 @@ impl CollectorReach {
 impl Collector {
     pub(super) fn new(to: SignalSettings, reach: Arc<CollectorReach>) -> Result<Self, OtlpError> {
         let clients = HttpClients::new(&to.url).map_err(|error| OtlpError::Client(error.to_string()))?;
-        Ok(Self { to, clients, reach, paused: Mutex::default() })
+        Ok(Self { to, clients, reach, paused: Mutex::default(), is_refused: AtomicBool::new(false) })
     }
 
     /// Sends a message of OTLP. One that a busy collector refuses is sent once more, if there is time.
@@ -96,6 +98,7 @@ impl Collector {
                 self.is_back();
                 Ok(())
             }
+            Ok(response) if is_elsewhere(response.status()) => Err(self.refuses(response.status())),
             Ok(response) => Err(self.is_away(format!("HTTP status {}", response.status().as_u16()))),
             Err(error) => Err(self.is_away(error)),
         }
@@ -122,11 +125,35 @@ impl Collector {
         }
     }
 
+    /// Some take traces alone, Arize Phoenix and Jaeger among them: said once, whatever becomes of the other signal.
+    fn refuses(&self, status: StatusCode) -> Undelivered {
+        let (path, status) = (self.to.url.path(), status.as_u16());
+        self.pause();
+        if !self.is_refused.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                path,
+                status,
+                without = format!("{}=none", self.to.exporter),
+                "the collector takes nothing at this address; what is sent there is dropped"
+            );
+        }
+        Undelivered(format!("HTTP status {status}"))
+    }
+
     fn is_away(&self, error: String) -> Undelivered {
-        *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now().checked_add(PAUSE);
+        self.pause();
         self.reach.is_away(&error);
         Undelivered(error)
     }
+
+    fn pause(&self) {
+        *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now().checked_add(PAUSE);
+    }
+}
+
+/// Whether nothing takes what is sent to that address.
+fn is_elsewhere(status: StatusCode) -> bool {
+    [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED].contains(&status)
 }
 
 /// How long a busy collector wants to be left alone; `None`: it does not take the message.

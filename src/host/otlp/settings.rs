@@ -29,6 +29,8 @@ pub(super) struct SignalSettings {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) timeout: Duration,
+    /// The variable that leaves this signal out.
+    pub(super) exporter: String,
 }
 
 // Headers have keys, and so may an address.
@@ -120,7 +122,7 @@ impl SignalSettings {
         };
         let own = milliseconds(env, &format!("OTEL_EXPORTER_OTLP_{signal}_TIMEOUT"))?;
         let timeout = own.or(milliseconds(env, "OTEL_EXPORTER_OTLP_TIMEOUT")?).unwrap_or(TIMEOUT);
-        Ok(Some(Self { url, headers, timeout }))
+        Ok(Some(Self { url, headers, timeout, exporter }))
     }
 }
 
