@@ -51,11 +51,34 @@ async fn in_the_final_turn_no_tool_runs_and_the_next_turn_is_of_the_next_run() {
     turn(&guard).await.unwrap();
     ok(&tool).await.unwrap();
     turn(&guard).await.unwrap();
-    let refusal = refused(&tool).await;
-    assert!(refusal.final_turn && refusal.message.contains("turn 2 of 2"), "{refusal:?}");
     turn(&guard).await.unwrap();
     ok(&tool).await.unwrap();
     assert_eq!(guard.state(|state| state.turn), 1);
+}
+
+/// Else a model that never stops would have one run after the other, and no limit would end it.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_calls_tools_after_the_final_turn_has_no_next_run() {
+    let guard = guard("turn: {max_turns: 2}\n");
+    let tool = guard.tool("look");
+    let mut ran = 0;
+    let ended = loop {
+        if let Err(error) = turn(&guard).await {
+            break error;
+        }
+        match ok(&tool).await {
+            Ok(()) => ran += 1,
+            Err(CallError::Refused(refusal)) => {
+                assert!(refusal.final_turn && refusal.message.contains("turn 2 of 2"), "{refusal:?}");
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ran, 1);
+    assert!(ended.to_string().contains("the final turn was taken"), "{ended}");
+    // What comes next is another conversation.
+    turn(&guard).await.unwrap();
+    ok(&tool).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -156,6 +156,12 @@ impl GuardEngine {
         self.lock().engine.take_records()
     }
 
+    /// Whether the final turn of the run is over.
+    #[getter]
+    fn had_final_turn(&self) -> bool {
+        self.lock().engine.state.has_had_final_turn()
+    }
+
     fn digest(&self) -> String {
         self.lock().engine.state.digest()
     }

@@ -94,6 +94,10 @@ impl ResumedSession {
                 whole = read;
             }
         }
+        // One that broke off in its first line is as good as none. Another file is not to be lost.
+        if read == 0 && !is_begun(log) {
+            return Err(PyValueError::new_err("line 1: it is no session log"));
+        }
         let LogReading { interpreter, fold, run, calls, .. } = reading;
         let interrupted = fold.open().filter_map(interrupted).collect();
         let (state, ..) = fold.into_parts();
@@ -115,6 +119,12 @@ impl ResumedSession {
     pub(crate) fn engine(self) -> EngineParts {
         EngineParts::resumed(self.interpreter, self.state)
     }
+}
+
+/// Whether a log may begin so.
+fn is_begun(line: &[u8]) -> bool {
+    let begin = br#"{"v":"#;
+    line.starts_with(begin) || begin.starts_with(line)
 }
 
 /// What was running of a tool when the log ended.

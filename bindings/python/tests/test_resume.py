@@ -112,6 +112,24 @@ def test_a_log_of_other_rules_is_not_continued(tmp_path: Path) -> None:
     assert log.read_bytes() != written
 
 
+@pytest.mark.parametrize("text", ['{"keep": "me"}', "a note", "\x00\x01", '{"keep": "me"}\n', "{\n"])
+def test_another_file_is_not_continued_and_not_lost(tmp_path: Path, text: str) -> None:
+    other = tmp_path / "other"
+    other.write_text(text)
+    with pytest.raises(ValueError, match="line 1"):
+        guard(other)
+    assert other.read_text() == text
+
+
+@pytest.mark.parametrize("begun", ["", "{", '{"v":2,"kind":"sess'])
+def test_a_log_that_broke_off_in_its_first_line_is_begun_again(tmp_path: Path, begun: str) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(begun)
+    with guard(log) as again:
+        some_calls(again, range(1))
+    assert json.loads(log.read_text().splitlines()[0])["kind"] == "session"
+
+
 def test_a_log_has_one_writer(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     with guard(log) as first:

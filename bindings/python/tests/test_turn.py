@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -163,6 +164,24 @@ async def _many_turns() -> list[str]:
 
 def test_many_turns_at_once_are_more_than_one_run() -> None:
     assert asyncio.run(_many_turns()) == ["done"] * 20
+
+
+def test_a_model_that_calls_tools_after_the_final_turn_has_no_next_run() -> None:
+    one = guard("version: 1\nturn: {max_turns: 2}\n")
+    ran = 0
+
+    def tool() -> str:
+        nonlocal ran
+        ran += 1
+        return "found"
+
+    with pytest.raises(RunError) as caught:
+        for _ in range(60):
+            one.turn({}).call_sync(lambda call: "look again")
+            with suppress(CallRefused):
+                one.tool("look").call_sync({}, tool)
+    assert (ran, caught.value.reason) == (1, "final_turn_over")
+    one.turn({}).call_sync(lambda call: "another conversation")
 
 
 def test_a_turn_within_a_call_of_a_tool_does_not_wait_for_it() -> None:

@@ -217,7 +217,7 @@ class Guard:
         self, calls: Sequence[tuple[str, CallArguments, Callable[..., Any]]], passes: ExceptionTypes
     ) -> tuple[list[ToolSeries], ProposalTicket]:
         guards = [self.tool(name, passes=passes) for name, _, _ in calls]
-        series = [guard.series(args, fn) for guard, (_, args, fn) in zip(guards, calls, strict=True)]
+        series = [guard._series(args, fn) for guard, (_, args, fn) in zip(guards, calls, strict=True)]
         proposed = [self._run.call(clean(name), as_json(args)) for name, args, _ in calls]
         return series, self._run.propose({"event": "tools_proposed", "calls": proposed}, len(calls))
 

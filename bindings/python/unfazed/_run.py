@@ -10,7 +10,7 @@ from typing import Any
 from unfazed._attempt import AttemptScope
 from unfazed._channel import CallChannel, Directive, ProposalTicket
 from unfazed._failure import clean
-from unfazed._log import SessionLog, is_read_closely, report
+from unfazed._log import SessionLog, is_read_closely, logger, report
 from unfazed._raised import RunError
 from unfazed._series import Answer
 from unfazed._unfazed import GuardEngine, PlainEntry, Policy
@@ -48,6 +48,8 @@ class GuardRun:
         self._plain_terms: dict[str, tuple[int | None, int | None] | None] = {}
         self._calls = 0
         self._is_running = False
+        #: Whether a tool was called after the final turn.
+        self._is_ignored = False
         self._lost: RunError | None = None
         self._guidance: list[str] = []
         self._runs_ended = 0
@@ -86,7 +88,13 @@ class GuardRun:
     def declare(self, tool: dict[str, Any]) -> None:
         """The host has this tool from now on; what is not said of it stays what it was."""
         with self._lock:
-            self._set_tool({"parameters": {}, **self._tools.get(tool["name"], {}), **tool})
+            known = self._tools.get(tool["name"], {})
+            self._set_tool({"parameters": {}, **known, **tool})
+        before, now = known.get("effect"), tool.get("effect")
+        if before and now and before != now:
+            logger.warning(
+                "the effect of %s was %s, and is %s from now on: it is one for all its calls", tool["name"], before, now
+            )
 
     def call(self, name: str, arguments: str | None, call_id: str | None = None) -> dict[str, Any]:
         """A call as it is proposed. `arguments` is a JSON text; `None`: the host keeps them to itself."""
@@ -102,6 +110,7 @@ class GuardRun:
         with self._lock:
             ticket = self._opened(calls)
             ticket.is_turn = event["event"] == "turn_proposed"
+            self._is_ignored |= not ticket.is_turn and self._engine.had_final_turn
             told = self._decided(lambda now, closely: self._engine.step(event, now, closely), ticket)
         self._tell(*told)
         return ticket
@@ -114,6 +123,7 @@ class GuardRun:
             self._calls += 1
             call = call_id or f"call_{self._calls}"
             ticket = self._opened(1)
+            self._is_ignored |= self._engine.had_final_turn
             told = self._decided(lambda now, closely: self._engine.propose_call(call, name, arguments, now, closely), ticket)
         self._tell(*told)
         return ticket
@@ -214,10 +224,14 @@ class GuardRun:
 
     def end_after_final_turn(self, wake: Callable[[], object]) -> bool | None:
         """Ends a run that has had its final turn. `None`: turns are open, and `wake` is called when none is. `False`: calls
-        of tools are, and one of them may be what waits for this."""
+        of tools are, and one of them may be what waits for this; or the model has called a tool since, and would do so in
+        the next run: it learns once that this one is over."""
         with self._lock:
             if not self._is_running:
                 return True
+            if self._is_ignored:
+                self._is_ignored = False
+                return False
             if not all(ticket.is_turn for ticket in self._tickets.values()):
                 return False
             if self._tickets:

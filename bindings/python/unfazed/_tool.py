@@ -55,7 +55,7 @@ class ToolGuard:
         """
         entered = self._entered(args, call_id)
         if entered is not None:
-            series = self.series(args, fn)
+            series = self._series(args, fn)
             adopted = await call_plainly(self._run, self._name, entered, series)
             return series.value if adopted is None else self._value(series, adopted)
         series, ticket = self._begin(args, fn, call_id, shows=None)
@@ -68,7 +68,7 @@ class ToolGuard:
         """
         entered = self._entered(args, call_id)
         if entered is not None:
-            series = self.series(args, fn)
+            series = self._series(args, fn)
             adopted = call_plainly_sync(self._run, self._name, entered, series)
             return cast(T, series.value if adopted is None else self._value(series, adopted))
         series, ticket = self._begin(args, fn, call_id, shows=None)
@@ -125,10 +125,10 @@ class ToolGuard:
     def _begin(
         self, args: CallArguments, fn: Callable[..., Any], call_id: str | None, *, shows: Callable[[Any], Any] | None
     ) -> tuple[ToolSeries, ProposalTicket]:
-        series = self.series(args, fn, shows=shows)
+        series = self._series(args, fn, shows=shows)
         return series, self._run.propose_call(self._name, as_json(args), call_id and clean(call_id))
 
-    def series(
+    def _series(
         self, args: CallArguments, fn: Callable[..., Any], *, shows: Callable[[Any], Any] | None = None
     ) -> ToolSeries:
         call, policy = (fn, args), self._run.policy

@@ -79,6 +79,8 @@ struct LockedParts {
     shares: bool,
     /// Somebody waits until no proposal is open.
     is_awaited: bool,
+    /// How many tools were called after the final turn.
+    called_after: u32,
     /// How many runs of the session have ended here.
     runs_ended: u64,
 }
@@ -101,6 +103,8 @@ enum Ending {
     Open,
     /// Calls of tools are open.
     CallsOpen,
+    /// The model has called a tool since.
+    Ignored,
 }
 
 /// A proposal that is open. Dropped before its end, it is withdrawn.
@@ -144,6 +148,7 @@ impl LockedRun {
             lost: false,
             shares: false,
             is_awaited: false,
+            called_after: 0,
             runs_ended: 0,
         };
         Self {
@@ -283,6 +288,9 @@ impl LockedRun {
             }
             inner.look_at_shared(run.clock)?;
             let event = event(&mut inner.state);
+            if matches!(event, Event::ToolsProposed { .. }) && inner.state.has_had_final_turn() {
+                inner.called_after = inner.called_after.saturating_add(1);
+            }
             let open = inner.open(ProposalId(inner.state.seq.saturating_add(1)), run);
             match inner.tell(run.clock, event).and_then(|()| inner.tell_others(run.clock)) {
                 Ok(()) => Ok(open),
@@ -317,14 +325,14 @@ impl LockedRun {
     }
 
     /// Ends the run if it has had its final turn, as soon as no other proposal is open. `false`: calls of tools are, and one of
-    /// them may be what waits for this.
+    /// them may be what waits for this; or the model has called a tool since, and a next run would have no other end.
     pub(in crate::host) async fn end_after_final_turn(&self) -> Result<bool, ProposalError> {
         loop {
             // Listens before it looks, so that it misses no end.
             let idle = self.idle.notified();
             match self.change(|inner| inner.end_after_final_turn(self.clock))? {
                 Ending::Ended => return Ok(true),
-                Ending::CallsOpen => return Ok(false),
+                Ending::CallsOpen | Ending::Ignored => return Ok(false),
                 Ending::Open => idle.await,
             }
         }
@@ -503,6 +511,9 @@ impl LockedParts {
     fn end_after_final_turn(&mut self, clock: Clock) -> Result<Ending, ProposalError> {
         if !self.state.has_had_final_turn() {
             return Ok(Ending::Ended);
+        }
+        if core::mem::take(&mut self.called_after) > 0 {
+            return Ok(Ending::Ignored);
         }
         if self.state.open_calls().next().is_some() {
             return Ok(Ending::CallsOpen);
