@@ -278,3 +278,69 @@ fn an_answer_without_a_word_is_a_failure_whoever_gives_it() {
         }
     }
 }
+
+/// Two calls whose pieces come by turns, with pieces that say nothing; of chat completions another choice comes between.
+fn by_turns() -> [ProviderStream; 4] {
+    let calls = [("a", 0, "{\"n\":1}"), ("b", 1, "{\"n\":2}")];
+    let halves = |said: &str| [said[..4].to_owned(), String::new(), said[4..].to_owned()];
+    let pieces: Vec<(usize, String)> =
+        (0..3).flat_map(|half| calls.map(|(_, at, said)| (at, halves(said)[half].clone()))).collect();
+    let chunk = |index: u64, delta: Value| json!({"choices": [{"index": index, "delta": delta, "finish_reason": null}]});
+    let openai = calls
+        .map(|(id, at, _)| chunk(0, json!({"tool_calls": [{"index": at, "id": id, "function": {"name": "look", "arguments": ""}}]})))
+        .into_iter()
+        .chain([chunk(0, json!({})), json!({"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "stop"}]})])
+        .chain(pieces.iter().map(|(at, said)| chunk(0, json!({"tool_calls": [{"index": at, "function": {"arguments": said}}]}))))
+        .chain([json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})])
+        .chain([json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})]);
+    let item = |id: &str, said: &str| json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "look", "arguments": said});
+    let responses = calls
+        .map(|(id, at, _)| json!({"type": "response.output_item.added", "output_index": at, "item": item(id, "")}))
+        .into_iter()
+        .chain(pieces.iter().map(|(at, said)| {
+            json!({"type": "response.function_call_arguments.delta", "item_id": format!("fc_{}", calls[*at].0), "output_index": at, "delta": said})
+        }))
+        .chain(calls.map(|(id, at, said)| json!({"type": "response.output_item.done", "output_index": at, "item": item(id, said)})))
+        .chain([json!({"type": "response.completed", "response": {"status": "completed",
+            "output": calls.map(|(id, _, said)| item(id, said)), "usage": {"input_tokens": 3, "output_tokens": 2}}})]);
+    let begun = json!({"type": "message_start", "message": {"role": "assistant", "content": [], "usage": {"input_tokens": 3, "output_tokens": 0}}});
+    let anthropic = [begun]
+        .into_iter()
+        .chain(calls.map(|(id, at, _)| json!({"type": "content_block_start", "index": at, "content_block": {"type": "tool_use", "id": id, "name": "look", "input": {}}})))
+        .chain(pieces.iter().map(|(at, said)| {
+            json!({"type": "content_block_delta", "index": at, "delta": {"type": "input_json_delta", "partial_json": said}})
+        }))
+        .chain(calls.map(|(_, at, _)| json!({"type": "content_block_stop", "index": at})))
+        .chain([json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}}), json!({"type": "message_stop"})]);
+    let part = |(id, _, said): (&str, usize, &str)| {
+        let args: Value = serde_json::from_str(said).unwrap();
+        json!({"candidates": [{"content": {"parts": [{"functionCall": {"id": id, "name": "look", "args": args}}]}}]})
+    };
+    let gemini = calls
+        .map(part)
+        .into_iter()
+        .chain([json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}})]);
+    [
+        events(Provider::OPENAI, &openai.collect::<Vec<_>>()),
+        events(Provider::RESPONSES, &responses.collect::<Vec<_>>()),
+        events(Provider::ANTHROPIC, &anthropic.collect::<Vec<_>>()),
+        events(Provider::GEMINI, &gemini.collect::<Vec<_>>()),
+    ]
+}
+
+#[test]
+fn calls_that_come_by_turns_are_whole_and_in_their_order_for_every_client() {
+    for (dialect, own) in DIALECTS {
+        for stream in by_turns().into_iter().filter(|stream| stream.provider.name() != own.name()) {
+            let (_, out) = converted(dialect, &stream);
+            let format = (own.format)(ModelConfig::new(own, "m"));
+            let read = read_as(&*format, "text/event-stream", &[out.as_bytes()]).unwrap();
+            let told = format!("{} for {dialect:?}: {out}", stream.provider.name());
+            let calls: Vec<(&str, &str)> =
+                read.calls.iter().map(|proposed| (&*proposed.call.id, &*proposed.call.arguments)).collect();
+            assert_eq!(calls, [("a", "{\"n\":1}"), ("b", "{\"n\":2}")], "{told}");
+            assert_eq!((read.text.as_str(), read.usage.map(Usage::total)), ("", Some(5)), "{told}");
+        }
+    }
+}
