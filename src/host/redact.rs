@@ -46,6 +46,12 @@ impl SecretRedactor {
         Self { forms: self.forms, ..Self::new(self.secrets.iter().cloned().chain(secrets)) }
     }
 
+    /// The known secrets, the longest first.
+    #[cfg(feature = "serve")]
+    pub(crate) fn known(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(ExposeSecret::expose_secret)
+    }
+
     /// Whether what only has the form of a secret is taken out.
     pub(crate) const fn has_forms(&self) -> bool {
         self.forms

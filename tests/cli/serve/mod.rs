@@ -11,6 +11,7 @@ mod forms;
 mod hostile;
 mod judged;
 mod limits;
+mod masked;
 mod page;
 mod reduced;
 mod refused;

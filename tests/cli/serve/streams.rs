@@ -165,3 +165,38 @@ async fn a_client_that_goes_before_it_has_an_answer_is_followed() {
     drop(stream);
     upstream.wait_until_gone();
 }
+
+#[tokio::test]
+async fn nothing_passes_behind_the_last_event() {
+    let other = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"other\"}}]}\n\n";
+    // What is wrong there no longer concerns the answer.
+    let error = "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"overloaded_error\"}}\n\n";
+    for (api, path, start, content, end, _) in DIALECTS {
+        let whole = [start, content, end].concat();
+        for behind in [other, error, "data: {\"ch", "HTTP/1.1 200 OK\r\n"] {
+            let chunks = [&*whole, behind].map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).concat();
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+            let late = Reply::Sends(format!("{head}{chunks}0\r\n\r\n").into_bytes());
+            let upstream = Upstream::start([Reply::events(&[&*whole, behind].concat()), late]);
+            let gateway = Gateway::spawned(
+                super::folder(super::POLICY, &one(api, &upstream)),
+                &["serve", "gateway.yaml", "--addr", "127.0.0.1:0", "--log", "warn"],
+            );
+            for _ in 0..2 {
+                let got = gateway.post(path, &[], ASK).await;
+                assert_eq!((got.status, &*got.body, got.told()), (200, &*whole, ("1", "main", "")), "{api}");
+            }
+            let logged = || {
+                let said = gateway.said.lock().unwrap();
+                said.iter()
+                    .filter(|line| line.contains("what follows the last event of a stream is left out"))
+                    .count()
+            };
+            while logged() < 2 {
+                gateway.get("/healthz", &[]).await;
+            }
+            assert_eq!(logged(), 2);
+        }
+    }
+}

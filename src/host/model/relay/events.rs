@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::ConvertedRequest;
 use super::judge::{HeldPart, JudgedReply, ReplyForm, ReplyJudge};
+use super::mask::{AnswerMask, SaidText};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::answer::EventStream;
 use crate::host::model::failure::unreadable;
@@ -36,8 +37,13 @@ pub(super) struct RelayedEvents<'a> {
     /// Whether nothing stands on its current line.
     is_blank: bool,
     is_done: bool,
-    /// The event that says so, and what follows it: they go out once it is known whether the answer is whole, as clients stop reading there.
+    /// How many bytes came behind it.
+    left_out: usize,
+    /// The event that says so, which goes out once it is known whether the answer is whole, as clients stop reading there; and events
+    /// that may spell a secret.
     last: BytesMut,
+    mask: &'a AnswerMask<'a>,
+    text: SaidText,
     /// Whether some of the model's text has been written.
     said: bool,
     /// Who looks at the reply, and how much of it is held back until then.
@@ -52,16 +58,19 @@ pub(super) struct RelayedEvents<'a> {
 }
 
 impl<'a> RelayedEvents<'a> {
-    /// `converted`: the request, if the client speaks another dialect than the model. `choices`: how many the client asks for.
+    /// `converted`: the request, if the client speaks another dialect than the model. `mask` takes out secrets. `choices`: how many the client asks for.
     pub(super) fn new(
         decoder: Box<dyn StreamDecoder>,
         converted: Option<&'a ConvertedRequest<'a>>,
+        mask: &'a AnswerMask<'a>,
         choices: u64,
     ) -> Self {
         let mut meaning = EventStream::with_limit(decoder, MAX_EVENT);
         meaning.ask(choices);
         Self {
             writer: converted.map(|converted| (converted, converted.front.writer())),
+            mask,
+            text: SaidText::default(),
             said: false,
             judge: None,
             holds: HeldPart::Nothing,
@@ -73,6 +82,7 @@ impl<'a> RelayedEvents<'a> {
             seen: 0,
             is_blank: true,
             is_done: false,
+            left_out: 0,
             told: 0,
             out: Instant::now(),
         }
@@ -100,14 +110,22 @@ impl<'a> RelayedEvents<'a> {
             return self.take(bytes, headers);
         }
         self.open.extend_from_slice(bytes);
-        while let Some(end) = self.end() {
+        while !self.is_done
+            && let Some(end) = self.end()
+        {
             let event = self.open.split_to(end);
             self.seen = 0;
             self.take(&event, headers)?;
             if self.writer.is_none() {
-                let goes_to = if self.is_done { &mut self.last } else { &mut self.ready };
-                goes_to.unsplit(event);
+                self.last.unsplit(event);
+                if !self.is_done && !self.text.spells_secret() {
+                    self.ready.unsplit(self.last.split());
+                }
             }
+        }
+        if self.is_done {
+            let rest = self.open.split();
+            self.leave_out(&rest);
         }
         if self.open.len() > MAX_EVENT {
             return Err(unreadable(format!(
@@ -152,7 +170,9 @@ impl<'a> RelayedEvents<'a> {
 
     /// The events that may go out.
     fn take_ready(&mut self) -> Bytes {
-        self.ready.split().freeze()
+        let mut ready = self.ready.split();
+        self.mask.mask(&mut ready);
+        ready.freeze()
     }
 
     /// What goes out next of an answer that has begun. A client that waits for a call, which is converted once it is whole, is
@@ -173,6 +193,16 @@ impl<'a> RelayedEvents<'a> {
     /// Whether an event has said that it is the last.
     pub(super) const fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    /// Leaves out what follows the last event: a client that reads on would take it for a part of the answer, or of the next one.
+    pub(super) fn leave_out(&mut self, rest: &[u8]) {
+        // Some servers end every stream with the mark of Chat Completions.
+        let rest = rest.trim_ascii();
+        let bytes = rest.strip_prefix(b"data: [DONE]").unwrap_or(rest).len();
+        if bytes > 0 && core::mem::replace(&mut self.left_out, bytes) == 0 {
+            tracing::warn!(bytes, "what follows the last event of a stream is left out");
+        }
     }
 
     /// Whether the model has said why it stopped: what follows can no longer change the answer.
@@ -221,7 +251,7 @@ impl<'a> RelayedEvents<'a> {
             self.refused = refused;
             return Ok(reply);
         };
-        let mut text = meaning.fresh();
+        let mut text = self.text.next(self.mask, meaning.fresh()) + &self.text.rest();
         let reply = meaning.reply(headers, converted.front.conversation())?;
         let JudgedReply { reply, refused } = converted.settled(reply, self.judge)?;
         self.refused = refused;
@@ -238,14 +268,19 @@ impl<'a> RelayedEvents<'a> {
         let Some(meaning) = &mut self.meaning else { return Ok(()) };
         self.is_done |= meaning.take(event, headers)? == StreamProgress::Done;
         // What is held back is written once it has been looked at.
-        let fresh = if self.holds == HeldPart::All { String::new() } else { meaning.fresh() };
-        self.said |= !fresh.is_empty();
+        let is_held = self.writer.is_some() && self.holds == HeldPart::All;
+        let fresh = if is_held { String::new() } else { meaning.fresh() };
+        let text = self.text.next(self.mask, fresh);
+        self.said |= !text.is_empty();
         if let Some((_, writer)) = &mut self.writer {
-            self.ready.extend_from_slice(writer.text(&fresh).as_bytes());
+            self.ready.extend_from_slice(writer.text(&text).as_bytes());
             // Its end is written from all of it.
             if meaning.kept() > MAX_ANSWER {
                 return Err(unreadable(format!("the answer is larger than {} MiB", MAX_ANSWER >> 20)));
             }
+        } else if self.text.has_secret() && !self.mask.finds(event) {
+            // In one piece it is masked. Several events, or escapes, that spell it cannot be.
+            return Err(unreadable("the answer repeats a key of its provider".to_owned()));
         } else if meaning.kept() > MAX_ANSWER {
             self.meaning = None;
         }
@@ -314,7 +349,8 @@ mod tests {
             Messages | Gemini => Provider::OPENAI,
         };
         let converted = converting(&front, provider);
-        let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), 1);
+        let mask = AnswerMask::default();
+        let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), &mask, 1);
         for piece in pieces {
             events.push(piece, &HeaderMap::new()).unwrap();
         }
@@ -324,12 +360,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_waits_for_a_call_is_shown_that_it_comes() {
-        let headers = HeaderMap::new();
+        let (headers, mask) = (HeaderMap::new(), AnswerMask::default());
         for (dialect, stream, _) in CASES {
             let front = front(dialect);
             let provider = if stream == BLOCKS { Provider::ANTHROPIC } else { Provider::OPENAI };
             let converted = converting(&front, provider);
-            let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), 1);
+            let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), &mask, 1);
             // The call is still to come.
             let call = stream[..stream.rfind("name").unwrap()].rfind("data: ").unwrap();
             events.push(&stream.as_bytes()[..call], &headers).unwrap();
@@ -365,13 +401,15 @@ mod tests {
         let headers: HeaderMap = [(CONTENT_TYPE, kind)].into_iter().collect();
         let front = front(Chat);
         let converted = converting(&front, Provider::BEDROCK);
+        let mask = AnswerMask::default();
         // So many frames have come whole; the tokens alone may be missing.
         for (whole, has_text, has_ended) in
             [(0, false, false), (2, true, false), (3, true, false), (4, true, true), (5, true, true)]
         {
             let mut bytes = stream[..whole].concat();
             bytes.extend(stream.get(whole).map_or(&[][..], |cut| &cut[..9]));
-            let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), 1).of(&headers);
+            let mut events =
+                RelayedEvents::new(converted.format.begin(), Some(&converted), &mask, 1).of(&headers);
             for piece in bytes.chunks(5) {
                 events.push(piece, &headers).unwrap();
             }

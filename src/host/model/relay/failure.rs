@@ -1,6 +1,7 @@
 //! An attempt that failed, with what the server answered.
 
 use super::WholeAnswer;
+use super::mask::AnswerMask;
 use crate::engine::Failure;
 use crate::host::redact::SecretRedactor;
 
@@ -14,13 +15,14 @@ pub(in crate::host) struct RelayFailure {
 
 impl RelayFailure {
     /// The same without secrets.
-    pub(super) fn redacted(mut self, redactor: &SecretRedactor) -> Self {
+    pub(super) fn redacted(mut self, redactor: &SecretRedactor, mask: &AnswerMask<'_>) -> Self {
         self.failure = redactor.failure(self.failure, None);
         if let Some(answer) = &mut self.answer {
             // Some servers repeat the key that they refuse.
-            if let Ok(text) = String::from_utf8(answer.body.to_vec()) {
-                answer.body = redactor.text(text).into();
-            }
+            answer.body = match String::from_utf8(answer.body.to_vec()) {
+                Ok(text) => redactor.text(text).into(),
+                Err(_) => mask.masked(core::mem::take(&mut answer.body)),
+            };
             let hides = |value: &str| redactor.text(value.to_owned()) != value;
             let secret: Vec<_> = answer
                 .head

@@ -7,6 +7,7 @@ mod events;
 mod failure;
 mod headers;
 mod judge;
+mod mask;
 mod sink;
 mod verdict;
 
@@ -24,6 +25,7 @@ pub(in crate::host) use self::failure::RelayFailure;
 pub(in crate::host) use self::headers::passed_on;
 use self::headers::{of_any_dialect, passed_back};
 pub(in crate::host) use self::judge::{HeldPart, JudgedReply, ReplyForm, ReplyJudge};
+use self::mask::AnswerMask;
 pub(in crate::host) use self::sink::AnswerSink;
 use self::verdict::{checked, fault_of, usable};
 use super::answer::{MOST_LOOKS, announces_events, begins_stream, is_framed, is_whole};
@@ -143,6 +145,14 @@ impl RelayedAnswer {
         Self { usage, limits: Vec::new(), whole }
     }
 
+    /// The same without secrets.
+    fn masked(mut self, mask: &AnswerMask<'_>) -> Self {
+        if let Some(answer) = &mut self.whole {
+            answer.body = mask.masked(core::mem::take(&mut answer.body));
+        }
+        self
+    }
+
     /// What the policy learns of it.
     pub(in crate::host) fn known(&self) -> ModelReply {
         ModelReply { usage: self.usage, limits: self.limits.clone(), ..ModelReply::default() }
@@ -164,6 +174,7 @@ fn plausible(said: Usage) -> Option<Usage> {
 /// An answer that is being read.
 struct OpenAnswer<'a> {
     request: &'a RelayedRequest<'a>,
+    mask: &'a AnswerMask<'a>,
     sink: &'a AnswerSink,
     head: AnswerHead,
     /// As the provider sent them.
@@ -243,10 +254,12 @@ impl RelayedModel {
         sink: &AnswerSink,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let mut rewritten: Option<ConvertedRequest<'_>> = None;
+        let redactor = self.transport.redactor();
+        let mask = AnswerMask::new(&redactor);
         loop {
             let converted = rewritten.as_ref().or(request.converted);
             let body = converted.map_or_else(|| request.body.clone(), |converted| converted.body.clone());
-            let answer = self.answer(&RelayedRequest { body, converted, ..*request }, sink).await;
+            let answer = self.answer(&RelayedRequest { body, converted, ..*request }, sink, &mask).await;
             let again = match (&answer, converted) {
                 (Err(refused), Some(converted)) if !sink.has_begun() => {
                     self.rewritten(converted, &refused.failure)
@@ -254,7 +267,10 @@ impl RelayedModel {
                 _ => None,
             };
             if again.is_none() {
-                return answer.map_err(|failure| failure.redacted(&self.transport.redactor()));
+                return match answer {
+                    Ok(answer) => Ok(answer.masked(&mask)),
+                    Err(failure) => Err(failure.redacted(&redactor, &mask)),
+                };
             }
             rewritten = again;
         }
@@ -277,6 +293,7 @@ impl RelayedModel {
         &self,
         request: &RelayedRequest<'_>,
         sink: &AnswerSink,
+        mask: &AnswerMask<'_>,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let limit = request.timeouts.first_token.filter(|_| request.stream);
         let first_content = limit.and_then(|limit| Instant::now().checked_add(limit.to_std()));
@@ -284,7 +301,8 @@ impl RelayedModel {
         let address = self.addresses.of_request(request);
         let sent = self.transport.send_to(address, body, headers, first_content, request.timeouts);
         let response = sent.await?;
-        let mut head = AnswerHead { status: response.status(), headers: passed_back(response.headers()) };
+        let headers = mask.headers(passed_back(response.headers()));
+        let mut head = AnswerHead { status: response.status(), headers };
         if !response.status().is_success() {
             let mut refused = refused(head, response, request.timeouts.idle).await;
             // It is in another dialect than the client's.
@@ -296,7 +314,7 @@ impl RelayedModel {
         }
         let headers = response.headers().clone();
         let body = HttpBody::of(response).map_err(|error| broken(&error))?;
-        let mut open = OpenAnswer { request, sink, head, headers, body, first_content };
+        let mut open = OpenAnswer { request, mask, sink, head, headers, body, first_content };
         // Of an answer that is not streamed the headers are the beginning.
         let first = if request.stream {
             open.chunk(first_content, within::no_first_token).await?
@@ -478,8 +496,9 @@ impl OpenAnswer<'_> {
         first: Option<Bytes>,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let RelayedRequest { converted, judge, choices, .. } = *self.request;
-        let mut events =
-            RelayedEvents::new(format.begin(), converted, choices).of(&self.headers).judged_by(judge);
+        let mut events = RelayedEvents::new(format.begin(), converted, self.mask, choices)
+            .of(&self.headers)
+            .judged_by(judge);
         let (mut next, mut has_begun, mut whole_until) = (first, false, None);
         while let Some(bytes) = next {
             let taken = events.push(&bytes, &self.headers);
@@ -541,7 +560,9 @@ impl OpenAnswer<'_> {
         self.sink.piece(rest).await?;
         if events.is_done() {
             // So that the connection can be used again.
-            let _ = tokio::time::timeout(LAST_BYTES, self.body.chunk()).await;
+            if let Ok(Ok(Some(rest))) = tokio::time::timeout(LAST_BYTES, self.body.chunk()).await {
+                events.leave_out(&rest);
+            }
         }
         Ok(RelayedAnswer::new(reply.and_then(|reply| reply.usage), None))
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::ConvertedRequest;
 use super::events::RelayedEvents;
+use super::mask::AnswerMask;
 use super::verdict::fault_of;
 use crate::engine::{FinishReason, ModelReply};
 use crate::host::model::config::{ModelConfig, Provider};
@@ -223,7 +224,8 @@ fn converted(dialect: GatewayDialect, stream: &ProviderStream) -> (ModelReply, S
     let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(stream.kind))].into_iter().collect();
     let front = front(dialect);
     let converted = converting(&front, stream.provider);
-    let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), 1).of(&headers);
+    let mask = AnswerMask::default();
+    let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), &mask, 1).of(&headers);
     events.push(&stream.bytes, &headers).unwrap();
     let reply = events.finish(&headers).unwrap();
     (reply, String::from_utf8(events.held_back().to_vec()).unwrap())
