@@ -27,6 +27,10 @@ const CLASS: HeaderName = HeaderName::from_static("x-unfazed-class");
 /// The SDKs of `OpenAI` and Anthropic obey it before anything else, and then these milliseconds.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+/// What Azure calls it.
+const AZURE_RETRY_AFTER_MS: HeaderName = HeaderName::from_static("x-ms-retry-after-ms");
+/// The longest wait that is passed on: who asks for centuries has computed it wrongly.
+const LONGEST_WAIT: Nanos = Nanos::from_secs(86_400);
 /// How long clients wait whom a gateway that ends turns away, in seconds.
 const COME_BACK: u16 = 1;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -193,11 +197,15 @@ fn explain(
 ) {
     headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     headers.insert(CLASS, HeaderValue::from_static(class.name()));
+    // What the provider said may be no time at all, or centuries.
+    for said in [RETRY_AFTER, RETRY_AFTER_MS, AZURE_RETRY_AFTER_MS] {
+        headers.remove(said);
+    }
     if let Some(why) = because.and_then(|because| text(&because.place.to_string())) {
         headers.insert(WHY, why);
     }
     if let Some(wait) = wait {
-        wait_for(headers, wait);
+        wait_for(headers, wait.min(LONGEST_WAIT));
     }
 }
 

@@ -1,5 +1,6 @@
 //! `unfazed serve`, as clients and providers see it.
 
+mod asked_waits;
 #[cfg(feature = "postgres")]
 mod away;
 mod claude_code;
