@@ -13,7 +13,7 @@ import httpx
 import pytest
 from faulty_server import Answer, FaultyServer
 
-from unfazed import CallExhausted, CallRefused, Guard, ModelCall, Policy, RunError
+from unfazed import CallError, CallExhausted, CallRefused, Guard, ModelCall, Policy, RunError
 
 QUOTA = {"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": "insufficient_quota"}}
 
@@ -198,3 +198,30 @@ def test_what_cannot_be_written_is_not_done(policy_file: Path, tmp_path: Path) -
             guard.tool("search").call_sync(None, lambda: calls.append(1))
         assert caught.value.reason == "log"
     assert calls == []
+
+
+def test_mistakes_are_corrected_with_feedback_as_weakincentives_does(server: FaultyServer) -> None:
+    server.answers("/weather", Answer(503, "busy"), Answer(200, "rain"))
+    policy = Policy.from_yaml("version: 1\nextends: builtin:presets/weakincentives\n")
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+    def guard() -> Guard:
+        return Guard(policy, [{"name": "weather", "parameters": schema}])
+
+    def wrong(one: Guard, arguments: dict[str, Any]) -> CallError:
+        with pytest.raises(CallError) as caught:
+            asyncio.run(one.tool("weather").call(arguments, poster(server, "/weather")))
+        return caught.value
+
+    one = guard()
+    assert "`city` is missing" in wrong(one, {}).message
+    assert "/city: expected string, found number 5" in wrong(one, {"city": 5}).message
+    # Failures of transport are left to others.
+    assert wrong(one, {"city": "Rome"}).error_class == "overloaded"
+    assert asyncio.run(one.tool("weather").call({"city": "Rome"}, poster(server, "/weather"))) == "rain"
+    two = guard()
+    first, second, last = (wrong(two, {}) for _ in range(3))
+    assert isinstance(first, CallRefused) and isinstance(second, CallRefused)
+    assert (first.delay, second.delay) == (1.0, 2.0)
+    assert isinstance(last, CallExhausted)
+    assert len(server.asked("/weather")) == 2
