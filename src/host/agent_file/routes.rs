@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use indexmap::IndexMap;
 
-use super::AgentFile;
+use super::{AgentFile, START};
 #[cfg(feature = "serve")]
 use crate::host::gateway::{KeyBudget, KeyRule, KeyRules, Placed, Route, RouteTable};
 use crate::policy::decode::{DecodedDocument, OneOrMany, Spanned, record};
@@ -148,6 +148,7 @@ pub(super) fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic>
     let file = &document.value;
     let mut problems: Vec<Diagnostic> =
         file.routes.iter().flat_map(|(name, models)| of_route(document, name, models)).collect();
+    problems.extend(no_route(document));
     let mut hashes = HashMap::new();
     for (name, key) in &file.keys {
         problems.extend(of_key(file, key));
@@ -158,6 +159,15 @@ pub(super) fn problems(document: &DecodedDocument<AgentFile>) -> Vec<Diagnostic>
         }
     }
     problems
+}
+
+/// A file that says who may use a gateway, or how it is secured, and has nothing that could be asked for.
+fn no_route(document: &DecodedDocument<AgentFile>) -> Option<Diagnostic> {
+    let file = &document.value;
+    let at = ["routes", "keys", "tls"].map(|key| AgentFile::key(document, &[key]));
+    let at = at.into_iter().find(|at| *at != START).filter(|_| file.routes.is_empty())?;
+    let problem = Diagnostic::error(Code::MISSING_FIELD, at, "the gateway has no route");
+    Some(problem.help("write the names that clients ask for under `routes`, as `gpt-5: main`"))
 }
 
 fn of_route(document: &DecodedDocument<AgentFile>, name: &str, models: &RouteEntry) -> Vec<Diagnostic> {
@@ -178,7 +188,9 @@ fn of_route(document: &DecodedDocument<AgentFile>, name: &str, models: &RouteEnt
             let message = format!("the route leads to `{}` twice", model.value);
             problems.push(Diagnostic::error(Code::CONTRADICTION, model.span, message));
         }
-        if !file.models.contains_key(&model.value) {
+        // What is wrong with a model that is there was said.
+        let is_written = || AgentFile::key(document, &["models", &model.value]) != START;
+        if !file.models.contains_key(&model.value) && !is_written() {
             problems.push(unknown("model", model, file.models.keys().map(String::as_str)));
         }
     }
