@@ -1,12 +1,18 @@
 //! The body of a request, which is bounded in size and in time.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// How many bytes of bodies are held at once: each is in memory several times until its answer has ended.
+pub(in crate::cli) const MOST_HELD: usize = 256 << 20;
+/// How long a body waits for room.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
 /// How long the rest of a body is read that is too large.
 const REST_WITHIN: Duration = Duration::from_secs(5);
 
@@ -19,6 +25,31 @@ pub(in crate::cli) enum BodyRefusal {
     Late,
     /// It broke off, or its chunks are none.
     Broken,
+    /// There is no room for it beside those of other requests.
+    NoRoom,
+}
+
+/// The room for the bodies of all requests.
+#[derive(Clone)]
+pub(in crate::cli) struct BodyRoom(Arc<Semaphore>);
+
+/// The room that a body takes, until this is dropped.
+pub(in crate::cli) type HeldRoom = OwnedSemaphorePermit;
+
+impl BodyRoom {
+    /// Room for so many bytes.
+    pub(in crate::cli) fn new(most: usize) -> Self {
+        Self(Arc::new(Semaphore::new(most)))
+    }
+
+    /// Waits for room for so many bytes more.
+    async fn take(&self, bytes: usize) -> Result<HeldRoom, BodyRefusal> {
+        let bytes = u32::try_from(bytes).map_err(|_| BodyRefusal::TooLarge)?;
+        let taken = Arc::clone(&self.0).acquire_many_owned(bytes);
+        let taken = tokio::time::timeout(ROOM_WITHIN, taken).await;
+        // Nobody closes the semaphore.
+        taken.ok().and_then(Result::ok).ok_or(BodyRefusal::NoRoom)
+    }
 }
 
 impl BodyRefusal {
@@ -28,38 +59,43 @@ impl BodyRefusal {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Late => StatusCode::REQUEST_TIMEOUT,
             Self::Broken => StatusCode::BAD_REQUEST,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
 
-/// The bytes of a body. One that is too large is refused as soon as that is known, and read on for a while: a client that is still
-/// sending may lose the answer when the connection closes (RFC 9112, section 9.6).
+/// The bytes of a body, and the room that they take. A body that is too large is refused as soon as that is known, and read on for a
+/// while: a client that is still sending may lose the answer when the connection closes (RFC 9112, section 9.6). Room is taken for what
+/// has come, so that who announces much and sends little holds up nobody.
 ///
 /// # Errors
-/// There are more than `most`, they do not come within that time, or they cannot be read.
+/// There are more than `most`, they do not come within that time, they cannot be read, or there is no room for them.
 pub(in crate::cli) async fn read_body(
     body: Body,
     most: usize,
     within: Duration,
-) -> Result<Bytes, BodyRefusal> {
+    room: &BodyRoom,
+) -> Result<(Bytes, HeldRoom), BodyRefusal> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut pieces = body.into_data_stream();
     let reading = async {
-        let mut whole = BytesMut::new();
         if announced > most {
             return Err(BodyRefusal::TooLarge);
         }
+        let mut whole = BytesMut::new();
+        let mut held = room.take(0).await?;
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|_| BodyRefusal::Broken)?;
             if whole.len().saturating_add(piece.len()) > most {
                 return Err(BodyRefusal::TooLarge);
             }
+            held.merge(room.take(piece.len()).await?);
             whole.extend_from_slice(&piece);
         }
-        Ok(whole.freeze())
+        Ok((whole.freeze(), held))
     };
     let read = tokio::time::timeout(within, reading).await.unwrap_or(Err(BodyRefusal::Late));
-    if read == Err(BodyRefusal::TooLarge) {
+    if matches!(read, Err(BodyRefusal::TooLarge | BodyRefusal::NoRoom)) {
         let rest = async move { while let Some(Ok(_)) = pieces.next().await {} };
         // Meanwhile the answer goes out.
         tokio::spawn(tokio::time::timeout(REST_WITHIN, rest));
@@ -75,9 +111,39 @@ mod tests {
 
     use super::*;
 
+    async fn read(body: Body, most: usize, room: &BodyRoom) -> Result<(Bytes, HeldRoom), BodyRefusal> {
+        read_body(body, most, Duration::from_secs(60), room).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_have_room_for_so_many_bytes_together() {
+        let room = BodyRoom::new(5);
+        // What is announced takes none.
+        let announced = Body::from_stream(stream::pending::<io::Result<Bytes>>());
+        let late = tokio::spawn({
+            let room = room.clone();
+            async move { read(announced, 5, &room).await.map(drop) }
+        });
+        let (_, first) = read(Body::from("abc"), 5, &room).await.unwrap();
+        let (_, second) = read(Body::from("ab"), 5, &room).await.unwrap();
+        let began = tokio::time::Instant::now();
+        assert_eq!(read(Body::from("a"), 5, &room).await.map(drop), Err(BodyRefusal::NoRoom));
+        assert_eq!(began.elapsed(), ROOM_WITHIN);
+        // One that waits gets the room that is made.
+        let waits = tokio::spawn({
+            let room = room.clone();
+            async move { read(Body::from("abc"), 5, &room).await.map(|(bytes, _)| bytes) }
+        });
+        tokio::time::sleep(ROOM_WITHIN / 2).await;
+        drop(first);
+        assert_eq!(waits.await.unwrap().unwrap(), "abc");
+        drop(second);
+        assert_eq!(late.await.unwrap(), Err(BodyRefusal::Late));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_that_is_not_taken_says_why() {
-        let read = |body| read_body(body, 2, Duration::from_secs(60));
+        let read = async |body| read(body, 2, &BodyRoom::new(9)).await.map(|(bytes, _)| bytes);
         assert_eq!(read(Body::from("ab")).await, Ok(Bytes::from_static(b"ab")));
         assert_eq!(read(Body::from("abc")).await, Err(BodyRefusal::TooLarge));
         let late = Body::from_stream(stream::pending::<io::Result<Bytes>>());
@@ -86,9 +152,9 @@ mod tests {
         assert_eq!(read(broken).await, Err(BodyRefusal::Broken));
     }
     /// What a client sends without end, and whether anybody reads it.
-    fn endless() -> (Body, std::sync::Arc<()>) {
-        let held = std::sync::Arc::new(());
-        let reads = std::sync::Arc::clone(&held);
+    fn endless() -> (Body, Arc<()>) {
+        let held = Arc::new(());
+        let reads = Arc::clone(&held);
         let pieces = stream::repeat_with(move || {
             let _ = &reads;
             Ok::<_, io::Error>(Bytes::from_static(b"abc"))
@@ -106,11 +172,12 @@ mod tests {
     async fn one_without_end_is_refused_at_once_and_not_read_for_long() {
         let (body, held) = endless();
         let began = tokio::time::Instant::now();
-        assert_eq!(read_body(body, 5, Duration::from_secs(60)).await, Err(BodyRefusal::TooLarge));
+        let room = BodyRoom::new(9);
+        assert_eq!(read(body, 5, &room).await.map(drop), Err(BodyRefusal::TooLarge));
         assert!(began.elapsed() < Duration::from_millis(5), "{:?}", began.elapsed());
         tokio::time::sleep(REST_WITHIN / 2).await;
-        assert_eq!(std::sync::Arc::strong_count(&held), 2, "the rest is read");
+        assert_eq!(Arc::strong_count(&held), 2, "the rest is read");
         tokio::time::sleep(REST_WITHIN).await;
-        assert_eq!(std::sync::Arc::strong_count(&held), 1, "and not for ever");
+        assert_eq!(Arc::strong_count(&held), 1, "and not for ever");
     }
 }

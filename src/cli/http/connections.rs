@@ -22,9 +22,12 @@ use tokio_util::task::TaskTracker;
 
 use super::TlsServer;
 use super::client::{ClientSocket, HalfStream, OverSocket, RequestPhase};
+use super::peers::PeerCounts;
 
 /// The most connections at once; further ones wait until one ends.
 const MOST_CONNECTIONS: usize = 2048;
+/// The most of them that one other machine has; further ones are closed. A proxy may have the thousand requests in flight.
+const MOST_OF_PEER: usize = 1024;
 /// How long the headers of a request may take, and how long a connection is kept that has none.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 /// The most headers of a request; more of them are refused with status 431.
@@ -65,16 +68,18 @@ pub(in crate::cli) async fn serve(
     drain: Duration,
 ) {
     let (open, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+    let peers = PeerCounts::new(MOST_OF_PEER);
     let in_flight = TaskTracker::new();
     let leave = CancellationToken::new();
     let accepting = async {
         loop {
             // Nobody closes the semaphore.
             let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-            let Ok((stream, _)) = listener.accept().await else {
+            let Ok((stream, peer)) = listener.accept().await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
+            let Some(counted) = peers.admit(peer.ip()) else { continue };
             let (tls, router, stop, leave) = (tls.clone(), router.clone(), stop.clone(), leave.clone());
             let in_flight = in_flight.clone();
             open.spawn(async move {
@@ -84,7 +89,7 @@ pub(in crate::cli) async fn serve(
                     () = connection(stream, tls, router, stop, in_flight) => {}
                     () = leave.cancelled() => {}
                 }
-                drop(permit);
+                drop((permit, counted));
             });
         }
     };

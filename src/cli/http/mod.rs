@@ -4,6 +4,7 @@ mod body;
 mod client;
 mod connections;
 mod origin;
+mod peers;
 mod tls;
 
 use std::io;
@@ -14,7 +15,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use tokio::net::TcpListener;
 
-pub(in crate::cli) use self::body::{BodyRefusal, read_body};
+pub(in crate::cli) use self::body::{BodyRefusal, BodyRoom, HeldRoom, MOST_HELD, read_body};
 pub(in crate::cli) use self::connections::serve;
 pub(in crate::cli) use self::origin::OriginRules;
 pub(in crate::cli) use self::tls::{TlsServer, secured};

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::access::AccessRules;
 use self::session::{HttpSession, InFlight, MessageHead, OpenRequest};
 use super::RelayMaker;
-use crate::cli::http::{self, TlsServer, close_refused, read_body};
+use crate::cli::http::{self, BodyRefusal, BodyRoom, MOST_HELD, TlsServer, close_refused, read_body};
 use crate::host::McpRelay;
 
 /// The most clients at once: each has a server.
@@ -52,6 +52,7 @@ struct RelayServer {
     maker: RelayMaker,
     access: AccessRules,
     sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
+    room: BodyRoom,
 }
 
 /// Serves clients at that address until `stop` fires.
@@ -62,7 +63,8 @@ pub(super) async fn serve(
     tls: Option<Arc<TlsServer>>,
     stop: CancellationToken,
 ) {
-    let server = Arc::new(RelayServer { maker, access, sessions: Mutex::default() });
+    let server =
+        Arc::new(RelayServer { maker, access, sessions: Mutex::default(), room: BodyRoom::new(MOST_HELD) });
     let methods: MethodRouter<Arc<RelayServer>> = axum::routing::post(post)
         .get(listen)
         .delete(end)
@@ -170,11 +172,14 @@ async fn post(State(server): State<Arc<RelayServer>>, request: Request) -> Respo
     if let Err(refused) = server.access.check(&head.headers) {
         return refused;
     }
-    let body = match read_body(body, MOST_MESSAGE, BODY_WITHIN).await {
+    let (body, _held) = match read_body(body, MOST_MESSAGE, BODY_WITHIN, &server.room).await {
         Ok(body) => body,
         Err(refused) => {
             let (most, within) = (MOST_MESSAGE >> 20, BODY_WITHIN.as_secs());
-            let why = format!("a message has at most {most} MiB, and comes whole within {within} s");
+            let why = match refused {
+                BodyRefusal::NoRoom => "the messages in flight leave no room for this one".to_owned(),
+                _ => format!("a message has at most {most} MiB, and comes whole within {within} s"),
+            };
             return refusal(refused.status(), &why);
         }
     };

@@ -11,7 +11,7 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, TRANSFER_ENCODING, WWW_AUTHENTICATE,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::AccessRules;
 use super::page;
-use crate::cli::http::{BodyRefusal, close_refused, read_body, text};
+use crate::cli::http::{BodyRefusal, BodyRoom, HeldRoom, MOST_HELD, close_refused, read_body, text};
 use crate::host::MetricsSnapshot;
 use crate::host::gateway::{
     Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
@@ -48,6 +48,7 @@ pub(super) struct GatewayServer {
     gateway: Arc<Gateway>,
     access: RwLock<AccessRules>,
     in_flight: Arc<Semaphore>,
+    room: BodyRoom,
     stop: CancellationToken,
 }
 
@@ -55,7 +56,7 @@ impl GatewayServer {
     /// A server that turns new requests away once `stop` has fired.
     pub(super) fn new(gateway: Arc<Gateway>, access: AccessRules, stop: CancellationToken) -> Self {
         let in_flight = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
-        Self { gateway, access: RwLock::new(access), in_flight, stop }
+        Self { gateway, access: RwLock::new(access), in_flight, room: BodyRoom::new(MOST_HELD), stop }
     }
 
     /// What is counted.
@@ -111,8 +112,8 @@ impl GatewayServer {
         // Nothing is read of whoever may not.
         let client = self.access().client(headers)?;
         let permit = self.admit()?;
-        let body = tokio::select! {
-            body = read_body(body, MOST_BODY, BODY_WITHIN) => body.map_err(not_taken)?,
+        let (body, held) = tokio::select! {
+            body = read_body(body, MOST_BODY, BODY_WITHIN, &self.room) => body.map_err(not_taken)?,
             () = self.gateway.cut().cancelled() => return Err(GatewayError::shutting_down()),
         };
         let body = RequestBody::read(body, call)?;
@@ -129,7 +130,7 @@ impl GatewayServer {
             status = answer.status.as_u16(),
             "request relayed"
         );
-        Ok(response(answer, Some(permit)))
+        Ok(response(answer, Some((permit, held))))
     }
 
     /// The names that the client may ask for. A pattern is no such name.
@@ -193,6 +194,9 @@ fn not_taken(refused: BodyRefusal) -> GatewayError {
     let (code, message) = match refused {
         BodyRefusal::TooLarge => ("request_too_large", format!("a request has at most {most} MiB")),
         BodyRefusal::Late => ("request_timeout", format!("a request comes within {within} s")),
+        BodyRefusal::NoRoom => {
+            ("overloaded", "the requests in flight leave no room for the body of this one".to_owned())
+        }
         BodyRefusal::Broken => {
             ("invalid_request", "the body breaks off, or its chunks cannot be read".to_owned())
         }
@@ -238,6 +242,11 @@ async fn said_once(request: Request, next: Next) -> Response {
     let headers = request.headers();
     if [HOST, ORIGIN].iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
         let error = GatewayError::bad_request("`Host` and `Origin` come once at most");
+        return refusal(dialect_at(request.uri(), headers), &error);
+    }
+    // One of HTTP/1.0 need not say it (RFC 9112, section 3.2).
+    if request.version() > Version::HTTP_10 && !headers.contains_key(HOST) {
+        let error = GatewayError::bad_request("a request of HTTP/1.1 has a `Host`");
         return refusal(dialect_at(request.uri(), headers), &error);
     }
     if let Err(error) = plainly_said(request.uri(), headers) {
@@ -384,7 +393,7 @@ fn refusal(dialect: GatewayDialect, error: &GatewayError) -> Response {
 }
 
 /// An answer. Its request is in flight as long as its body.
-fn response(answer: GatewayAnswer, permit: Option<OwnedSemaphorePermit>) -> Response {
+fn response(answer: GatewayAnswer, permit: Option<(OwnedSemaphorePermit, HeldRoom)>) -> Response {
     let GatewayAnswer { status, headers, body } = answer;
     let body = match body {
         GatewayBody::Whole(bytes) => Body::from(bytes),

@@ -135,6 +135,7 @@ async fn what_is_no_request_is_refused_as_a_bad_one() {
             "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\norigin: null\r\n{rest}"
         ),
         format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n"),
+        format!("POST {CHAT} HTTP/1.1\r\n{rest}"),
     ] {
         let mut stream = TcpStream::connect(gateway.address()).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -143,6 +144,27 @@ async fn what_is_no_request_is_refused_as_a_bad_one() {
         assert_eq!(&answer, b"HTTP/1.1 400", "{request}");
     }
     assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_0_need_not_name_the_host() {
+    let upstream = upstream();
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let rest = "content-length: 16\r\n\r\n{\"model\":\"main\"}";
+    for (said, status) in [
+        ("", "200"),
+        ("origin: http://evil.example\r\n", "403"),
+        ("origin: http://localhost\r\n", "403"),
+        ("host: evil.example\r\n", "403"),
+        ("host: \r\n", "403"),
+    ] {
+        let mut stream = TcpStream::connect(gateway.address()).unwrap();
+        stream.write_all(format!("POST {CHAT} HTTP/1.0\r\n{said}{rest}").as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.0 {status}"), "{said}");
+    }
+    assert_eq!(upstream.seen().len(), 1);
 }
 
 #[tokio::test]
@@ -208,6 +230,26 @@ keys:
     write("version: 1\nmodels: {main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}\n");
     let (code, said) = run(folder.path(), &["serve", "gateway.yaml"]);
     assert!(code == 2 && said.contains("gateway.yaml has no route"), "{said}");
+    // What else is of a gateway says that it is to be one: the check finds it, too.
+    let keys = format!("keys: {{desk: {{sha256: {}}}}}", "0".repeat(64));
+    for gateway in ["routes: {}", &keys, "tls: {certificate: c.pem, key: k.pem}"] {
+        write(&format!(
+            "version: 1\nmodels: {{main: {{api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}}}\n{gateway}\n"
+        ));
+        for command in [&["serve", "gateway.yaml"][..], &["check", "gateway.yaml"]] {
+            let (code, said) = run(folder.path(), command);
+            assert!(
+                code == 1
+                    && said.contains("error[P0102]: the gateway has no route")
+                    && said.contains("gateway.yaml:3:1"),
+                "{said}"
+            );
+        }
+    }
+    // Of a model that is wrong only that is said.
+    write("version: 1\nmodels: {main: {api: gpt, model: m}}\nroutes: {main: main}\n");
+    let (code, said) = run(folder.path(), &["check", "gateway.yaml"]);
+    assert!(code == 1 && said.contains("unknown value `gpt`") && !said.contains("no model `main`"), "{said}");
     std::fs::write(folder.path().join("p.yaml"), "version: 1\nlimits: {run: {tokens: 200000}}\n").unwrap();
     write(
         "version: 1\npolicy: p.yaml\nmodels: {main: {api: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}\nroutes: {main: main}\n",
