@@ -17,10 +17,12 @@ fn guard(text: &str) -> Guard {
     )
 }
 
-/// When a call of the tool starts, in seconds.
+/// When a call of the tool starts, to the nearest second: each guard reads the system's clock once, when it is made, and that runs on
+/// between two of them.
 async fn starts(guard: &Guard, begin: Instant) -> u64 {
     let look = guard.tool("look");
-    let call = look.call((), |(), _| async move { Ok::<_, ToolError>(begin.elapsed().as_secs()) });
+    let nearest = move || (begin.elapsed() + Duration::from_millis(500)).as_secs();
+    let call = look.call((), |(), _| async move { Ok::<_, ToolError>(nearest()) });
     call.await.unwrap()
 }
 
