@@ -11,6 +11,10 @@ use crate::policy::{Advance, CooldownScope, ErrorClass, ModelPolicy, TargetWait,
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
 
+/// The longest that a model rests because it asked for it. Who asks for centuries has computed it wrongly, and of a quota of months
+/// one call a day is lost.
+const LONGEST_REST: Nanos = Nanos::from_secs(86_400);
+
 /// The position of a turn in its list of models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TargetRotation {
@@ -88,6 +92,16 @@ impl AttemptDisposition {
         let limited = class.into().is_some_and(ErrorClass::is_a_limit) && !delay.is_zero();
         Self::Again { delay, limited }
     }
+}
+
+/// Whether a turn begins with another model rather than waiting so long, as it would fall back to one after a failure of its own.
+pub(crate) fn passes_over(rules: &TargetsPolicy, pause: Nanos) -> bool {
+    let shortest = match rules.fallback.value {
+        Advance::Rotate => rules.fallback_after.value.length(),
+        Advance::Attempt => Some(Nanos::ZERO),
+        Advance::Exhausted | Advance::Skip => None,
+    };
+    rules.wait.value == TargetWait::Target && shortest.is_some_and(|shortest| pause > shortest)
 }
 
 impl TargetRotation {
@@ -394,7 +408,9 @@ impl TargetCooldowns {
             // A cooldown of zero disables it, including server delays.
             TimeBound::Within(Nanos::ZERO) => return None,
             // The longer one counts: a model that asks for a minute refuses again after ten seconds.
-            TimeBound::Within(length) => now.saturating_add(asked.unwrap_or_default().max(length)),
+            TimeBound::Within(length) => {
+                now.saturating_add(asked.unwrap_or_default().min(LONGEST_REST).max(length))
+            }
         };
         // Old entries are removed here, so the map stays as small as the list of models.
         self.0.retain(|_, until| *until > now);

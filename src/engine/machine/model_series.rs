@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::super::because::because;
 use super::super::directive::DecisionReason;
 use super::super::retry::missed;
-use super::super::targets::{AttemptDisposition, NextTarget, TargetRotation};
+use super::super::targets::{AttemptDisposition, NextTarget, TargetRotation, passes_over};
 use super::pace_pools::PaceTicket;
 use super::run_parts::RunParts;
 use crate::engine::attempt_series::AttemptSeries;
@@ -63,9 +63,12 @@ impl ModelSeries {
     /// enough.
     pub(in crate::engine) fn begin(&mut self, left: impl Fn(usize) -> bool, run: &RunParts<'_>) {
         let (policy, now, count) = (run.policy(), run.out.now, run.targets.len());
+        let rules = &policy.turn().targets;
         let rests = |place: usize| {
-            let target = run.targets.get(place);
-            target.is_some_and(|target| run.models.rests(target, &policy.model(target), now))
+            let Some(target) = run.targets.get(place) else { return false };
+            let model = policy.model(target);
+            // A pause that another call was asked for is as long a wait as one after an own failure.
+            run.models.rests(target, &model, now) || passes_over(rules, run.pause_of(target, &model))
         };
         // A turn that begins again continues with its attempts; otherwise each repeat would renew them.
         if self.was_called_in(run.turn) {

@@ -152,6 +152,11 @@ impl RunParts<'_> {
         self.pace.hold(&pool, rules.shared(), now.saturating_add(hint), now);
     }
 
+    /// How long a server wants no call of the model.
+    pub(in crate::engine) fn pause_of(&self, target: &str, policy: &ModelPolicy) -> Nanos {
+        self.pace.pause(&pool_of_model(target, policy), self.out.now)
+    }
+
     /// Whether one call at a time is a probe of the provider.
     pub(in crate::engine) fn is_probed(&self, rules: PaceRules<'_>) -> bool {
         rules.held_pool().is_some_and(|pool| self.pace.is_probed(&pool))

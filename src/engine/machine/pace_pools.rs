@@ -19,7 +19,7 @@ use super::pace_pool::{LearnedBound, PaceDue, PacePool, PaceRule, PaceTerms, Pac
 use crate::engine::ids::{ProposalId, WorkId};
 use crate::engine::provider_limit::{LimitUnit, ProviderLimit};
 use crate::engine::shared_pace::SharingScope;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 
 /// All pools with a limit, a pause or a waiting call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,6 +224,11 @@ impl PacePools {
         self.pools.get(pool).is_some_and(|pool| pool.gate.window().is_some())
     }
 
+    /// How long a server wants no call of a pool.
+    pub(in crate::engine) fn pause(&self, pool: &str, now: Instant) -> Nanos {
+        self.pools.get(pool).map_or(Nanos::ZERO, |pool| pool.held_until.since(now))
+    }
+
     /// Records the end of a model call. `used`: its tokens, as far as they are known; `None`: what was taken for it stays
     /// taken. Returns the pool whose rate is decreased.
     pub(in crate::engine) fn ended(
@@ -323,7 +328,6 @@ mod tests {
 
     use super::*;
     use crate::policy::{PaceRate, ProbeRule};
-    use crate::time::Nanos;
 
     fn rate(limit: u32, secs: u64, burst: u32) -> Option<PaceRate> {
         let per = Nanos::from_secs(secs);

@@ -1,6 +1,8 @@
 //! Providers that ask for waits that cannot be meant.
 
-use super::{Gateway, Reply, Upstream, one};
+use std::time::{Duration, Instant};
+
+use super::{Gateway, Reply, Upstream, model, one, said};
 
 const ABSURD: [&str; 5] =
     ["18446744073709551615", "-5", "NaN", "Fri, 31 Dec 9999 23:59:59 GMT", "99999999999999999999999999"];
@@ -26,4 +28,24 @@ async fn an_absurd_wait_is_not_passed_on() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_pause_of_one_model_stops_no_request_that_has_another() {
+    let (main, spare) = (
+        Upstream::start([limited("retry-after", ABSURD[0])]),
+        Upstream::start([Reply::json(200, "", &said("hello"))]),
+    );
+    let models = model("main", "openai", &main) + &model("spare", "openai", &spare);
+    let file = format!("models:\n{models}routes: {{main: main, both: [main, spare]}}\n");
+    let policy = "version: 1\nmodels: {'*': {retry: {max_attempts: 1}}}\n";
+    let gateway = Gateway::under(policy, &file, &[]);
+    let ask = |route: &str| format!(r#"{{"model":"{route}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+    let began = Instant::now();
+    let got = gateway.post(super::CHAT, &[], ask("main")).await;
+    assert_eq!((got.status, got.told()), (429, ("1", "main", "rate_limit")), "{got:?}");
+    let got = gateway.post(super::CHAT, &[], ask("both")).await;
+    assert_eq!((got.status, got.header("x-unfazed-target")), (200, "spare"), "{got:?}");
+    // The pause of the pool is a minute, `server_delay.max`.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
