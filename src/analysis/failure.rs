@@ -62,7 +62,7 @@ fn first(
         assumed: retry::assumed(&failure.waits(), classified, rule),
         obstacle: RetryBlocker::of(classified).or_advice(retry::advice(failure.should_retry, rule)),
         run_deadline: None,
-        correction: false,
+        correction: explanation.is_of_model() && classified.class.is_of_reply(),
     };
     let progress = AttemptProgress { started: Instant::default(), attempt: 1, slept: Nanos::ZERO };
     let seed = || Seed::new(0, "explain", "");

@@ -125,6 +125,12 @@ impl ErrorClass {
         }
     }
 
+    /// Whether a call of a model that failed so is followed by its correction: the model wrote what does not hold, and no server has
+    /// to recover.
+    pub(crate) const fn is_of_reply(self) -> bool {
+        matches!(self, Self::InvalidOutput | Self::InvalidArgs | Self::ToolNotFound)
+    }
+
     /// Whether a failure of this class says that the provider is down, not only that it refuses or cannot do something.
     pub const fn is_outage(self) -> bool {
         matches!(self, Self::Timeout | Self::NetworkError | Self::Overloaded | Self::ModelError)

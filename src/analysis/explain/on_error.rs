@@ -225,8 +225,7 @@ impl PolicyExplanation {
             reasons.extend(["effect", "on_uncertain_effect"].into_iter().filter_map(|path| self.value(path)));
         }
         reasons.extend(self.own(class, "max_attempts"));
-        let corrects =
-            action == ErrorAction::Corrected || (self.is_of_model() && class == ErrorClass::InvalidOutput);
+        let corrects = action == ErrorAction::Corrected || (self.is_of_model() && class.is_of_reply());
         if action != ErrorAction::NotRetried {
             let backoff = || self.own(class, "backoff");
             reasons.extend(if corrects { self.value("retry.correction_backoff") } else { backoff() });

@@ -78,7 +78,7 @@ impl AttemptKind {
     /// Whether the attempt after such a failure is a correction by the model: after a report, too, that is an attempt of its
     /// turn.
     pub(in crate::analysis) const fn corrects_after(self, class: ErrorClass) -> bool {
-        self.corrects() || matches!((self, class), (Self::Call, ErrorClass::InvalidOutput))
+        self.corrects() || (matches!(self, Self::Call) && class.is_of_reply())
     }
 }
 

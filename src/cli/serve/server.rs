@@ -246,7 +246,7 @@ async fn said_once(request: Request, next: Next) -> Response {
     }
     // One of HTTP/1.0 need not say it (RFC 9112, section 3.2).
     if request.version() > Version::HTTP_10 && !headers.contains_key(HOST) {
-        let error = GatewayError::bad_request("a request of HTTP/1.1 has a `Host`");
+        let error = GatewayError::bad_request("`Host` is missing, which every request of HTTP 1.1 has");
         return refusal(dialect_at(request.uri(), headers), &error);
     }
     if let Err(error) = plainly_said(request.uri(), headers) {

@@ -72,10 +72,7 @@ impl ModelTurn {
         let attempt = self.series.attempt();
         let progress = AttemptProgress { attempt, ..self.series.begun(now).progress() };
         let case = run.case_of(failure, classified, &policy.retry, RetryBlocker::None);
-        // The model corrects a refused report or call, so the backoff for corrections applies.
-        let correction =
-            matches!(class, ErrorClass::InvalidOutput | ErrorClass::InvalidArgs | ErrorClass::ToolNotFound);
-        let mut case = FailureContext { correction, ..case };
+        let mut case = FailureContext { correction: class.is_of_reply(), ..case };
         let rules = PaceRules::Model(&target, &policy);
         run.hold_pace(rules, class, case.hint, &policy.retry);
         // The next probe is another call's, so that none uses up all its attempts while the provider is down.
