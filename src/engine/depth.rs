@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// The maximum nesting of a value from a model or a tool.
 // JSON Schema, templates and reducers recurse over values; 64 levels are far more than tools need.
-const MOST_LEVELS: usize = 64;
+pub(super) const MOST_LEVELS: usize = 64;
 
 /// The error message for a value nested too deep; `None`: the nesting is allowed.
 pub(super) fn too_deep(value: &Value) -> Option<String> {

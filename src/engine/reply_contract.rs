@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::because::because;
 use super::catalogue::{CatalogueError, ToolCatalogue, ToolSpec};
+use super::depth::{MOST_LEVELS, levels};
 use super::directive::{DecisionReason, Directive, DirectiveKind, Note};
 use super::event::{FinishReason, ModelReply};
 use super::failure::Failure;
@@ -120,7 +121,8 @@ impl ReplyContract {
             of: None,
         };
         if repairs {
-            repair_calls(&mut reply, |call| self.may_be_repaired(call), &mut out);
+            let may = |call: &ToolCall| self.may_be_repaired(call) && !is_beyond_us(&call.arguments);
+            repair_calls(&mut reply, may, &mut out);
         }
         let refused = if reply.calls.is_empty() {
             self.check_text(&mut reply, attempt, repairs, &mut out)
@@ -258,8 +260,12 @@ fn problems_of(
     (!problems.is_empty()).then_some((ErrorClass::InvalidArgs, problems))
 }
 
-/// Whether it is JSON that few readers take, such as a half of a surrogate pair: whoever sent it may read it.
+/// Whether it is JSON that few readers take, such as a half of a surrogate pair, or more levels than are looked at: whoever asked for
+/// it may read it.
 fn is_beyond_us(json: &str) -> bool {
+    if levels(json.as_bytes()) > MOST_LEVELS {
+        return true;
+    }
     serde_json::from_str::<IgnoredAny>(json).is_ok() && serde_json::from_str::<Value>(json).is_err()
 }
 
@@ -294,6 +300,8 @@ mod tests {
         for (reply, expected) in [
             (called("look", r#"{"n": 1}"#), None),
             (called("look", r#"{"n": 1e400}"#), None),
+            (called("look", &format!(r#"{{"n": {}1{}}}"#, "[".repeat(200), "]".repeat(200))), None),
+            (said(&format!("{}1{}", "[".repeat(65), "]".repeat(65))), None),
             (called("look", r#"{"n": "one"}"#), Some(ErrorClass::InvalidArgs)),
             (called("look", "look around"), Some(ErrorClass::MalformedToolCall)),
             (called("free", "look around"), None),

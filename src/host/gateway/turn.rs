@@ -158,7 +158,10 @@ async fn attempt(
         return Err(Failure::of(ErrorClass::Cancelled, "a part of the answer is out").into());
     }
     progress.begin(&asked.target);
-    open.charge.as_ref().inspect(|charge| charge.called(models.price(&asked.target)));
+    if let Some(charge) = &open.charge {
+        open.spend(charge);
+        charge.called(models.price(&asked.target));
+    }
     let asked_model = models.models.get(&asked.target);
     let own = asked_model.and_then(|model| model.speaks.get(&call.endpoint.dialect));
     let correction = open.contract.as_ref().and_then(|contract| contract.correction(&asked.target));
@@ -193,6 +196,7 @@ async fn attempt(
         sink,
         progress,
         ticket: &open.ticket,
+        redactor: model.redactor(),
     });
     let raw = || body.for_model(model.name());
     let request = RelayedRequest {
@@ -269,19 +273,22 @@ impl TurnHistory<SentRequest> for SentHistory {
 }
 
 impl OpenCall {
+    /// Charges the key with answers of the model that was called last which were not passed on.
+    fn spend(&self, charge: &KeyCharge) {
+        charge.spent(self.contract.as_ref().map(RequestContract::take_spent).unwrap_or_default());
+    }
+
     /// Charges the key with what the turn has used.
     fn charge(&self, ended: &TurnResult) {
         let Some(charge) = &self.charge else { return };
-        let before = self.contract.as_ref().map(RequestContract::spent).unwrap_or_default();
+        self.spend(charge);
         match ended {
             // A count of tokens uses none.
             Ok(_) if self.call.endpoint.kind == RelayKind::TokenCount => charge.unanswered(),
-            Ok(RelayedAnswer { usage: Some(usage), .. }) => charge.answered(usage.plus(before)),
+            Ok(RelayedAnswer { usage: Some(usage), .. }) => charge.answered(*usage),
             Ok(RelayedAnswer { whole: Some(answer), .. }) if self.call.endpoint.kind == RelayKind::Answer => {
                 charge.relayed(u64::try_from(answer.body.len()).unwrap_or(u64::MAX));
             }
-            // Answers that were not passed on have been paid for.
-            Err(_) if !self.sink.has_begun() && before.total() > 0 => charge.answered(before),
             Err(_) if !self.sink.has_begun() => charge.unanswered(),
             // What has gone out is counted.
             Ok(_) | Err(_) => {}

@@ -425,11 +425,14 @@ fn streamed(mut ask: Value) -> Value {
 async fn a_stream_of_which_nothing_is_out_is_corrected() {
     let chat = &DIALECTS[0];
     let (wrong, good) = (chunks("", "{}"), chunks("", r#"{"n":7}"#));
-    let upstream = Upstream::start([Reply::events(&wrong), Reply::events(&good)]);
-    let gateway = Gateway::under(&asks(), &one("openai", &upstream), &[]);
-    let got = asked(&gateway, chat, streamed((chat.ask)())).await;
-    assert_eq!((got.status, &*got.body, got.told()), (200, &*good, ("2", "main", "")));
-    assert!(upstream.bodies()[1].contains("`n` is missing"));
+    // Many local models write blank lines first.
+    for wrong in [&wrong, &chunks("\n\n", "{}")] {
+        let upstream = Upstream::start([Reply::events(wrong), Reply::events(&good)]);
+        let gateway = Gateway::under(&asks(), &one("openai", &upstream), &[]);
+        let got = asked(&gateway, chat, streamed((chat.ask)())).await;
+        assert_eq!((got.status, &*got.body, got.told()), (200, &*good, ("2", "main", "")));
+        assert!(upstream.bodies()[1].contains("`n` is missing"));
+    }
     // Twice: it passes as it came.
     let upstream = Upstream::start([Reply::events(&wrong)]);
     let gateway = Gateway::under(&asks(), &one("openai", &upstream), &[]);
@@ -503,6 +506,67 @@ async fn both_answers_count_for_the_key() {
     assert_eq!((got.status, got.told()), (200, ("2", "main", "")), "{got:?}");
     let status = gateway.get("/status.json", &headers).await.json();
     assert_eq!(status["keys"][0]["budget"]["limits"][0]["used"], 100, "{}", status["keys"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_passed_on_counts_whatever_follows_it() {
+    let chat = &DIALECTS[0];
+    let dear = (chat.calls)("look", "{}").replace(":20", ":5000");
+    let silent = (chat.calls)("look", r#"{"n":7}"#).replace("\"usage\"", "\"spent\"");
+    let lost = Reply::json(400, "", r#"{"error":{"message":"no"}}"#);
+    for (next, status) in [(Reply::json(200, "", &silent), 200), (lost, 400)] {
+        let upstream = Upstream::start([Reply::json(200, "", &dear), next]);
+        let keys =
+            format!("keys: {{desk: {{sha256: {SESAME}, admin: true, budget: {{per: 1d, tokens: 9000}}}}}}\n");
+        let gateway = Gateway::under(&asks(), &(one("openai", &upstream) + &keys), &[]);
+        let headers = [("authorization", "Bearer sesame")];
+        let got = gateway.post(CHAT, &headers, (chat.ask)().to_string()).await;
+        assert_eq!(got.status, status, "{got:?}");
+        let page = gateway.get("/status.json", &headers).await.json();
+        let used = page["keys"][0]["budget"]["limits"][0]["used"].as_u64().unwrap();
+        assert!((5030..5300).contains(&used), "{used}");
+    }
+}
+
+#[tokio::test]
+async fn a_correction_has_no_key_of_another_provider() {
+    let (chat, messages) = (&DIALECTS[0], &DIALECTS[1]);
+    let first = Upstream::start([Reply::json(200, "", &(chat.calls)("look", r#"{"n":"sk-upstream"}"#))]);
+    let next = Upstream::start([Reply::json(200, "", &(messages.calls)("look", r#"{"n":7}"#))]);
+    let models = [model("main", "openai", &first), model("spare", "anthropic", &next)].concat();
+    let file = format!("models:\n{models}routes: {{main: [main, spare]}}\n");
+    let policy = asks() + "turn: {targets: {fallback: attempt}}\n";
+    let gateway = Gateway::under(&policy, &file, &[]);
+    let got = asked(&gateway, chat, (chat.ask)()).await;
+    assert_eq!((dialect_call(chat, &got), got.told()), (json!({"n": 7}), ("2", "spare", "")));
+    let sent = &next.bodies()[0];
+    assert!(sent.contains("[redacted]") && !sent.contains("sk-upstream"), "{sent}");
+}
+
+#[tokio::test]
+async fn a_repair_changes_no_number_and_more_tools_than_providers_take_are_not_looked_at() {
+    for dialect in &DIALECTS {
+        let wrong = (dialect.calls)("look", r#"{"n":"7","id":123456789012345678901234}"#);
+        let good = (dialect.calls)("look", r#"{"n":"7"}"#).replacen(
+            '{',
+            r#"{"x":123456789012345678901234,"y":0.10000000000000000001,"#,
+            1,
+        );
+        for answer in [wrong, good] {
+            let (gateway, _upstream) = gateway(dialect, POLICY, std::slice::from_ref(&answer));
+            let got = asked(&gateway, dialect, (dialect.ask)()).await;
+            assert_eq!((got.status, &*got.body, got.told()), (200, &*answer, ("1", "main", "invalid_args")));
+        }
+    }
+    let chat = &DIALECTS[0];
+    let mut ask = (chat.ask)();
+    for number in 0..1024 {
+        let tool = json!({"type": "function", "function": {"name": format!("t{number}"), "parameters": {}}});
+        ask["tools"].as_array_mut().unwrap().push(tool);
+    }
+    let (gateway, _upstream) = gateway(chat, &asks(), &[(chat.calls)("look", "{}")]);
+    let got = asked(&gateway, chat, ask).await;
+    assert_eq!((got.status, got.told()), (200, ("1", "main", "")), "{got:?}");
 }
 
 #[tokio::test]

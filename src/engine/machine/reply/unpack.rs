@@ -9,7 +9,7 @@ use crate::engine::because::because;
 use crate::engine::directive::Note;
 use crate::session::ToolCall;
 use crate::text::Schema;
-use crate::text::repair::{RepairKind, RepairSet};
+use crate::text::repair::{RepairKind, RepairSet, too_long};
 
 /// The maximum number of unpacking passes.
 // A string within a string is common with some models, four levels are not; a limit keeps hostile input cheap.
@@ -24,6 +24,10 @@ pub(super) fn unpack(call: &mut ToolCall, out: &mut StepOutput<'_>) {
         return;
     }
     let Some(schema) = rules.schema_of(&call.name) else { return };
+    // A number that does not fit would be another one afterwards.
+    if too_long(&call.arguments).is_some() {
+        return;
+    }
     let Ok(arguments) = serde_json::from_str::<Value>(&call.arguments) else { return };
     let Some(unpacked) = unpacked(rules, schema, &arguments) else { return };
     call.arguments = unpacked.to_string();

@@ -1,5 +1,7 @@
 //! What a request declares: the tools that its model may call, and the form of the answer.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::host::gateway::request::RequestBody;
@@ -13,7 +15,7 @@ const FORMS: [&str; 6] =
 #[derive(Default)]
 pub(super) struct DeclaredTools {
     /// Each with the schema of its arguments, if it has one.
-    pub(super) tools: Vec<(String, Option<Value>)>,
+    pub(super) tools: BTreeMap<String, Option<Value>>,
     /// Whether there may be others.
     pub(super) open: bool,
 }
@@ -95,10 +97,10 @@ impl DeclaredTools {
             return;
         };
         let schema = schema.filter(|schema| !schema.is_null());
-        match self.tools.iter_mut().find(|(known, _)| known == name) {
+        match self.tools.get_mut(name) {
             // Which of two is meant cannot be known.
-            Some((_, known)) => *known = known.take().filter(|known| Some(known) == schema.as_ref()),
-            None => self.tools.push((name.to_owned(), schema)),
+            Some(known) => *known = known.take().filter(|known| Some(known) == schema.as_ref()),
+            None => drop(self.tools.insert(name.to_owned(), schema)),
         }
     }
 
@@ -201,15 +203,15 @@ mod tests {
         ] {
             let declared = super::tools(dialect, &body(&json!({ "tools": tools }))).unwrap();
             let expected = [("a".to_owned(), Some(schema.clone())), ("b".to_owned(), None)];
-            assert_eq!((&*declared.tools, declared.open), (&expected[..], open), "{dialect:?}");
+            assert_eq!((declared.tools, declared.open), (expected.into(), open), "{dialect:?}");
         }
         let twice = json!([{"name": "a", "input_schema": schema}, {"name": "a", "input_schema": {}}]);
         let declared = tools(GatewayDialect::Messages, &body(&json!({ "tools": twice }))).unwrap();
-        assert_eq!(declared.tools, [("a".to_owned(), None)], "either may be meant");
+        assert_eq!(declared.tools, [("a".to_owned(), None)].into(), "either may be meant");
         let nested =
             json!([{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "a"}]}]);
         let declared = tools(GatewayDialect::Responses, &body(&json!({ "tools": nested }))).unwrap();
-        assert_eq!(declared.tools, [("n__a".to_owned(), None), ("a".to_owned(), None)]);
+        assert_eq!(declared.tools, [("n__a".to_owned(), None), ("a".to_owned(), None)].into());
     }
 
     #[test]

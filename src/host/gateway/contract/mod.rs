@@ -6,6 +6,8 @@
 mod declared;
 mod rewritten;
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
@@ -17,10 +19,16 @@ use super::request::RequestBody;
 use crate::engine::{CheckedReply, ModelReply, ReplyContract, ToolSpec};
 use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::{AnswerSink, HeldPart, JudgedReply, ReplyForm, ReplyJudge};
+use crate::host::redact::SecretRedactor;
 use crate::host::trace;
 use crate::policy::{ErrorClass, Policy};
 use crate::session::{Message, Usage};
 use crate::text::Schema;
+
+/// The most tools of a request, and calls of an answer, that are looked at: providers take 128 tools at most (`OpenAI`, Gemini), and what
+/// a stranger sends is not to cost seconds.
+const MOST_TOOLS: usize = 1024;
+const MOST_CALLS: usize = 128;
 
 /// What a request asks of its answer, and what was wrong with the answers so far.
 pub(super) struct RequestContract {
@@ -31,7 +39,7 @@ pub(super) struct RequestContract {
     form: OnceLock<Option<Schema>>,
     /// What the next model reads besides, with the model that has written it.
     correction: Mutex<Option<(String, Vec<Message>)>>,
-    /// What the answers took that are not passed on.
+    /// What the answers took that are not passed on, as far as it has not been charged.
     spent: Mutex<Usage>,
 }
 
@@ -43,6 +51,8 @@ pub(super) struct AttemptJudge<'a> {
     pub(super) sink: &'a AnswerSink,
     pub(super) progress: &'a CallProgress,
     pub(super) ticket: &'a BoardTicket,
+    /// The secrets of its connection, which the next model may be at another provider to.
+    pub(super) redactor: Cow<'a, SecretRedactor>,
 }
 
 impl RequestContract {
@@ -78,9 +88,9 @@ impl RequestContract {
         Some(messages)
     }
 
-    /// What the answers took that were not passed on.
-    pub(super) fn spent(&self) -> Usage {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the answers took that were not passed on, and for which this was not asked yet.
+    pub(super) fn take_spent(&self) -> Usage {
+        core::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many answers do not hold so far.
@@ -112,13 +122,15 @@ impl RequestContract {
         }
         let DeclaredTools { tools, open } =
             self.has_tools.then(|| declared::tools(self.dialect, &self.body)).flatten()?;
-        let is_called = |name: &str| reply.calls.iter().any(|proposed| proposed.call.name == name);
-        let is_known = |name: &str| tools.iter().any(|(known, _)| known == name);
+        if tools.len() > MOST_TOOLS || reply.calls.len() > MOST_CALLS {
+            return None;
+        }
+        let called: BTreeSet<&str> = reply.calls.iter().map(|proposed| &*proposed.call.name).collect();
         // Which other tool is meant, its schema tells.
-        let all = reply.calls.iter().any(|proposed| !is_known(&proposed.call.name));
+        let all = called.iter().any(|name| !tools.contains_key(*name));
         let (mut specs, mut unchecked) = (Vec::new(), Vec::new());
         for (name, parameters) in tools {
-            let parameters = parameters.filter(|_| all || is_called(&name)).filter(|schema| {
+            let parameters = parameters.filter(|_| all || called.contains(&*name)).filter(|schema| {
                 Schema::compile(schema).inspect_err(|error| unused(&name, &error.message)).is_ok()
             });
             match parameters {
@@ -199,7 +211,8 @@ impl ReplyJudge for AttemptJudge<'_> {
         }
         let Some(refused) = refused else { return JudgedReply { reply, refused: None } };
         if refused.asks_again && !self.sink.has_begun() {
-            self.contract.refuse(self.target, reply.usage.unwrap_or_default(), refused.correction);
+            let correction = refused.correction.into_iter().map(|said| self.redactor.message(said)).collect();
+            self.contract.refuse(self.target, reply.usage.unwrap_or_default(), correction);
             self.ticket.refuses(&refused.because);
             return JudgedReply { reply, refused: Some(refused.failure) };
         }

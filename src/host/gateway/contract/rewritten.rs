@@ -1,5 +1,7 @@
 //! The body of an answer with what was repaired in the place of what the model wrote.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -15,7 +17,12 @@ pub(super) fn rewritten(
     now: &ModelReply,
 ) -> Option<Bytes> {
     // Numbers that no reader of this kind has, and halves of surrogate pairs, are refused.
-    let mut body: Value = serde_json::from_slice(body).ok()?;
+    let text = core::str::from_utf8(body).ok()?;
+    let mut body: Value = serde_json::from_str(text).ok()?;
+    let is_digit = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
+    if !keeps_numbers(&body, &text.split(|c| !is_digit(c)).collect()) {
+        return None;
+    }
     let parts = parts(dialect, &mut body)?;
     if said.calls != now.calls {
         put_calls(dialect, parts, said, now)?;
@@ -24,6 +31,16 @@ pub(super) fn rewritten(
         put_text(dialect, parts, &now.text)?;
     }
     Some(body.to_string().into())
+}
+
+/// Whether numbers are written as they were read, as one of these: those with more digits than a float has would be others.
+fn keeps_numbers(value: &Value, read: &HashSet<&str>) -> bool {
+    match value {
+        Value::Number(number) if number.is_f64() => read.contains(&*number.to_string()),
+        Value::Array(items) => items.iter().all(|item| keeps_numbers(item, read)),
+        Value::Object(fields) => fields.values().all(|field| keeps_numbers(field, read)),
+        _ => true,
+    }
 }
 
 /// The list that has what the model said, or the message.

@@ -25,6 +25,8 @@ pub(in crate::host::gateway) struct KeyCharge {
     relayed: AtomicU64,
     /// What it used, as far as it is known.
     used: Mutex<Option<(u64, Cost)>>,
+    /// What answers took that were not passed on, each at the price of its model.
+    spent: Mutex<(u64, Cost)>,
 }
 
 impl KeyCharge {
@@ -35,8 +37,8 @@ impl KeyCharge {
         (since, estimate): (Instant, u64),
     ) -> Self {
         let (ledger, key) = (Arc::clone(ledger), key.to_owned());
-        let (called, used) = (Mutex::default(), Mutex::default());
-        Self { ledger, clock, key, since, estimate, called, relayed: AtomicU64::new(0), used }
+        let (called, used, spent) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { ledger, clock, key, since, estimate, called, relayed: AtomicU64::new(0), used, spent }
     }
 
     /// A model is called for it whose tokens cost that.
@@ -52,6 +54,12 @@ impl KeyCharge {
     /// It was answered, and the provider has said what that took.
     pub(in crate::host::gateway) fn answered(&self, usage: Usage) {
         self.uses(self.charged(usage));
+    }
+
+    /// The model that was called last took that for an answer which is not passed on.
+    pub(in crate::host::gateway) fn spent(&self, usage: Usage) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        *spent = both(*spent, self.charged(usage));
     }
 
     /// No model has answered it.
@@ -70,12 +78,17 @@ impl KeyCharge {
     }
 }
 
+fn both(one: (u64, Cost), other: (u64, Cost)) -> (u64, Cost) {
+    (one.0.saturating_add(other.0), one.1.plus(other.1))
+}
+
 impl Drop for KeyCharge {
     fn drop(&mut self) {
         let known = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let output = self.relayed.load(Ordering::Relaxed).div_ceil(BYTES_OF_A_TOKEN);
         let used =
             known.unwrap_or_else(|| self.charged(Usage { input: self.estimate, output, ..Usage::default() }));
+        let used = both(used, *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         ledger.end(&self.key, (self.since, self.estimate), used, self.clock.now());
     }

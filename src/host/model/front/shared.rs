@@ -167,9 +167,13 @@ fn is_user(dialect: GatewayDialect, user: &str) -> bool {
     let [openais, anthropics] = LONGEST_USER;
     match dialect {
         GatewayDialect::Messages => {
-            user.len() <= anthropics && !user.contains('@') && user.contains(|c: char| c.is_alphabetic())
+            user.chars().count() <= anthropics
+                && !user.contains('@')
+                && user.contains(|c: char| c.is_alphabetic())
         }
-        GatewayDialect::Chat | GatewayDialect::Responses | GatewayDialect::Gemini => user.len() <= openais,
+        GatewayDialect::Chat | GatewayDialect::Responses | GatewayDialect::Gemini => {
+            user.chars().count() <= openais
+        }
     }
 }
 

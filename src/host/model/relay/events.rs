@@ -118,7 +118,7 @@ impl<'a> RelayedEvents<'a> {
             self.take(&event, headers)?;
             if self.writer.is_none() {
                 self.last.unsplit(event);
-                if !self.is_done && !self.text.spells_secret() {
+                if !self.is_done && !self.text.waits() {
                     self.ready.unsplit(self.last.split());
                 }
             }
@@ -271,7 +271,8 @@ impl<'a> RelayedEvents<'a> {
         let is_held = self.writer.is_some() && self.holds == HeldPart::All;
         let fresh = if is_held { String::new() } else { meaning.fresh() };
         let text = self.text.next(self.mask, fresh);
-        self.said |= !text.is_empty();
+        // Many local models write blank lines before their calls.
+        self.said |= !text.trim().is_empty();
         if let Some((_, writer)) = &mut self.writer {
             self.ready.extend_from_slice(writer.text(&text).as_bytes());
             // Its end is written from all of it.

@@ -17,7 +17,10 @@ impl RelayFailure {
     /// The same without secrets.
     pub(super) fn redacted(mut self, redactor: &SecretRedactor, mask: &AnswerMask<'_>) -> Self {
         self.failure = redactor.failure(self.failure, None);
-        if let Some(answer) = &mut self.answer {
+        // One that does not hold, and is passed on all the same, is an answer like others.
+        if self.answer.as_ref().is_some_and(|answer| answer.head.status.is_success()) {
+            self.answer = self.answer.map(|answer| answer.masked(mask));
+        } else if let Some(answer) = &mut self.answer {
             // Some servers repeat the key that they refuse.
             answer.body = match String::from_utf8(answer.body.to_vec()) {
                 Ok(text) => redactor.text(text).into(),
@@ -42,5 +45,30 @@ impl RelayFailure {
 impl From<Failure> for RelayFailure {
     fn from(failure: Failure) -> Self {
         Self { failure, answer: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::StatusCode;
+    use reqwest::header::HeaderMap;
+
+    use super::super::AnswerHead;
+    use super::*;
+    use crate::policy::ErrorClass;
+
+    #[test]
+    fn an_answer_that_does_not_hold_is_no_error() {
+        // What stands for a key at servers that want none.
+        let redactor = SecretRedactor::new(["none".into()]);
+        let mask = AnswerMask::new(&redactor);
+        for (status, expected) in [(200, "none of these"), (401, "[redacted] of these")] {
+            let head =
+                AnswerHead { status: StatusCode::from_u16(status).unwrap(), headers: HeaderMap::new() };
+            let answer = Some(WholeAnswer { head, body: "none of these".into() });
+            let failure = Failure::of(ErrorClass::InvalidArgs, "no");
+            let passed = RelayFailure { failure, answer }.redacted(&redactor, &mask);
+            assert_eq!(passed.answer.unwrap().body, expected);
+        }
     }
 }

@@ -25,12 +25,18 @@ pub(super) struct SaidText {
     open: String,
     /// Whether what came last made a secret whole.
     has_secret: bool,
+    /// Whether what came last was text.
+    is_text: bool,
 }
 
 impl<'s> AnswerMask<'s> {
     pub(super) fn new(redactor: &'s SecretRedactor) -> Self {
-        let secrets = redactor.known().filter(|secret| secret.len() >= SHORTEST);
-        Self { secrets: secrets.map(Finder::new).collect() }
+        let secrets: Vec<&str> = redactor.known().filter(|secret| secret.len() >= SHORTEST).collect();
+        // Some writers of JSON escape slashes.
+        let escaped =
+            secrets.iter().filter(|secret| secret.contains('/')).map(|secret| secret.replace('/', "\\/"));
+        let escaped: Vec<_> = escaped.map(|secret| Finder::new(&secret).into_owned()).collect();
+        Self { secrets: secrets.into_iter().map(Finder::new).chain(escaped).collect() }
     }
 
     /// The bytes without the secrets.
@@ -89,7 +95,7 @@ impl<'s> AnswerMask<'s> {
 impl SaidText {
     /// What may be shown once that has come, too: a secret is masked, and the beginning of one waits for its rest.
     pub(super) fn next(&mut self, mask: &AnswerMask<'_>, fresh: String) -> String {
-        self.has_secret = false;
+        (self.has_secret, self.is_text) = (false, !fresh.is_empty());
         if fresh.is_empty() || mask.secrets.is_empty() {
             return fresh;
         }
@@ -116,9 +122,10 @@ impl SaidText {
         self.has_secret
     }
 
-    /// Whether what has come last is so much of a secret that it is hardly anything else.
-    pub(super) const fn spells_secret(&self) -> bool {
-        self.open.len() >= SHORTEST
+    /// Whether what has come last is so much of a secret that it is hardly anything else, and its rest is awaited. Not behind what is no
+    /// text, of which there may be any amount: then the rest alone is kept back.
+    pub(super) const fn waits(&self) -> bool {
+        self.is_text && self.open.len() >= SHORTEST
     }
 }
 
@@ -145,6 +152,22 @@ mod tests {
             .collect();
         let left = mask.headers(headers);
         assert!(left.len() == 1 && left.contains_key("x-kind"), "{left:?}");
+    }
+
+    #[test]
+    fn the_rest_of_a_secret_is_awaited_until_something_else_comes() {
+        let redactor = SecretRedactor::new([SECRET.into()]);
+        let (mask, mut said) = (AnswerMask::new(&redactor), SaidText::default());
+        assert_eq!((said.next(&mask, "a sk-sk-12".into()), said.waits()), ("a ".into(), true));
+        assert_eq!((said.next(&mask, String::new()), said.waits()), (String::new(), false));
+        assert_eq!((said.next(&mask, "34".into()), said.has_secret()), ("**********".into(), true));
+    }
+
+    #[test]
+    fn a_slash_that_is_escaped_hides_no_secret() {
+        let redactor = SecretRedactor::new(["key/with/slashes".into()]);
+        let masked = AnswerMask::new(&redactor).masked(Bytes::from_static(br#"{"a":"key\/with\/slashes"}"#));
+        assert_eq!(masked, r#"{"a":"******************"}"#);
     }
 
     proptest! {

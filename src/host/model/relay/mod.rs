@@ -11,6 +11,8 @@ mod mask;
 mod sink;
 mod verdict;
 
+use std::borrow::Cow;
+
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
@@ -40,6 +42,7 @@ use super::wire::WireFormat;
 use super::{failure as facts, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit, ToolChoice};
 use crate::host::port::{ByteTraffic, ModelRequest};
+use crate::host::redact::SecretRedactor;
 use crate::session::{Message, Usage};
 use crate::time::Nanos;
 
@@ -130,6 +133,13 @@ pub(in crate::host) struct WholeAnswer {
     pub(in crate::host) body: Bytes,
 }
 
+impl WholeAnswer {
+    /// The same without secrets, of which its headers have none.
+    fn masked(self, mask: &AnswerMask<'_>) -> Self {
+        Self { head: self.head, body: mask.masked(self.body) }
+    }
+}
+
 /// What came of an attempt that went well.
 pub(in crate::host) struct RelayedAnswer {
     pub(in crate::host) usage: Option<Usage>,
@@ -147,9 +157,7 @@ impl RelayedAnswer {
 
     /// The same without secrets.
     fn masked(mut self, mask: &AnswerMask<'_>) -> Self {
-        if let Some(answer) = &mut self.whole {
-            answer.body = mask.masked(core::mem::take(&mut answer.body));
-        }
+        self.whole = self.whole.map(|answer| answer.masked(mask));
         self
     }
 
@@ -241,6 +249,11 @@ impl RelayedModel {
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
         let FittedRequest { body, format, left_out, sent } = fitted;
         Ok(ConvertedRequest { body: body.into(), front, format, left_out, sent, repairs })
+    }
+
+    /// What takes the secrets of the connection out.
+    pub(in crate::host) fn redactor(&self) -> Cow<'_, SecretRedactor> {
+        self.transport.redactor()
     }
 
     /// Sends the request once, and one that was converted again as often as a refusal teaches how the server wants it. What is
