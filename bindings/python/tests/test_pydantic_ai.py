@@ -107,7 +107,8 @@ def test_the_agent_has_its_own_limit_of_retries(tool: str) -> None:
         ScriptedModel([(tool, {"at": 1})], [(tool, {"at": 2})], [(tool, {"at": 3})], "done").model,
         capabilities=[GuardCapability(guard())],
         retries=2,
-        tool_timeout=0.05,
+        # Long enough for a tool to begin on a busy machine.
+        tool_timeout=0.5 if tool == "hang" else 60,
     )
 
     @agent.tool

@@ -546,13 +546,12 @@ async fn a_correction_has_no_key_of_another_provider() {
 #[tokio::test]
 async fn a_repair_changes_no_number_and_more_tools_than_providers_take_are_not_looked_at() {
     for dialect in &DIALECTS {
-        let wrong = (dialect.calls)("look", r#"{"n":"7","id":123456789012345678901234}"#);
-        let good = (dialect.calls)("look", r#"{"n":"7"}"#).replacen(
-            '{',
-            r#"{"x":123456789012345678901234,"y":0.10000000000000000001,"#,
-            1,
-        );
-        for answer in [wrong, good] {
+        let around = (dialect.calls)("look", r#"{"n":"7","id":"4711"}"#);
+        let around = around.replacen('{', r#"{"x":123456789012345678901234,"y":0.10000000000000000001,"#, 1);
+        // As a number of the arguments, be they a text or not.
+        let within = around.replacen(r#"\"4711\""#, "123456789012345678901234", 1);
+        let within = within.replacen(r#""4711""#, "123456789012345678901234", 1);
+        for answer in [around, within] {
             let (gateway, _upstream) = gateway(dialect, POLICY, std::slice::from_ref(&answer));
             let got = asked(&gateway, dialect, (dialect.ask)()).await;
             assert_eq!((got.status, &*got.body, got.told()), (200, &*answer, ("1", "main", "invalid_args")));
