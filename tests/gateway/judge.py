@@ -75,8 +75,8 @@ def judge_anthropic(client: anthropic.Anthropic) -> None:
 def judge_chat_of(client: openai.OpenAI, model: str) -> None:
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
     said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
-    raw = client.chat.completions.with_raw_response.create(model=model, messages=said, tools=tools, seed=4)
-    assert raw.headers["x-unfazed-left-out"] == "seed", dict(raw.headers)
+    raw = client.chat.completions.with_raw_response.create(model=model, messages=said, tools=tools, logit_bias={"1": 2})
+    assert raw.headers["x-unfazed-left-out"] == "logit_bias", dict(raw.headers)
     choice = raw.parse().choices[0]
     assert choice.finish_reason == "tool_calls", choice
     assert (choice.message.content, choice.message.tool_calls[0].function.name) == ("I look.", "look"), choice

@@ -35,10 +35,10 @@ def judge_converted(client: genai.Client, model: str) -> None:
     declared = types.FunctionDeclaration(
         name="look", parameters=types.Schema(type=types.Type.OBJECT, properties={"item": types.Schema(type=types.Type.STRING)})
     )
-    config = types.GenerateContentConfig(system_instruction="Be brief.", top_k=4, tools=[types.Tool(function_declarations=[declared])])
+    config = types.GenerateContentConfig(system_instruction="Be brief.", response_logprobs=True, tools=[types.Tool(function_declarations=[declared])])
     said = [types.Content(role="user", parts=[types.Part(text="hi")])]
     answer = client.models.generate_content(model=model, contents=said, config=config)
-    assert answer.sdk_http_response.headers["x-unfazed-left-out"] == "generationConfig.topK", answer.sdk_http_response
+    assert answer.sdk_http_response.headers["x-unfazed-left-out"] == "generationConfig.responseLogprobs", answer.sdk_http_response
     text, call = answer.candidates[0].content.parts
     assert (text.text, call.function_call.name, call.function_call.args) == ("I look.", "look", {"item": "lamp"}), answer
     assert (answer.usage_metadata.total_token_count, answer.candidates[0].finish_reason) == (5, types.FinishReason.STOP), answer
