@@ -95,13 +95,13 @@ impl AttemptDisposition {
 }
 
 /// Whether a turn begins with another model rather than waiting so long, as it would fall back to one after a failure of its own.
-pub(crate) fn passes_over(rules: &TargetsPolicy, pause: Nanos) -> bool {
+pub(crate) fn passes_over(rules: &TargetsPolicy, pause: impl FnOnce() -> Nanos) -> bool {
     let shortest = match rules.fallback.value {
         Advance::Rotate => rules.fallback_after.value.length(),
         Advance::Attempt => Some(Nanos::ZERO),
         Advance::Exhausted | Advance::Skip => None,
     };
-    rules.wait.value == TargetWait::Target && shortest.is_some_and(|shortest| pause > shortest)
+    rules.wait.value == TargetWait::Target && shortest.is_some_and(|shortest| pause() > shortest)
 }
 
 impl TargetRotation {

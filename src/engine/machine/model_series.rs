@@ -68,7 +68,7 @@ impl ModelSeries {
             let Some(target) = run.targets.get(place) else { return false };
             let model = policy.model(target);
             // A pause that another call was asked for is as long a wait as one after an own failure.
-            run.models.rests(target, &model, now) || passes_over(rules, run.pause_of(target, &model))
+            run.models.rests(target, &model, now) || passes_over(rules, || run.pause_of(target, &model))
         };
         // A turn that begins again continues with its attempts; otherwise each repeat would renew them.
         if self.was_called_in(run.turn) {

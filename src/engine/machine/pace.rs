@@ -154,6 +154,10 @@ impl RunParts<'_> {
 
     /// How long a server wants no call of the model.
     pub(in crate::engine) fn pause_of(&self, target: &str, policy: &ModelPolicy) -> Nanos {
+        // Most runs have none, and need no name of one.
+        if self.pace.is_empty() {
+            return Nanos::ZERO;
+        }
         self.pace.pause(&pool_of_model(target, policy), self.out.now)
     }
 
