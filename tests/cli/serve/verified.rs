@@ -380,10 +380,10 @@ fn dialect_call(dialect: &Dialect, got: &Answer) -> Value {
     (dialect.called)(&got.json()).1
 }
 
-#[tokio::test]
-async fn the_correction_goes_to_whichever_model_is_next() {
+/// What the next model is sent, of another dialect, when the first one has called with arguments that do not hold.
+async fn corrected_by_another(arguments: &str) -> String {
     let (chat, messages) = (&DIALECTS[0], &DIALECTS[1]);
-    let first = Upstream::start([Reply::json(200, "", &(chat.calls)("look", "{}"))]);
+    let first = Upstream::start([Reply::json(200, "", &(chat.calls)("look", arguments))]);
     let next = Upstream::start([Reply::json(200, "", &(messages.calls)("look", r#"{"n":7}"#))]);
     let models = [model("main", "openai", &first), model("spare", "anthropic", &next)].concat();
     let file = format!("models:\n{models}routes: {{main: [main, spare]}}\n");
@@ -391,7 +391,13 @@ async fn the_correction_goes_to_whichever_model_is_next() {
     let gateway = Gateway::under(&policy, &file, &[]);
     let got = asked(&gateway, chat, (chat.ask)()).await;
     assert_eq!((dialect_call(chat, &got), got.told()), (json!({"n": 7}), ("2", "spare", "")));
-    assert!(next.bodies()[0].contains("`n` is missing"), "{:?}", next.bodies());
+    next.bodies()[0].clone()
+}
+
+#[tokio::test]
+async fn the_correction_goes_to_whichever_model_is_next() {
+    let sent = corrected_by_another("{}").await;
+    assert!(sent.contains("`n` is missing"), "{sent}");
 }
 
 /// Chunks of a chat that calls a tool, behind a text if there is one.
@@ -530,16 +536,7 @@ async fn an_answer_that_is_not_passed_on_counts_whatever_follows_it() {
 
 #[tokio::test]
 async fn a_correction_has_no_key_of_another_provider() {
-    let (chat, messages) = (&DIALECTS[0], &DIALECTS[1]);
-    let first = Upstream::start([Reply::json(200, "", &(chat.calls)("look", r#"{"n":"sk-upstream"}"#))]);
-    let next = Upstream::start([Reply::json(200, "", &(messages.calls)("look", r#"{"n":7}"#))]);
-    let models = [model("main", "openai", &first), model("spare", "anthropic", &next)].concat();
-    let file = format!("models:\n{models}routes: {{main: [main, spare]}}\n");
-    let policy = asks() + "turn: {targets: {fallback: attempt}}\n";
-    let gateway = Gateway::under(&policy, &file, &[]);
-    let got = asked(&gateway, chat, (chat.ask)()).await;
-    assert_eq!((dialect_call(chat, &got), got.told()), (json!({"n": 7}), ("2", "spare", "")));
-    let sent = &next.bodies()[0];
+    let sent = corrected_by_another(r#"{"n":"sk-upstream"}"#).await;
     assert!(sent.contains("[redacted]") && !sent.contains("sk-upstream"), "{sent}");
 }
 

@@ -61,17 +61,16 @@ fn parts(dialect: GatewayDialect, body: &mut Value) -> Option<&mut Value> {
 }
 
 fn put_calls(dialect: GatewayDialect, parts: &mut Value, said: &ModelReply, now: &ModelReply) -> Option<()> {
-    let is = |part: &Value, kind: &str| part.get("type").is_some_and(|said| said == kind);
     let mut calls: Vec<&mut Value> = match dialect {
         GatewayDialect::Chat => {
             let calls = parts.get_mut("tool_calls")?.as_array_mut()?;
             calls.iter_mut().filter_map(|call| call.get_mut("function")).collect()
         }
         GatewayDialect::Messages => {
-            parts.as_array_mut()?.iter_mut().filter(|part| is(part, "tool_use")).collect()
+            parts.as_array_mut()?.iter_mut().filter(|part| is_of_type(part, "tool_use")).collect()
         }
         GatewayDialect::Responses => {
-            parts.as_array_mut()?.iter_mut().filter(|part| is(part, "function_call")).collect()
+            parts.as_array_mut()?.iter_mut().filter(|part| is_of_type(part, "function_call")).collect()
         }
         GatewayDialect::Gemini => {
             parts.as_array_mut()?.iter_mut().filter_map(|part| part.get_mut("functionCall")).collect()
@@ -101,15 +100,14 @@ fn put_calls(dialect: GatewayDialect, parts: &mut Value, said: &ModelReply, now:
 
 /// There is one text, or it is left alone.
 fn put_text(dialect: GatewayDialect, parts: &mut Value, now: &str) -> Option<()> {
-    let of_type = |part: &Value, kind: &str| part.get("type").is_some_and(|said| said == kind);
     let mut texts: Vec<&mut Value> = match dialect {
         GatewayDialect::Chat => parts.get_mut("content").into_iter().collect(),
         GatewayDialect::Messages => {
-            let blocks = parts.as_array_mut()?.iter_mut().filter(|block| of_type(block, "text"));
+            let blocks = parts.as_array_mut()?.iter_mut().filter(|block| is_of_type(block, "text"));
             blocks.filter_map(|block| block.get_mut("text")).collect()
         }
         GatewayDialect::Responses => {
-            let items = parts.as_array_mut()?.iter_mut().filter(|item| of_type(item, "message"));
+            let items = parts.as_array_mut()?.iter_mut().filter(|item| is_of_type(item, "message"));
             let content = items.filter_map(|item| item.get_mut("content")?.as_array_mut()).flatten();
             content.filter_map(|part| part.get_mut("text")).collect()
         }
@@ -121,6 +119,10 @@ fn put_text(dialect: GatewayDialect, parts: &mut Value, now: &str) -> Option<()>
     };
     let [text] = &mut *texts else { return None };
     text.is_string().then(|| **text = now.into())
+}
+
+fn is_of_type(part: &Value, kind: &str) -> bool {
+    part.get("type").is_some_and(|said| said == kind)
 }
 
 #[cfg(test)]
