@@ -97,7 +97,9 @@ impl Invariants {
                 assert!(capped, "invariant 1, retry cap honored: {used_up} of {most:?} attempts: {retry:?}");
                 // With `rotate` it is the wait for the model that is due, which need not be the one that failed.
                 if advance == Advance::Exhausted && !self.hinted {
-                    let corrects = *class == ErrorClass::InvalidOutput;
+                    // The classes of what a model replied: it reads what was wrong, so it is asked after the wait of corrections.
+                    use ErrorClass::{InvalidArgs, InvalidOutput, ToolNotFound};
+                    let corrects = matches!(class, InvalidArgs | InvalidOutput | ToolNotFound);
                     let backoff = if corrects { &model.retry.correction_backoff } else { rules.backoff };
                     let (least, most) = backoff.value.bounds(used_up);
                     let within = (least..=most).contains(&retry.backoff);
