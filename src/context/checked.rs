@@ -33,8 +33,7 @@ impl CheckedHistory {
         }
         // A conversation shorter than before is another one.
         let new = messages.get(self.sound..).unwrap_or(messages);
-        let found = u64::try_from(findings(new).len()).unwrap_or(u64::MAX);
-        let found = found.saturating_add(if drops { malformed(new) } else { 0 });
+        let found = history_faults(new, drops);
         if found == 0 {
             self.sound = messages.len();
         }
@@ -48,6 +47,16 @@ impl CheckedHistory {
             self.sound = 0;
         }
     }
+}
+
+/// The number of [`findings`] in a conversation, wherever its messages are; if the policy `drops` them, with the calls whose
+/// arguments are no JSON object.
+pub fn history_faults<'a, M>(messages: M, drops: bool) -> u64
+where
+    M: IntoIterator<Item = &'a Message> + Clone,
+{
+    let malformed = if drops { malformed(messages.clone()) } else { 0 };
+    u64::try_from(findings(messages).len()).unwrap_or(u64::MAX).saturating_add(malformed)
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ pub(super) fn scan_without<'a>(
 /// A result is in its place if only results are between it and the message with its call. Some providers number calls
 /// from the start in every reply and so reuse ids: a result answers the last message before it that has a call with
 /// its id.
-pub fn findings(messages: &[Message]) -> Vec<HistoryFinding> {
+pub fn findings<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<HistoryFinding> {
     let scan = scan(messages);
     let calls = scan.calls.iter().filter_map(|call| {
         let kind = match call.state {
@@ -221,8 +221,8 @@ pub fn findings(messages: &[Message]) -> Vec<HistoryFinding> {
 }
 
 /// The number of calls in `messages` whose arguments are no JSON object, so that they cannot be sent unchanged.
-pub(super) fn malformed(messages: &[Message]) -> u64 {
-    let calls = messages.iter().flat_map(|message| match message {
+pub(super) fn malformed<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64 {
+    let calls = messages.into_iter().flat_map(|message| match message {
         Message::Assistant { calls, .. } => calls.as_slice(),
         Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
     });

@@ -26,7 +26,7 @@ mod reduce;
 mod request;
 mod tokens;
 
-pub use checked::CheckedHistory;
+pub use checked::{CheckedHistory, history_faults};
 pub use conversation::ConversationMeasure;
 pub use counter::{ByteEstimate, TokenCounter};
 pub use declared::ToolForm;

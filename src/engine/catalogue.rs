@@ -30,7 +30,7 @@ pub struct ToolSpec {
 /// The tools of a run with their compiled schemas. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct ToolCatalogue {
-    tools: Arc<IndexMap<String, CatalogueEntry>>,
+    tools: Arc<IndexMap<String, Arc<CatalogueEntry>>>,
 }
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl ToolCatalogue {
             if tools.contains_key(&spec.name) {
                 return Err(CatalogueError::Duplicate(spec.name));
             }
-            tools.insert(spec.name.clone(), CatalogueEntry { spec, schema });
+            tools.insert(spec.name.clone(), Arc::new(CatalogueEntry { spec, schema }));
         }
         Ok(Self { tools: Arc::new(tools) })
     }
@@ -114,5 +114,16 @@ impl ToolCatalogue {
     /// The names of all tools.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
+    }
+}
+
+/// The tools of all of them, whose schemas are not compiled again. Of two with the same name the first stays.
+impl FromIterator<ToolCatalogue> for ToolCatalogue {
+    fn from_iter<C: IntoIterator<Item = Self>>(catalogues: C) -> Self {
+        let mut tools = IndexMap::new();
+        for (name, entry) in catalogues.into_iter().flat_map(|catalogue| (*catalogue.tools).clone()) {
+            tools.entry(name).or_insert(entry);
+        }
+        Self { tools: Arc::new(tools) }
     }
 }

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::because::because;
-use super::catalogue::{CatalogueError, ToolCatalogue, ToolSpec};
+use super::catalogue::ToolCatalogue;
 use super::depth::{MOST_LEVELS, levels};
 use super::directive::{DecisionReason, Directive, DirectiveKind, Note};
 use super::event::{FinishReason, ModelReply};
@@ -68,11 +68,8 @@ struct RefusedCall {
 
 impl ReplyContract {
     /// The contract of a request with these tools.
-    ///
-    /// # Errors
-    /// Two tools have the same name, or parameters are not a valid JSON Schema.
-    pub fn new(tools: impl IntoIterator<Item = ToolSpec>) -> Result<Self, CatalogueError> {
-        Ok(Self { tools: ToolCatalogue::new(tools)?, ..Self::default() })
+    pub fn new(tools: ToolCatalogue) -> Self {
+        Self { tools, ..Self::default() }
     }
 
     /// There are also tools of these names, whose arguments are not looked at.
@@ -272,13 +269,16 @@ fn is_beyond_us(json: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::catalogue::ToolSpec;
 
     fn contract() -> ReplyContract {
         let parameters =
             json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         let tool = ToolSpec { name: "look".into(), description: String::new(), parameters, effect: None };
         let form = Schema::compile(&json!({"type": "object", "required": ["total"]})).unwrap();
-        ReplyContract::new([tool]).unwrap().with_unchecked(["free".to_owned()]).with_form(form)
+        ReplyContract::new(ToolCatalogue::new([tool]).unwrap())
+            .with_unchecked(["free".to_owned()])
+            .with_form(form)
     }
 
     fn called(name: &str, arguments: &str) -> ModelReply {

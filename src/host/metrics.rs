@@ -35,9 +35,16 @@ pub struct Metrics {
     series: Mutex<SeriesMap>,
 }
 
+type SeriesMap = BTreeMap<MetricId, SeriesList>;
+
 /// Series sorted by the values of their labels, which are in the order the metric names them.
 // A map by texts could not be asked without making each text: each request of a gateway adds to nine series.
-type SeriesMap = BTreeMap<MetricId, Vec<(Vec<String>, MetricSeries)>>;
+#[derive(Debug, Default)]
+struct SeriesList {
+    all: Vec<(Vec<String>, MetricSeries)>,
+    /// Where the one is that was added to last: mostly the next one, too.
+    last: usize,
+}
 
 /// The labels of one series; one without a value is left out.
 pub type LabelSet = BTreeMap<&'static str, String>;
@@ -155,22 +162,20 @@ impl Metrics {
         }
         let mut all = self.lock();
         let known = all.entry(meter).or_default();
-        let find = |known: &[(Vec<String>, MetricSeries)], labels: &[&str]| {
-            known.binary_search_by(|(other, _)| other.iter().map(String::as_str).cmp(labels.iter().copied()))
-        };
         let others;
-        let (mut labels, mut place) = (labels, find(known, labels));
-        if place.is_err() && known.len() >= MAX_SERIES {
+        let (mut labels, mut place) = (labels, known.find(labels));
+        if place.is_err() && known.all.len() >= MAX_SERIES {
             others = vec![OTHER; labels.len()];
             labels = &others;
-            place = find(known, labels);
+            place = known.find(labels);
         }
         let place = place.unwrap_or_else(|place| {
             let labels = labels.iter().copied().map(str::to_owned).collect();
-            known.insert(place, (labels, MetricSeries::of(meter)));
+            known.all.insert(place, (labels, MetricSeries::of(meter)));
             place
         });
-        if let Some((_, series)) = known.get_mut(place) {
+        known.last = place;
+        if let Some((_, series)) = known.all.get_mut(place) {
             series.add(value, times);
         }
     }
@@ -180,7 +185,7 @@ impl Metrics {
         let mut snapshot = MetricsSnapshot::default();
         for (&name, all) in self.lock().iter() {
             let unit = name.unit();
-            for (values, series) in all {
+            for (values, series) in &all.all {
                 let labels = name.labels().iter().copied().zip(values.iter().cloned());
                 let labels: LabelSet = labels.filter(|(_, value)| !value.is_empty()).collect();
                 match series {
@@ -207,6 +212,16 @@ impl Metrics {
     fn lock(&self) -> MutexGuard<'_, SeriesMap> {
         // Counting never stops half way: what a panicking thread left is whole.
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SeriesList {
+    /// Where the series with these labels is, or would be.
+    fn find(&self, labels: &[&str]) -> Result<usize, usize> {
+        if self.all.get(self.last).is_some_and(|(known, _)| known == labels) {
+            return Ok(self.last);
+        }
+        self.all.binary_search_by(|(known, _)| known.iter().map(String::as_str).cmp(labels.iter().copied()))
     }
 }
 

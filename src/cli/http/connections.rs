@@ -1,24 +1,26 @@
 //! The connections of clients that are not trusted: how many there are, how long their headers may take, and when they end.
 
+use core::convert::Infallible;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use axum::Router;
+use axum::body::Body;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower_service::Service;
 
 use super::TlsServer;
 use super::client::{ClientSocket, HalfStream, OverSocket, RequestPhase};
@@ -42,6 +44,17 @@ const BACKLOG: u32 = 1024;
 /// How long nobody is let in when the system lets nobody in: it has no more files, for one.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// What answers the requests of clients, such as a router of axum. It is always ready.
+pub(in crate::cli) trait RequestService:
+    Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> RequestService for S where
+    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
 /// Takes an address.
 ///
 /// # Errors
@@ -58,12 +71,12 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves clients until `stop` fires, and then those whose requests are in flight for at most `drain`. New ones are let in meanwhile: the
-/// router tells them that they are too late. A connection without a request is not waited for. With `tls` clients are secured; their
+/// service tells them that they are too late. A connection without a request is not waited for. With `tls` clients are secured; their
 /// handshakes count as connections.
 pub(in crate::cli) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<TlsServer>>,
-    router: Router,
+    service: impl RequestService,
     stop: CancellationToken,
     drain: Duration,
 ) {
@@ -80,13 +93,13 @@ pub(in crate::cli) async fn serve(
                 continue;
             };
             let Some(counted) = peers.admit(peer.ip()) else { continue };
-            let (tls, router, stop, leave) = (tls.clone(), router.clone(), stop.clone(), leave.clone());
+            let (tls, service, stop, leave) = (tls.clone(), service.clone(), stop.clone(), leave.clone());
             let in_flight = in_flight.clone();
             open.spawn(async move {
                 tokio::select! {
                     // First, so that an idle connection that is kept is closed in its own words.
                     biased;
-                    () = connection(stream, tls, router, stop, in_flight) => {}
+                    () = connection(stream, tls, service, stop, in_flight) => {}
                     () = leave.cancelled() => {}
                 }
                 drop((permit, counted));
@@ -113,37 +126,37 @@ pub(in crate::cli) async fn serve(
 async fn connection(
     stream: TcpStream,
     tls: Option<Arc<TlsServer>>,
-    router: Router,
+    service: impl RequestService,
     stop: CancellationToken,
     in_flight: TaskTracker,
 ) {
     // Without it small answers wait for the acknowledgement of what came before them: 40 ms on a kept connection.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return requests(ClientSocket::new(stream), router, stop, in_flight).await };
+    let Some(tls) = tls else { return requests(ClientSocket::new(stream), service, stop, in_flight).await };
     // What goes wrong in a handshake concerns the client alone.
     let Some(stream) = tls.secure(stream).await else { return };
     // Its state is large, and connections without TLS need none of it.
-    Box::pin(requests(stream, router, stop, in_flight)).await;
+    Box::pin(requests(stream, service, stop, in_flight)).await;
 }
 
 /// Serves the requests of one client. After `stop` the one in flight is the last.
-async fn requests<S>(stream: S, router: Router, stop: CancellationToken, in_flight: TaskTracker)
+async fn requests<S>(stream: S, service: impl RequestService, stop: CancellationToken, in_flight: TaskTracker)
 where
     S: AsyncRead + AsyncWrite + OverSocket + Unpin,
 {
-    let (service, phase) = (TowerToHyperService::new(router), RequestPhase::default());
+    let phase = RequestPhase::default();
     let stream = HalfStream::new(stream, phase.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (phase, token) = (phase.clone(), in_flight.token());
         let (head, body) = request.into_parts();
         let body = phase.begin(head.version, body);
-        let answering = service.call(Request::from_parts(head, body));
+        let answering = service.clone().call(Request::from_parts(head, Body::new(body)));
         async move {
             let mut answer = answering.await?;
             if phase.is_half_closed() {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, core::convert::Infallible>(answer.map(|body| phase.answer(body, token)))
+            Ok::<_, Infallible>(answer.map(|body| phase.answer(body, token)))
         }
     });
     // One that comes late is answered once: told to end at once, hyper would close it without a word.
@@ -169,7 +182,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::Instant;
 
-    use axum::body::{Body, Bytes};
+    use axum::Router;
+    use axum::body::Bytes;
     use axum::routing::get;
     use futures_util::StreamExt;
 

@@ -3,6 +3,7 @@
 mod access;
 mod budgets;
 mod demo;
+mod entry;
 mod page;
 mod server;
 mod sharing;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::access::AccessRules;
 use self::budgets::{BudgetKeeper, SpentPlace};
+use self::entry::GatewayEntry;
 use self::server::GatewayServer;
 use self::sharing::MeetingPlace;
 use super::exit::{CommandFailure, ExitStatus};
@@ -199,10 +201,10 @@ impl Service {
         let Self { listener, tls, server, servers, stop, drain, keeper, tasks, .. } = self;
         let counted = Arc::clone(&server);
         export.metrics(move || counted.metrics());
-        let router = Arc::clone(&server).router();
+        let entry = GatewayEntry::new(Arc::clone(&server));
         let mut serving = pin!(async {
             let all = drain.saturating_add(LAST_WORDS);
-            let mut ending = pin!(http::serve(listener, tls, router, stop.clone(), all));
+            let mut ending = pin!(http::serve(listener, tls, entry, stop.clone(), all));
             tokio::select! {
                 () = &mut ending => {}
                 () = cut_off(&server, &stop, drain) => ending.await,

@@ -101,6 +101,14 @@ impl GatewayServer {
             .with_state(self)
     }
 
+    /// Relays a request that has not come through the router.
+    pub(super) async fn relay(self: Arc<Self>, endpoint: GatewayEndpoint, request: Request) -> Response {
+        match refused(&request) {
+            Some(refused) => refused,
+            None => relay(endpoint, None, State(self), request).await,
+        }
+    }
+
     /// Answers a request.
     async fn answer(
         &self,
@@ -236,27 +244,31 @@ fn dialect_at(uri: &Uri, headers: &HeaderMap) -> GatewayDialect {
     if uri.path().starts_with("/v1beta") { GatewayDialect::Gemini } else { dialect_of(headers) }
 }
 
-/// Refuses a request that says twice where it goes or where it comes from: what stands before the gateway may have read the other
-/// (RFC 9112, section 3.2).
+/// Refuses requests that may be read in another way elsewhere.
 async fn said_once(request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    if [HOST, ORIGIN].iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
-        let error = GatewayError::bad_request("`Host` and `Origin` come once at most");
-        return refusal(dialect_at(request.uri(), headers), &error);
+    match refused(&request) {
+        Some(refused) => refused,
+        None => next.run(request).await,
     }
-    // One of HTTP/1.0 need not say it (RFC 9112, section 3.2).
-    if request.version() > Version::HTTP_10 && !headers.contains_key(HOST) {
-        let error = GatewayError::bad_request("`Host` is missing, which every request of HTTP 1.1 has");
-        return refusal(dialect_at(request.uri(), headers), &error);
-    }
-    if let Err(error) = plainly_said(request.uri(), headers) {
-        return refusal(dialect_at(request.uri(), headers), &error);
-    }
-    next.run(request).await
 }
 
-/// Refuses what is read in one way here and may be in another elsewhere.
-fn plainly_said(uri: &Uri, headers: &HeaderMap) -> Result<(), GatewayError> {
+/// The refusal of a request that may be read in another way elsewhere.
+fn refused(request: &Request) -> Option<Response> {
+    let error = plainly_said(request.version(), request.uri(), request.headers()).err()?;
+    Some(refusal(dialect_at(request.uri(), request.headers()), &error))
+}
+
+/// Refuses a request that says twice where it goes or where it comes from: what stands before the gateway may have read the other
+/// (RFC 9112, section 3.2). The same for what is read in one way here and may be in another elsewhere.
+fn plainly_said(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), GatewayError> {
+    if [HOST, ORIGIN].iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
+        return Err(GatewayError::bad_request("`Host` and `Origin` come once at most"));
+    }
+    // One of HTTP/1.0 need not say it (RFC 9112, section 3.2).
+    if version > Version::HTTP_10 && !headers.contains_key(HOST) {
+        let message = "`Host` is missing, which every request of HTTP 1.1 has";
+        return Err(GatewayError::bad_request(message));
+    }
     let is_only = |name: &HeaderName, known: &str| {
         headers.get_all(name).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
     };

@@ -132,7 +132,8 @@ impl TurnLoop {
         out: &mut StepOutput<'_>,
     ) -> Option<ReplyGuidance> {
         // Calls of a turn may be proposed one by one, so its round ends only when another turn begins.
-        let over = self.taken.values_mut().filter(|turn| turn.open == 0);
+        let over =
+            self.taken.values_mut().filter(|turn| turn.open == 0 && turn.round != RoundResult::Nothing);
         let rounds: Vec<RoundResult> = over.map(|turn| core::mem::take(&mut turn.round)).collect();
         let mut told = None;
         for round in rounds {

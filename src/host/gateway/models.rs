@@ -1,9 +1,11 @@
 //! The models behind the gateway, and the guard that all requests share.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::contract::KnownDeclarations;
 use crate::ErrorCause;
 use crate::host::guard::Guard;
 use crate::host::model::front::GatewayDialect;
@@ -25,6 +27,8 @@ pub(super) struct GuardedModels {
     pub(super) guard: Guard,
     pub(super) models: BTreeMap<String, GatewayModel>,
     pub(super) policy: LivePolicy,
+    /// What requests have declared lately.
+    pub(super) declarations: Arc<KnownDeclarations>,
     /// Fires when the answers in flight have to end.
     pub(super) cut: CancellationToken,
 }

@@ -95,6 +95,7 @@ impl Gateway {
             guard: Guard::new(config),
             models,
             policy,
+            declarations: Arc::default(),
             cut: CancellationToken::new(),
         });
         Self { behind, routes, ledger: Arc::default(), clock: Clock::system(), board, sharing: None }

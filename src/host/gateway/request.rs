@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::endpoint::PathCall;
 use super::error::GatewayError;
 use super::history::{DECLARED, INSTRUCTIONS, RawText, place};
+use crate::host::model::sent::SentBody;
 
 /// The body of a request.
 #[derive(Clone, Debug)]
@@ -27,6 +28,9 @@ pub(crate) struct RequestBody {
     /// Whether the conversation is the end of one that the provider keeps.
     continued: bool,
 }
+
+/// The bytes of a body that is not copied for each model: below, one piece costs less than several.
+const LARGE: usize = 64 << 10;
 
 /// The fields that have the conversation, in one dialect or another.
 const CONVERSATIONS: [&str; 3] = ["messages", "input", "contents"];
@@ -106,7 +110,7 @@ impl RequestBody {
     }
 
     /// As it came.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(super) const fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
@@ -153,7 +157,10 @@ impl RequestBody {
     }
 
     /// The same bytes, with another model.
-    pub(crate) fn for_model(&self, model: &str) -> Bytes {
+    pub(super) fn for_model(&self, model: &str) -> SentBody {
+        if self.bytes.len() >= LARGE {
+            return self.pieces(model);
+        }
         let name = serde_json::Value::from(model).to_string();
         let mut body = BytesMut::with_capacity(self.bytes.len().saturating_add(name.len()));
         let mut copied = 0;
@@ -163,7 +170,23 @@ impl RequestBody {
             copied = end;
         }
         body.extend_from_slice(self.bytes.get(copied..).unwrap_or_default());
-        body.freeze()
+        body.freeze().into()
+    }
+
+    /// The same, of which nothing is copied.
+    fn pieces(&self, model: &str) -> SentBody {
+        let name = Bytes::from(serde_json::Value::from(model).to_string());
+        let between = |start: usize, end: usize| {
+            let is_within = start <= end && end <= self.bytes.len();
+            if is_within { self.bytes.slice(start..end) } else { Bytes::new() }
+        };
+        let (mut pieces, mut sent) = (Vec::with_capacity(3), 0);
+        for Range { start, end } in self.models.iter().cloned() {
+            pieces.extend([between(sent, start), name.clone()]);
+            sent = end;
+        }
+        pieces.push(between(sent, self.bytes.len()));
+        SentBody::of(pieces)
     }
 }
 
@@ -202,7 +225,9 @@ mod tests {
 
     fn spliced(body: &str) -> String {
         let body = RequestBody::read(Bytes::copy_from_slice(body.as_bytes()), None).unwrap();
-        String::from_utf8(body.for_model("x\"y").to_vec()).unwrap()
+        let pieces = body.pieces("x\"y").whole();
+        assert_eq!(body.for_model("x\"y").whole(), pieces);
+        String::from_utf8(pieces.to_vec()).unwrap()
     }
 
     #[test]
@@ -217,7 +242,7 @@ mod tests {
         let read = RequestBody::read(Bytes::from_static(body.as_bytes()), None).unwrap();
         assert_eq!((read.model(), read.stream()), ("dear", true));
         let sent = r#"{"model":"x","mod\u0065l":"x","stream":false,"stream":true}"#;
-        assert_eq!(read.for_model("x"), sent);
+        assert_eq!(read.for_model("x").whole(), sent);
     }
 
     #[test]

@@ -99,7 +99,9 @@ pub(super) async fn relay(
     let cut = || Box::pin(models.cut.clone().cancelled_owned());
     let history = call.history(&models.policy.current());
     let is_answer = call.endpoint.kind == RelayKind::Answer;
-    let contract = is_answer.then(|| RequestContract::of(call.endpoint.dialect, &call.body)).flatten();
+    let contract = is_answer
+        .then(|| RequestContract::of(call.endpoint.dialect, &call.body, &models.declarations))
+        .flatten();
     let progress = CallProgress::default();
     let open = Arc::new(OpenCall { call, history, contract, sink, progress, ticket, charge });
     let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
@@ -137,7 +139,8 @@ async fn turn(models: Arc<GuardedModels>, open: Arc<OpenCall>) -> TurnResult {
         told.progress.take(directive);
         told.ticket.directive(directive);
     }));
-    let attempt = |asked, request| attempt(Arc::clone(&models), asked, request);
+    // The guard moves it several times before it is polled first.
+    let attempt = |asked, request| Box::pin(attempt(Arc::clone(&models), asked, request));
     let ended = turn.call_knowing(RelayedAnswer::known, attempt).await;
     // Nothing is added to what a client says, and none of it is kept.
     drop(models.guard.take_guidance());

@@ -20,6 +20,8 @@ mod provider;
 mod refusals;
 #[cfg(feature = "serve")]
 pub(super) mod relay;
+#[cfg(feature = "serve")]
+pub(in crate::host) mod sent;
 #[cfg(feature = "bedrock")]
 mod signer;
 mod sse;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Response, Url};
+use reqwest::{Body, Method, Response, Url};
 use tokio::time::Instant;
 
 use super::answer::{HttpAnswer, MOST_LOOKS, is_whole};
@@ -53,6 +53,25 @@ pub(super) struct ModelTransport {
     /// Signs each request, where no key is sent.
     #[cfg(feature = "bedrock")]
     signer: Option<AwsSigner>,
+}
+
+/// The body of a request: whole, or in pieces.
+pub(super) trait TransportBody: Into<Body> + Send {
+    /// All of it, for a signature.
+    fn whole(self) -> Bytes;
+}
+
+impl TransportBody for Vec<u8> {
+    fn whole(self) -> Bytes {
+        self.into()
+    }
+}
+
+#[cfg(feature = "serve")]
+impl TransportBody for super::sent::SentBody {
+    fn whole(self) -> Bytes {
+        Self::whole(self)
+    }
 }
 
 /// How far a call has come, for when it is ended from outside.
@@ -166,7 +185,7 @@ impl ModelTransport {
     pub(super) async fn send_to(
         &self,
         address: &Url,
-        body: impl Into<Bytes>,
+        body: impl TransportBody,
         headers: HeaderMap,
         until: Option<Instant>,
         timeouts: CallTimeouts,
@@ -176,8 +195,11 @@ impl ModelTransport {
         #[cfg(feature = "otlp")]
         let headers = otel::carried(headers);
         let sent = async {
-            let (body, headers) = self.signed(address, body.into(), headers).await?;
-            let sent = client.post(address.clone()).headers(headers).body(body).send().await;
+            let (body, headers) = self.signed(address, body, headers).await?;
+            // The builder of reqwest would copy the headers one by one, and look for a password in the address, which has none.
+            let mut request = reqwest::Request::new(Method::POST, address.clone());
+            (*request.headers_mut(), *request.body_mut()) = (headers, Some(body));
+            let sent = client.execute(request).await;
             sent.map_err(|error| self.not_sent(&error, timeouts))
         };
         match until {
@@ -193,19 +215,24 @@ impl ModelTransport {
     async fn signed(
         &self,
         address: &Url,
-        body: Bytes,
+        body: impl TransportBody,
         mut headers: HeaderMap,
-    ) -> Result<(Bytes, HeaderMap), Failure> {
-        if let Some(signer) = &self.signer {
-            signer.sign(address, &mut headers, &body).await?;
-        }
-        Ok((body, headers))
+    ) -> Result<(Body, HeaderMap), Failure> {
+        let Some(signer) = &self.signer else { return Ok((body.into(), headers)) };
+        let body = body.whole();
+        signer.sign(address, &mut headers, &body).await?;
+        Ok((body.into(), headers))
     }
 
     #[cfg(not(feature = "bedrock"))]
     #[expect(clippy::unused_async, reason = "signing asks for credentials")]
-    async fn signed(&self, _: &Url, body: Bytes, headers: HeaderMap) -> Result<(Bytes, HeaderMap), Failure> {
-        Ok((body, headers))
+    async fn signed(
+        &self,
+        _: &Url,
+        body: impl TransportBody,
+        headers: HeaderMap,
+    ) -> Result<(Body, HeaderMap), Failure> {
+        Ok((body.into(), headers))
     }
 
     /// The headers of every request.

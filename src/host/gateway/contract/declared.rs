@@ -30,6 +30,23 @@ pub(super) fn declares(body: &RequestBody) -> (bool, bool) {
     (body.field("tools").is_some(), FORMS.iter().any(|field| body.field(field).is_some()))
 }
 
+/// What the tools are read from: as they stand in the body, and whether there are others besides.
+pub(super) fn text_of_tools(body: &RequestBody) -> (Vec<u8>, bool) {
+    let tools = body.field("tools").and_then(|at| body.bytes().get(at)).unwrap_or_default();
+    (tools.to_vec(), body.field("functions").is_some())
+}
+
+/// What the form of the answer is read from: its fields as they stand in the body.
+pub(super) fn text_of_form(body: &RequestBody) -> Vec<u8> {
+    let mut text = Vec::new();
+    for field in FORMS {
+        // No JSON has a zero byte.
+        text.extend(body.field(field).and_then(|at| body.bytes().get(at)).unwrap_or_default());
+        text.push(0);
+    }
+    text
+}
+
 /// The tools; `None`: there are none, or they cannot be read.
 pub(super) fn tools(dialect: GatewayDialect, body: &RequestBody) -> Option<DeclaredTools> {
     let Value::Array(list) = value(body, "tools")? else { return None };

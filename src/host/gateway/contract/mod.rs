@@ -4,19 +4,21 @@
 //! what it reads then.
 
 mod declared;
+mod known;
 mod rewritten;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use self::declared::DeclaredTools;
+pub(super) use self::known::KnownDeclarations;
+use self::known::KnownTools;
 use super::board::BoardTicket;
 use super::progress::CallProgress;
 use super::request::RequestBody;
-use crate::engine::{CheckedReply, ModelReply, ReplyContract, ToolSpec};
+use crate::engine::{CheckedReply, ModelReply, ReplyContract, ToolCatalogue};
 use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::{AnswerSink, HeldPart, JudgedReply, ReplyForm, ReplyJudge};
 use crate::host::redact::SecretRedactor;
@@ -36,7 +38,7 @@ pub(super) struct RequestContract {
     body: RequestBody,
     has_tools: bool,
     has_form: bool,
-    form: OnceLock<Option<Schema>>,
+    known: Arc<KnownDeclarations>,
     /// What the next model reads besides, with the model that has written it.
     correction: Mutex<Option<(String, Vec<Message>)>>,
     /// What the answers took that are not passed on, as far as it has not been charged.
@@ -57,7 +59,11 @@ pub(super) struct AttemptJudge<'a> {
 
 impl RequestContract {
     /// The contract of a request; `None`: any answer will do.
-    pub(super) fn of(dialect: GatewayDialect, body: &RequestBody) -> Option<Self> {
+    pub(super) fn of(
+        dialect: GatewayDialect,
+        body: &RequestBody,
+        known: &Arc<KnownDeclarations>,
+    ) -> Option<Self> {
         let (has_tools, has_form) = declared::declares(body);
         // Of several choices the first alone is read.
         if !(has_tools || has_form) || body.choices() > 1 {
@@ -68,7 +74,7 @@ impl RequestContract {
             body: body.clone(),
             has_tools,
             has_form,
-            form: OnceLock::new(),
+            known: Arc::clone(known),
             correction: Mutex::default(),
             spent: Mutex::default(),
         })
@@ -106,42 +112,39 @@ impl RequestContract {
         *self.correction.lock().unwrap_or_else(PoisonError::into_inner) = correction;
     }
 
-    fn form(&self) -> Option<&Schema> {
-        let read = || {
-            let form = self.has_form.then(|| declared::form(self.dialect, &self.body)).flatten()?;
-            Schema::compile(&form).inspect_err(|error| unused("the answer", &error.message)).ok()
-        };
-        self.form.get_or_init(read).as_ref()
+    /// The form that an answer has to have.
+    fn form(&self) -> Option<Schema> {
+        let form = self.has_form.then(|| self.known.form(self.dialect, &self.body))?;
+        let form = form.as_ref().as_ref()?.as_ref();
+        form.inspect_err(|why| unused("the answer", why)).ok().cloned()
     }
 
     /// What that reply is held against; `None`: any will do.
     fn of_reply(&self, reply: &ModelReply) -> Option<ReplyContract> {
         if reply.calls.is_empty() {
             let form = self.form().filter(|_| !says_more(reply))?;
-            return Some(ReplyContract::default().with_form(form.clone()));
+            return Some(ReplyContract::default().with_form(form));
         }
-        let DeclaredTools { tools, open } =
-            self.has_tools.then(|| declared::tools(self.dialect, &self.body)).flatten()?;
+        let known = self.has_tools.then(|| self.known.tools(self.dialect, &self.body))?;
+        let KnownTools { tools, open } = known.as_ref().as_ref()?;
         if tools.len() > MOST_TOOLS || reply.calls.len() > MOST_CALLS {
             return None;
         }
         let called: BTreeSet<&str> = reply.calls.iter().map(|proposed| &*proposed.call.name).collect();
         // Which other tool is meant, its schema tells.
         let all = called.iter().any(|name| !tools.contains_key(*name));
-        let (mut specs, mut unchecked) = (Vec::new(), Vec::new());
-        for (name, parameters) in tools {
-            let parameters = parameters.filter(|_| all || called.contains(&*name)).filter(|schema| {
-                Schema::compile(schema).inspect_err(|error| unused(&name, &error.message)).is_ok()
-            });
-            match parameters {
-                Some(parameters) => {
-                    specs.push(ToolSpec { name, description: String::new(), parameters, effect: None });
-                }
-                None => unchecked.push(name),
+        let (mut checked, mut unchecked) = (Vec::new(), Vec::new());
+        for (name, tool) in tools {
+            let tool = tool.as_ref().filter(|_| all || called.contains(&**name));
+            let catalogue = tool.map(|tool| tool.catalogue(name));
+            match catalogue.and_then(|catalogue| catalogue.inspect_err(|why| unused(name, why)).ok()) {
+                Some(catalogue) => checked.push(catalogue),
+                None => unchecked.push(name.clone()),
             }
         }
-        let contract = ReplyContract::new(specs).ok()?.with_unchecked(unchecked);
-        Some(if open { contract.with_unknown() } else { contract })
+        let contract =
+            ReplyContract::new(checked.into_iter().collect::<ToolCatalogue>()).with_unchecked(unchecked);
+        Some(if *open { contract.with_unknown() } else { contract })
     }
 }
 

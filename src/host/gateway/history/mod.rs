@@ -18,6 +18,7 @@ use core::ops::Range;
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::value::RawValue;
 
 pub(super) use self::json::{RawText, place};
@@ -37,8 +38,7 @@ const LONG: usize = 4096;
 /// The conversation in the body of a request.
 pub(super) struct RequestHistory {
     dialect: GatewayDialect,
-    /// The body.
-    text: String,
+    body: Bytes,
     elements: Vec<Element>,
     items: Vec<HistoryItem>,
     /// Whether it has elements that may belong to others: then none is left out.
@@ -148,7 +148,8 @@ impl RequestHistory {
         let text = core::str::from_utf8(body.bytes()).ok()?;
         let is_long = fits && text.len() >= LONG;
         // Most requests without a call are known by this.
-        if !(is_long || MARKS.iter().any(|mark| text.contains(mark))) || body.is_continued() {
+        let has = |mark: &&str| memmem::find(text.as_bytes(), mark.as_bytes()).is_some();
+        if !(is_long || MARKS.iter().any(has)) || body.is_continued() {
             return None;
         }
         let list = body.field(match dialect {
@@ -173,8 +174,8 @@ impl RequestHistory {
         }
         let HistoryReader { elements, items, unknown, .. } = reader;
         let (instructions, declared) = size::beside(body, text, &counter);
-        let text = text.to_owned();
-        Some(Self { dialect, text, elements, items, unknown, counter, instructions, declared })
+        let body = body.bytes().clone();
+        Some(Self { dialect, body, elements, items, unknown, counter, instructions, declared })
     }
 
     /// The pieces, of which none is changed yet.
@@ -218,7 +219,8 @@ impl RequestHistory {
     /// The body with these elements. What is between two that were neighbours before stays, too.
     fn joined(&self, elements: &[WrittenElement]) -> Option<String> {
         let whole = self.elements.first()?.at.start..self.elements.last()?.at.end;
-        let mut list = String::new();
+        let mut body = String::with_capacity(self.body.len());
+        body.push_str(self.text(0..whole.start)?);
         let mut before = None;
         for element in elements {
             let at = match element {
@@ -228,29 +230,36 @@ impl RequestHistory {
             let after = before.flatten().and_then(|before: usize| before.checked_add(1));
             let between = after.filter(|after| Some(*after) == at).and_then(|after| {
                 let start = self.elements.get(after.checked_sub(1)?)?.at.end;
-                self.text.get(start..self.elements.get(after)?.at.start)
+                self.text(start..self.elements.get(after)?.at.start)
             });
             if before.is_some() {
-                list.push_str(between.unwrap_or(","));
+                body.push_str(between.unwrap_or(","));
             }
-            list.push_str(match element {
+            body.push_str(match element {
                 WrittenElement::Kept(at) => self.of_element(*at)?,
                 WrittenElement::New(text) => text,
             });
             before = Some(at);
         }
-        (!list.is_empty()).then(|| replaced(&self.text, &[(whole, &list)]))
+        before?;
+        body.push_str(self.text(whole.end..self.body.len())?);
+        Some(body)
+    }
+
+    /// What the body says there.
+    fn text(&self, at: Range<usize>) -> Option<&str> {
+        core::str::from_utf8(self.body.get(at)?).ok()
     }
 
     /// The bytes of an element.
     fn of_element(&self, at: usize) -> Option<&str> {
-        self.text.get(self.elements.get(at)?.at.clone())
+        self.text(self.elements.get(at)?.at.clone())
     }
 
     /// The bytes of a part.
     fn of_part(&self, element: usize, part: usize) -> Option<&str> {
         let list = self.elements.get(element)?.list.as_ref()?;
-        self.text.get(list.parts.get(part)?.clone())
+        self.text(list.parts.get(part)?.clone())
     }
 
     /// An element with another value where its parts are.

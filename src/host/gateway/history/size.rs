@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::json::{RawFields, items, text};
 use super::{HistoryItem, HistoryPiece, RequestBody, RequestHistory};
 use crate::context::{
-    CheckedHistory, TokenCounter, TokenEstimator, ToolForm, message_tokens, part_tokens, reduce,
+    TokenCounter, TokenEstimator, ToolForm, history_faults, message_tokens, part_tokens, reduce,
 };
 use crate::engine::{ReducePlan, TurnMeasure};
 use crate::host::model::front::GatewayDialect;
@@ -60,10 +60,10 @@ impl RequestHistory {
     /// What the interpreter has to know of it before the turn. `drops`: calls that cannot be read are to be taken out.
     pub(in crate::host::gateway) fn measure(&self, drops: bool) -> TurnMeasure {
         let pieces = self.pieces();
-        let messages = self.messages(&pieces);
+        let messages = self.items.iter().map(|item| &item.message);
         let measure = TurnMeasure {
             messages: u64::try_from(messages.len()).unwrap_or(u64::MAX),
-            history_faults: CheckedHistory::default().faults(&messages, drops),
+            history_faults: history_faults(messages, drops),
             ..TurnMeasure::default()
         };
         if self.unknown {
@@ -135,7 +135,7 @@ impl RequestHistory {
             Ok(part) => part_tokens(&self.counter, form, &known(part)),
             Err(_) => self.counter.count(part),
         };
-        let parts = item.others.iter().filter_map(|at| self.text.get(at.clone()));
+        let parts = item.others.iter().filter_map(|at| self.text(at.clone()));
         parts.map(tokens).fold(0, u64::saturating_add)
     }
 }

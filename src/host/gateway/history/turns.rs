@@ -484,7 +484,7 @@ impl UserTurn {
                 // A text that is the whole of an element; one without parts says nothing.
                 WrittenPart::Given(ItemPlace { element, part: None }) => {
                     let text = history.elements.get(*element)?.list.as_ref();
-                    let text = text.and_then(|text| history.text.get(text.at.clone()));
+                    let text = text.and_then(|text| history.text(text.at.clone()));
                     match text.filter(|text| text.starts_with('"')) {
                         Some(text) => write!(parts, r#"{{"type":"text","text":{text}}}"#).ok()?,
                         None => {

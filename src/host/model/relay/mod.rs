@@ -37,6 +37,7 @@ use super::failure::unreadable;
 use super::front::{FittedRequest, FrontCall};
 use super::headers::ConfigError;
 use super::refusals::{SentOption, ServerRefusals};
+use super::sent::SentBody;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::WireFormat;
 use super::{failure as facts, within};
@@ -87,7 +88,7 @@ pub(crate) enum RelayKind {
 
 /// One attempt at a request.
 pub(in crate::host) struct RelayedRequest<'a> {
-    pub(in crate::host) body: Bytes,
+    pub(in crate::host) body: SentBody,
     /// What the client says that a provider may read.
     pub(in crate::host) headers: &'a HeaderMap,
     pub(in crate::host) kind: RelayKind,
@@ -107,7 +108,7 @@ pub(in crate::host) struct RelayedRequest<'a> {
 
 /// A request for a model that speaks another dialect than the client.
 pub(in crate::host) struct ConvertedRequest<'a> {
-    pub(in crate::host) body: Bytes,
+    pub(in crate::host) body: SentBody,
     front: &'a FrontCall,
     /// How it was written.
     format: Box<dyn WireFormat>,
@@ -337,7 +338,8 @@ impl RelayedModel {
         let limits = facts::stated_limits(&open.headers);
         let answer = if request.kind == RelayKind::Answer {
             match open.begun(first).await? {
-                (first, true) => open.stream(&*self.format, first).await,
+                // It is much larger than all else here, and most answers are none.
+                (first, true) => Box::pin(open.stream(&*self.format, first)).await,
                 (first, false) => open.whole(&*self.format, first).await,
             }
         } else {
@@ -490,7 +492,12 @@ impl OpenAnswer<'_> {
 
     /// All of an answer, and the headers of the provider.
     async fn read(mut self, first: Option<Bytes>) -> Result<(WholeAnswer, HeaderMap), RelayFailure> {
-        let (mut body, mut next) = (BytesMut::new(), first);
+        let first = first.unwrap_or_default();
+        let Some(second) = self.chunk(self.idle(), within::stalled).await? else {
+            // Most answers are one piece, which is not copied.
+            return Ok((WholeAnswer { head: self.head, body: first }, self.headers));
+        };
+        let (mut body, mut next) = (BytesMut::from(first), Some(second));
         while let Some(piece) = next {
             if body.len().saturating_add(piece.len()) > MAX_WHOLE {
                 let most = MAX_WHOLE >> 20;

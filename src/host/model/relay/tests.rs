@@ -1,13 +1,12 @@
 //! Answers of every provider, as a client of every other dialect reads them.
 
-use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
-use super::ConvertedRequest;
 use super::events::RelayedEvents;
 use super::mask::AnswerMask;
 use super::verdict::fault_of;
+use super::{ConvertedRequest, SentBody};
 use crate::engine::{FinishReason, ModelReply};
 use crate::host::model::config::{ModelConfig, Provider};
 use crate::host::model::front::GatewayDialect::{self, Chat, Gemini, Messages, Responses};
@@ -63,7 +62,7 @@ pub(super) fn front(dialect: GatewayDialect) -> FrontCall {
 pub(super) fn converting<'a>(front: &'a FrontCall, provider: &'static Provider) -> ConvertedRequest<'a> {
     let format = (provider.format)(ModelConfig::new(provider, "m"));
     ConvertedRequest {
-        body: Bytes::new(),
+        body: SentBody::default(),
         front,
         format,
         left_out: Vec::new(),
