@@ -85,20 +85,19 @@ fn the_story_is_the_same_in_every_wire_format() {
     let agent = std::fs::read_to_string(example.join("agent.yaml")).unwrap();
     let script = std::fs::read(example.join("model.yaml")).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for (api, stream) in [
-        ("openai", true),
-        ("anthropic", true),
-        ("responses", true),
-        ("responses", false),
-        ("gemini", true),
-        ("gemini", false),
-    ] {
+    let apis = ["openai", "azure", "anthropic", "responses", "gemini", "bedrock"];
+    for (api, stream) in apis.into_iter().flat_map(|api| [(api, true), (api, false)]) {
         let script = Script::from_yaml("model.yaml", &script).unwrap();
         let server = runtime.block_on(ScriptedServer::start(script, 0)).unwrap();
-        let model = format!(
-            "{{api: {api}, base_url: '{}', model: m, stream: {stream}, ask_window: false}}",
-            server.base_url()
-        );
+        let address = format!("http://{}", server.address());
+        let (base_url, more) = match api {
+            "azure" => (address, "model: m, api_version: '2024-10-21'"),
+            "bedrock" => {
+                (address, "model: 'anthropic.claude-m:0', region: us-east-1, api_key: {env: BEDROCK_KEY}")
+            }
+            _ => (server.base_url(), "model: m, ask_window: false"),
+        };
+        let model = format!("{{api: {api}, base_url: '{base_url}', stream: {stream}, {more}}}");
         let folder = tempfile::tempdir().unwrap();
         let text = agent.replace("{api: scripted, script: model.yaml}", &model);
         assert!(text.contains(&model), "{text}");
@@ -110,7 +109,7 @@ fn the_story_is_the_same_in_every_wire_format() {
             std::fs::copy(tool.path(), folder.path().join("tools").join(tool.file_name())).unwrap();
         }
         let mut command = command::unfazed(folder.path(), &["run", "agent.yaml", "--format", "json"]);
-        command.env("UNFAZED_SESSIONS", folder.path().join("sessions"));
+        command.env("UNFAZED_SESSIONS", folder.path().join("sessions")).env("BEDROCK_KEY", "key-of-bedrock");
         let (lines, code, _) = run_of(command);
         assert_eq!((told(&lines), code), (told(&expected), Some(0)), "{api}, streamed: {stream}");
         assert!(!server.requests().is_empty());

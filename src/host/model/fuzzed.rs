@@ -1,6 +1,8 @@
 //! What providers send, for the fuzz targets: bodies and streams of events, in every wire format.
 
 #[cfg(test)]
+mod faults_tests;
+#[cfg(test)]
 mod lenient_tests;
 
 use std::collections::BTreeSet;

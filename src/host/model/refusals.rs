@@ -63,31 +63,22 @@ impl RefusedOptions {
         (STRICT, None)
     }
 
+    /// What stands for the temperature among what was sent.
+    pub(super) const fn temperature() -> SentOption {
+        ("temperature", None)
+    }
+
     /// Which of the options that were sent a refusal is about, in words; `None`: none of them.
     pub(super) fn learn(&self, model: &str, sent: &[SentOption], refusal: &Failure) -> Option<String> {
         if !matches!(refusal.status, Some(400 | 422)) {
             return None;
         }
         let words = RefusalWords::of(refusal);
-        let option = sent.iter().find(|(name, _)| words.refuses() && names(&words, name))?;
+        let option = sent.iter().find(|(name, _)| words.refuses() && words.name_option(name))?;
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.len() >= MOST_REFUSED || !refused.insert(option.clone()) {
             return None;
         }
         Some(format!("`{model}` refused the request, which is sent again without `{}`", option.0))
     }
-}
-
-/// Whether a refusal names an option: Google writes `thinking_level` and "Thinking level" for `thinkingLevel`.
-fn names(words: &RefusalWords, name: &str) -> bool {
-    let spaced = name.chars().fold(String::new(), |mut spaced, c| {
-        if c.is_ascii_uppercase() {
-            spaced.push(' ');
-        }
-        spaced.push(c.to_ascii_lowercase());
-        spaced
-    });
-    [name.to_ascii_lowercase(), spaced.replace(' ', "_"), spaced]
-        .iter()
-        .any(|name| words.names(name).is_some())
 }

@@ -15,9 +15,10 @@ use super::answer::{HttpAnswer, MOST_LOOKS, is_whole};
 use super::body::{ACCEPTED, BodyError, HttpBody};
 use super::client::HttpClients;
 use super::config::ModelConfig;
+use super::dropped::DroppedOptions;
 use super::failure::{self, cause, cut_off, unreadable};
 use super::headers::ConfigError;
-use super::wire::{StreamProgress, WireFormat, without_mark};
+use super::wire::{StreamProgress, WireFormat, unquoted, without_mark};
 use super::within::{self, within};
 #[cfg(feature = "bedrock")]
 use super::{config::Auth, headers::trimmed, signer::AwsSigner};
@@ -50,6 +51,8 @@ pub(super) struct ModelTransport {
     model: String,
     stream: bool,
     redactor: SecretRedactor,
+    /// What its model has refused of what the configuration asks for.
+    dropped: DroppedOptions,
     /// Signs each request, where no key is sent.
     #[cfg(feature = "bedrock")]
     signer: Option<AwsSigner>,
@@ -100,6 +103,7 @@ impl ModelTransport {
             model: config.model.clone(),
             stream: config.stream,
             redactor: SecretRedactor::new(config.secrets()),
+            dropped: DroppedOptions::default(),
             #[cfg(feature = "bedrock")]
             signer: signer(config),
         })
@@ -138,11 +142,18 @@ impl ModelTransport {
     ) -> Result<ModelReply, Failure> {
         let mut notes = Vec::new();
         loop {
-            match self.attempt(format, request, seen).await {
+            let body = format
+                .write(request)
+                .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
+            let body = Bytes::from(self.dropped.left_out_of(body));
+            match self.attempt(format, body.clone(), request, seen).await {
                 Ok(reply) => return Ok(ModelReply { notes, ..reply }),
                 Err(failure) => {
                     // A refusal of the form is no failed attempt: the request goes out again as the server wants it.
-                    let Some(note) = format.learn(&failure) else { return Err(failure) };
+                    let refusal = unquoted(&failure, &body);
+                    let note = format.learn(&refusal);
+                    let note = note.or_else(|| self.dropped.learn(&self.model, &body, &refusal));
+                    let Some(note) = note else { return Err(failure) };
                     self.says_again(&note);
                     notes.push(note);
                 }
@@ -153,13 +164,11 @@ impl ModelTransport {
     async fn attempt(
         &self,
         format: &dyn WireFormat,
+        body: Bytes,
         request: &ModelRequest<'_>,
         seen: &CallProgress,
     ) -> Result<ModelReply, Failure> {
         let started = Instant::now();
-        let body = format
-            .write(request)
-            .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
         request.traffic.sends(body.len());
         // The first token is due from the start of the call, so connecting and sending count.
         let until = self.first_token(started, request.timeouts);

@@ -1,5 +1,6 @@
 //! Replies of a script in pieces, as a model streams them.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::render::AnswerRendering;
@@ -11,7 +12,7 @@ pub(super) const ARGUMENTS_PIECE: usize = 8;
 /// A streamed answer.
 pub(super) struct AnswerChunks {
     /// Its events as they are sent, in order.
-    pub(super) events: Vec<String>,
+    pub(super) events: Vec<Bytes>,
     /// How many of them come before the reason to stop.
     pub(super) before_end: usize,
 }
@@ -54,11 +55,11 @@ impl AnswerChunks {
             data.push(last.to_string());
         }
         data.push("[DONE]".to_owned());
-        Self { events: data.iter().map(|data| event(data)).collect(), before_end }
+        Self { events: data.iter().map(|data| event(data).into()).collect(), before_end }
     }
 
     /// The part that comes before a stream breaks: about half, never the end.
-    pub(super) fn half(self) -> Vec<String> {
+    pub(super) fn half(self) -> Vec<Bytes> {
         let mut events = self.events;
         events.truncate(self.before_end.div_ceil(2));
         events

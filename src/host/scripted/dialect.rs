@@ -1,10 +1,11 @@
 //! The wire formats that the scripted model's server speaks, one entry each.
 
 use axum::http::{HeaderMap, Uri};
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::chunks::AnswerChunks;
+use super::chunks::{self, AnswerChunks};
 use super::facts::RequestFacts;
 use super::history;
 use super::render::{self, AnswerRendering};
@@ -23,8 +24,14 @@ pub(super) struct Dialect {
     pub(super) chunks: fn(&AnswerRendering<'_>, include_usage: bool) -> AnswerChunks,
     /// The body of an error.
     pub(super) error_body: fn(&ErrorReply) -> String,
-    /// The data of an event that is an error.
-    pub(super) error_event: fn(&ErrorReply) -> String,
+    /// The type of a stream.
+    pub(super) stream_type: &'static str,
+    /// An event of a stream that is an error.
+    pub(super) error_event: fn(&ErrorReply) -> Bytes,
+    /// One whose data is no JSON.
+    pub(super) broken_event: fn() -> Bytes,
+    /// The header that has the class of an error.
+    pub(super) class_header: Option<&'static str>,
 }
 
 /// What matters of a request.
@@ -34,14 +41,21 @@ pub(super) struct Asked {
     pub(super) include_usage: bool,
 }
 
+/// The type of server-sent events.
+pub(super) const SSE: &str = "text/event-stream";
+
 /// The chat completions of `OpenAI`.
 pub(super) static CHAT: Dialect = Dialect {
-    paths: &["/v1/chat/completions"],
+    // The deployments of Azure are in the address.
+    paths: &["/v1/chat/completions", "/openai/deployments/{deployment}/chat/completions"],
     read: |_, _, body| read_chat(body),
     body: |rendering| rendering.body(),
     chunks: |rendering, include_usage| AnswerChunks::of(rendering, include_usage),
     error_body: render::error_body,
-    error_event: render::error_body,
+    stream_type: SSE,
+    error_event: |error| error_event(&render::error_body(error)),
+    broken_event: not_json,
+    class_header: None,
 };
 
 fn read_chat(body: &Value) -> Result<Asked, Box<ErrorReply>> {
@@ -53,6 +67,16 @@ fn read_chat(body: &Value) -> Result<Asked, Box<ErrorReply>> {
         stream: request.stream,
         include_usage: options.is_some_and(|options| options["include_usage"] == true),
     })
+}
+
+/// An error as a server-sent event.
+pub(super) fn error_event(data: &str) -> Bytes {
+    format!("event: error\n{}", chunks::event(data)).into()
+}
+
+/// A server-sent event whose data is no JSON.
+pub(super) fn not_json() -> Bytes {
+    chunks::event(render::NOT_JSON).into()
 }
 
 /// What is answered to a body that is no request.

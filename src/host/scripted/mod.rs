@@ -7,6 +7,8 @@ mod anthropic;
 mod chunks;
 #[cfg(feature = "scripted")]
 mod connection;
+#[cfg(all(feature = "scripted", feature = "bedrock"))]
+mod converse;
 #[cfg(feature = "scripted")]
 mod dialect;
 mod document;

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::chunks::{self, AnswerChunks};
+use super::chunks::AnswerChunks;
 use super::connection::{BreakableListener, ConnectionBreaker};
 use super::dialect::{Asked, CHAT, Dialect, not_a_request};
 use super::render::{self, AnswerRendering};
@@ -39,7 +39,14 @@ const MAX_SEEN_BYTES: usize = 16 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// The formats that it speaks.
-static DIALECTS: [&Dialect; 4] = [&CHAT, &anthropic::MESSAGES, &responses::RESPONSES, &gemini::GEMINI];
+static DIALECTS: &[&Dialect] = &[
+    &CHAT,
+    &anthropic::MESSAGES,
+    &responses::RESPONSES,
+    &gemini::GEMINI,
+    #[cfg(feature = "bedrock")]
+    &super::converse::CONVERSE,
+];
 
 /// A scripted model behind a real HTTP server on loopback. Stops when it is dropped.
 #[derive(Debug)]
@@ -143,7 +150,7 @@ impl ScriptedServer {
             broken: CancellationToken::new(),
         });
         let paths =
-            DIALECTS.into_iter().flat_map(|dialect| dialect.paths.iter().map(move |path| (dialect, path)));
+            DIALECTS.iter().flat_map(|dialect| dialect.paths.iter().map(move |path| (*dialect, path)));
         let router = paths.fold(Router::new(), |router, (dialect, path)| {
             router.route(
                 path,
@@ -232,7 +239,10 @@ async fn serve(
 impl Dialect {
     fn error(&self, error: &ErrorReply) -> Response {
         let Ok(status) = StatusCode::from_u16(error.status) else { return unsendable("status") };
-        with_headers(json_body(status, (self.error_body)(error)), &error.headers)
+        let class = error.kind.as_ref().or(error.code.as_ref()).filter(|class| !class.is_empty());
+        let class = self.class_header.map(str::to_owned).zip(class.cloned());
+        let headers = class.into_iter().chain(error.headers.clone()).collect();
+        with_headers(json_body(status, (self.error_body)(error)), &headers)
     }
 }
 
@@ -273,8 +283,7 @@ impl WireAnswer {
         match reply.outcome {
             ScriptOutcome::Answer(answer) => self.whole(&rendering(&answer)),
             ScriptOutcome::Error(refusal) if self.stream && (200..300).contains(&refusal.status) => {
-                let event = chunks::event(&(self.dialect.error_event)(&refusal));
-                events(vec![format!("event: error\n{event}")])
+                self.stream_of(vec![(self.dialect.error_event)(&refusal)])
             }
             ScriptOutcome::Error(refusal) => self.dialect.error(&refusal),
             ScriptOutcome::Fault(ScriptFault::Close, _) => {
@@ -287,7 +296,7 @@ impl WireAnswer {
                 StatusCode::NO_CONTENT.into_response()
             }
             ScriptOutcome::Fault(ScriptFault::BadJson, _) if self.stream => {
-                events(vec![chunks::event(render::NOT_JSON)])
+                self.stream_of(vec![(self.dialect.broken_event)()])
             }
             ScriptOutcome::Fault(ScriptFault::BadJson, _) => {
                 json_body(StatusCode::OK, render::NOT_JSON.to_owned())
@@ -301,7 +310,7 @@ impl WireAnswer {
 
     fn whole(self, answer: &AnswerRendering<'_>) -> Response {
         let response = if self.stream {
-            events(self.chunks(answer).events)
+            self.stream_of(self.chunks(answer).events)
         } else {
             json_body(StatusCode::OK, self.body(answer))
         };
@@ -310,7 +319,7 @@ impl WireAnswer {
 
     fn half(self, answer: &AnswerRendering<'_>) -> Vec<Bytes> {
         if self.stream {
-            self.chunks(answer).half().into_iter().map(Bytes::from).collect()
+            self.chunks(answer).half()
         } else {
             let body = Bytes::from(self.body(answer));
             vec![body.slice(..body.len() / 2)]
@@ -319,6 +328,11 @@ impl WireAnswer {
 
     fn body(self, answer: &AnswerRendering<'_>) -> String {
         (self.dialect.body)(answer)
+    }
+
+    fn stream_of(self, events: Vec<Bytes>) -> Response {
+        let body = Body::from_stream(stream::iter(events.into_iter().map(Ok::<_, io::Error>)));
+        ([(CONTENT_TYPE, self.dialect.stream_type)], body).into_response()
     }
 
     fn chunks(self, answer: &AnswerRendering<'_>) -> AnswerChunks {
@@ -339,7 +353,7 @@ impl WireAnswer {
             }
             _ => Body::from_stream(half),
         };
-        let kind = if self.stream { "text/event-stream" } else { "application/json" };
+        let kind = if self.stream { self.dialect.stream_type } else { "application/json" };
         ([(CONTENT_TYPE, kind)], body).into_response()
     }
 }
@@ -377,12 +391,6 @@ impl ServerState {
         let wire = WireAnswer { dialect, stream: asked.stream, include_usage: asked.include_usage };
         wire.send(&self.script.model, reply, &self.stop, breaker).await
     }
-}
-
-fn events(data: Vec<String>) -> Response {
-    let body =
-        Body::from_stream(stream::iter(data.into_iter().map(|data| Ok::<_, io::Error>(Bytes::from(data)))));
-    ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
 fn json_body(status: StatusCode, body: String) -> Response {

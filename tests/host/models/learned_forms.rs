@@ -22,6 +22,16 @@ async fn asked(
     config: ModelConfig,
     calls: usize,
 ) -> (Vec<Result<ModelReply, Failure>>, Vec<Value>) {
+    asked_of(refusal, answer_of("openai"), config, calls).await
+}
+
+/// The same, with another answer.
+async fn asked_of(
+    refusal: Refusal,
+    answer: Value,
+    config: ModelConfig,
+    calls: usize,
+) -> (Vec<Result<ModelReply, Failure>>, Vec<Value>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     let seen = std::sync::Arc::new(Mutex::new(Vec::new()));
@@ -30,9 +40,7 @@ async fn asked(
         let body: Value = serde_json::from_slice(&body).unwrap();
         let refused = refusal(&body);
         requests.lock().unwrap().push(body);
-        let (status, body) = refused.unwrap_or_else(|| {
-            (200, json!({"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}))
-        });
+        let (status, body) = refused.unwrap_or((200, answer));
         (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
     });
     let serving = tokio::spawn(async move { axum::serve(listener, router).await });
@@ -209,4 +217,70 @@ async fn a_server_that_refuses_whatever_it_is_sent_is_asked_a_bounded_number_of_
     let (results, seen) = asked(refuses, config, 3).await;
     assert!(results.iter().all(Result::is_err));
     assert!(seen.len() <= 3 + 3, "{}", seen.len());
+}
+
+/// Refuses a temperature in the words of each API.
+fn no_temperature(body: &Value) -> Option<(u16, Value)> {
+    let is_set = ["/temperature", "/generationConfig/temperature", "/inferenceConfig/temperature"]
+        .iter()
+        .any(|place| body.pointer(place).is_some());
+    let says = "`temperature` is deprecated for this model.";
+    is_set
+        .then(|| (400, json!({"error": {"type": "invalid_request_error", "message": says}, "message": says})))
+}
+
+/// An answer of each API.
+fn answer_of(api: &str) -> Value {
+    match api {
+        "anthropic" => {
+            json!({"type": "message", "content": [{"type": "text", "text": "fine"}], "stop_reason": "end_turn"})
+        }
+        "responses" => json!({"object": "response", "status": "completed", "output": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "fine"}]},
+        ]}),
+        "gemini" => {
+            json!({"candidates": [{"content": {"parts": [{"text": "fine"}]}, "finishReason": "STOP"}]})
+        }
+        "bedrock" => {
+            json!({"output": {"message": {"role": "assistant", "content": [{"text": "fine"}]}}, "stopReason": "end_turn"})
+        }
+        _ => json!({"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}),
+    }
+}
+
+#[tokio::test]
+async fn an_option_that_a_model_refuses_is_dropped_once_and_remembered_in_every_dialect() {
+    for provider in [
+        Provider::OPENAI,
+        Provider::AZURE,
+        Provider::ANTHROPIC,
+        Provider::RESPONSES,
+        Provider::GEMINI,
+        Provider::BEDROCK,
+    ] {
+        let config = ModelConfig {
+            temperature: Some(0.5),
+            api_key: Some("key".into()),
+            ..ModelConfig::new(provider, "m")
+        };
+        let (results, seen) = asked_of(no_temperature, answer_of(provider.name()), config, 2).await;
+        let notes: Vec<&[String]> = results.iter().map(|result| &*result.as_ref().unwrap().notes).collect();
+        let note = "`m` refused the request, which is sent again without `";
+        assert!(notes[0].len() == 1 && notes[0][0].starts_with(note), "{}: {notes:?}", provider.name());
+        assert!(notes[1].is_empty(), "{}: {notes:?}", provider.name());
+        assert_eq!(seen.len(), 3, "{}", provider.name());
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_repeats_the_words_of_a_client_teaches_nothing() {
+    let refuses = |body: &Value| {
+        let said = body.to_string().contains("and?").then_some("and?")?;
+        let says = format!("Unsupported content in messages[6]: temperature is not supported, {said}");
+        Some((400, json!({"error": {"message": says, "param": "messages[6].content"}})))
+    };
+    let config = ModelConfig { temperature: Some(0.5), ..named("m") };
+    let (results, seen) = asked(refuses, config, 1).await;
+    assert!(results[0].is_err());
+    assert_eq!(seen.len(), 1);
 }

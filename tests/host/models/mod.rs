@@ -2,10 +2,12 @@
 
 mod anthropic;
 mod azure;
+mod converse;
 mod encoded;
 mod gemini;
 mod learned_forms;
 mod long;
+mod pairs;
 mod partial;
 mod responses;
 mod timeouts;
@@ -41,9 +43,11 @@ enum Way {
     ResponsesStreamed,
     Gemini,
     GeminiStreamed,
+    Converse,
+    ConverseStreamed,
 }
 
-const WAYS: [Way; 9] = [
+const WAYS: [Way; 11] = [
     Way::InProcess,
     Way::Http,
     Way::Streamed,
@@ -53,10 +57,17 @@ const WAYS: [Way; 9] = [
     Way::ResponsesStreamed,
     Way::Gemini,
     Way::GeminiStreamed,
+    Way::Converse,
+    Way::ConverseStreamed,
 ];
 /// Those on which the answer of a server comes in pieces.
-const STREAMED: [Way; 4] =
-    [Way::Streamed, Way::AnthropicStreamed, Way::ResponsesStreamed, Way::GeminiStreamed];
+const STREAMED: [Way; 5] = [
+    Way::Streamed,
+    Way::AnthropicStreamed,
+    Way::ResponsesStreamed,
+    Way::GeminiStreamed,
+    Way::ConverseStreamed,
+];
 /// Those that speak the chat-completions format.
 const CHAT: [Way; 3] = [Way::InProcess, Way::Http, Way::Streamed];
 const LONG: Nanos = Nanos::from_secs(20);
@@ -92,6 +103,17 @@ fn gemini(base_url: &str, stream: bool) -> HttpModel {
     of(Provider::GEMINI, base_url, stream)
 }
 
+/// Its key is sent as it is, so that nothing has to be signed. The paths of the API have no version.
+fn converse(base_url: &str, stream: bool) -> HttpModel {
+    let config = ModelConfig {
+        base_url: base_url.trim_end_matches("/v1").into(),
+        api_key: Some("key".into()),
+        stream,
+        ..ModelConfig::new(Provider::BEDROCK, "anthropic.claude-scripted-v1:0")
+    };
+    HttpModel::new(config).unwrap()
+}
+
 fn of(provider: &'static Provider, base_url: &str, stream: bool) -> HttpModel {
     let config = ModelConfig { base_url: base_url.into(), stream, ..ModelConfig::new(provider, "scripted") };
     HttpModel::new(config).unwrap()
@@ -110,6 +132,8 @@ impl Way {
             Self::ResponsesStreamed => responses(base_url, true),
             Self::Gemini => gemini(base_url, false),
             Self::GeminiStreamed => gemini(base_url, true),
+            Self::Converse => converse(base_url, false),
+            Self::ConverseStreamed => converse(base_url, true),
         })
     }
 }

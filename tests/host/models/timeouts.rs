@@ -18,8 +18,14 @@ const FIRST_TOKEN: CallTimeouts = CallTimeouts { connect: None, first_token: Som
 const IDLE: CallTimeouts = CallTimeouts { connect: None, first_token: Some(LONG), idle: Some(SHORT) };
 
 /// The ways on which an answer comes in pieces.
-const STREAMED: [Way; 5] =
-    [Way::InProcess, Way::Streamed, Way::AnthropicStreamed, Way::ResponsesStreamed, Way::GeminiStreamed];
+const STREAMED: [Way; 6] = [
+    Way::InProcess,
+    Way::Streamed,
+    Way::AnthropicStreamed,
+    Way::ResponsesStreamed,
+    Way::GeminiStreamed,
+    Way::ConverseStreamed,
+];
 
 async fn played(way: Way, entry: ScriptEntry, timeouts: CallTimeouts) -> Result<ModelReply, Failure> {
     let messages = [Message::user("go")];
@@ -56,7 +62,7 @@ async fn an_answer_that_stops_in_the_middle_has_stalled() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_streamed_has_only_the_time_of_the_whole() {
-    for way in [Way::Http, Way::Anthropic, Way::Responses, Way::Gemini] {
+    for way in [Way::Http, Way::Anthropic, Way::Responses, Way::Gemini, Way::Converse] {
         let slow = ScriptEntry::text("late").after(Duration::from_millis(120));
         assert_eq!(played(way, slow, FIRST_TOKEN).await.unwrap().text, "late", "{way:?}");
         let stalled = played(way, ScriptEntry::fault(ScriptFault::Stall), IDLE).await.unwrap_err();

@@ -49,12 +49,22 @@ impl FrontRequest {
             temperature = Some(MOST_TEMPERATURE);
             options.left_out.push(self.field_names.temperature);
         }
+        let refuses_temperature =
+            temperature.is_some() && refusals.options.has(&RefusedOptions::temperature());
+        if refuses_temperature {
+            temperature = None;
+            options.left_out.push(self.field_names.temperature);
+        }
         let mut named = self.left_out.clone();
         self.attachments.left_out(dialect).for_each(|field| named.add(field));
         let mut sent = self.shared.write(dialect, &refusals.options, &mut options.fields, &mut named);
         let strict = self.is_strict(dialect, refusals, &mut named);
         if strict {
             sent.push(RefusedOptions::strict());
+        }
+        // Of chat completions the format learns it.
+        if temperature.is_some() && dialect != Some(GatewayDialect::Chat) {
+            sent.push(RefusedOptions::temperature());
         }
         let config = ModelConfig {
             stream,

@@ -39,7 +39,7 @@ use super::headers::ConfigError;
 use super::refusals::{SentOption, ServerRefusals};
 use super::sent::SentBody;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
-use super::wire::WireFormat;
+use super::wire::{WireFormat, unquoted};
 use super::{failure as facts, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit, ToolChoice};
 use crate::host::port::{ByteTraffic, ModelRequest};
@@ -296,9 +296,10 @@ impl RelayedModel {
         converted: &ConvertedRequest<'a>,
         refusal: &Failure,
     ) -> Option<ConvertedRequest<'a>> {
+        let refusal = unquoted(refusal, &converted.body);
         // A refusal of the form is no failed attempt.
-        let note = self.refusals.learn(&*converted.format, refusal);
-        let note = note.or_else(|| self.refusals.options.learn(&self.model, &converted.sent, refusal))?;
+        let note = self.refusals.learn(&*converted.format, &refusal);
+        let note = note.or_else(|| self.refusals.options.learn(&self.model, &converted.sent, &refusal))?;
         self.transport.says_again(&note);
         self.convert(converted.front, converted.repairs).ok()
     }

@@ -14,6 +14,7 @@ mod kept;
 mod lenient;
 mod pieces;
 mod readable;
+mod refusal_words;
 pub(crate) mod responses;
 mod sendable;
 mod tally;
@@ -25,10 +26,9 @@ use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
 #[cfg(feature = "serve")]
-pub(super) use chat::RefusalWords;
-#[cfg(feature = "serve")]
 pub(super) use ids::IdForm;
 pub(super) use readable::readable;
+pub(super) use refusal_words::{RefusalWords, unquoted};
 #[cfg(feature = "serve")]
 pub(super) use sendable::sent_input;
 use tally::StreamTally;

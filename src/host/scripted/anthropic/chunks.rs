@@ -1,5 +1,6 @@
 //! Replies of a script in pieces, as Anthropic's API streams them.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::render::{begun, envelope, stop_reason, thinking, usage};
@@ -43,7 +44,7 @@ pub(in crate::host::scripted) fn chunks(rendering: &AnswerRendering<'_>) -> Answ
     }
     events.push("message_delta", end);
     events.push("message_stop", json!({}));
-    AnswerChunks { events: events.texts, before_end }
+    AnswerChunks { events: events.texts.into_iter().map(Bytes::from).collect(), before_end }
 }
 
 /// What is known of the tokens when the answer begins.

@@ -4,7 +4,7 @@ mod chunks;
 mod render;
 mod request;
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, SSE, error_event, not_json};
 
 pub(super) static MESSAGES: Dialect = Dialect {
     paths: &["/v1/messages"],
@@ -12,5 +12,8 @@ pub(super) static MESSAGES: Dialect = Dialect {
     body: render::body,
     chunks: |rendering, _| chunks::chunks(rendering),
     error_body: render::error_body,
-    error_event: render::error_body,
+    stream_type: SSE,
+    error_event: |error| error_event(&render::error_body(error)),
+    broken_event: not_json,
+    class_header: None,
 };

@@ -24,6 +24,6 @@ pub(in crate::host::scripted) fn chunks(rendering: &AnswerRendering<'_>) -> Answ
     let mut last = answer(rendering, &[json!({"text": ""})]);
     end(rendering, &mut last);
     data.push(last);
-    let events = data.iter().map(Value::to_string).map(|data| event(&data)).collect();
+    let events = data.iter().map(Value::to_string).map(|data| event(&data).into()).collect();
     AnswerChunks { events, before_end }
 }

@@ -1,5 +1,6 @@
 //! Replies of a script in pieces, as the Responses API streams them.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::render::{begun, ended, items, status};
@@ -41,7 +42,7 @@ pub(in crate::host::scripted) fn chunks(rendering: &AnswerRendering<'_>) -> Answ
     let before_end = events.texts.len();
     let end = format!("response.{}", status(rendering.answer.finish_reason()).0);
     events.push(&end, json!({ "response": ended(rendering) }));
-    AnswerChunks { events: events.texts, before_end }
+    AnswerChunks { events: events.texts.into_iter().map(Bytes::from).collect(), before_end }
 }
 
 #[derive(Default)]

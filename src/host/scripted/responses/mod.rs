@@ -4,7 +4,7 @@ mod chunks;
 mod render;
 mod request;
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, SSE, error_event, not_json};
 use super::render::error_body;
 
 pub(super) static RESPONSES: Dialect = Dialect {
@@ -13,5 +13,8 @@ pub(super) static RESPONSES: Dialect = Dialect {
     body: render::body,
     chunks: |rendering, _| chunks::chunks(rendering),
     error_body,
-    error_event: render::error_event,
+    stream_type: SSE,
+    error_event: |error| error_event(&render::error_event(error)),
+    broken_event: not_json,
+    class_header: None,
 };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::server::{ChatServer, MaxTokens, ReasoningRule};
 use crate::engine::Failure;
 use crate::host::model::wire::ids::IdForm;
+use crate::host::model::wire::refusal_words::RefusalWords;
 
 /// One thing that a refusal teaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,40 +117,7 @@ impl LearnedForm {
     }
 }
 
-/// A refusal as words that can be looked for.
-pub(crate) struct RefusalWords {
-    param: String,
-    text: String,
-}
-
 impl RefusalWords {
-    pub(crate) fn of(failure: &Failure) -> Self {
-        let param = failure.facts.as_ref().and_then(|facts| facts.param.as_deref()).unwrap_or_default();
-        let parts =
-            [Some(failure.message.as_str()), failure.code.as_deref(), failure.kind.as_deref(), Some(param)];
-        Self {
-            param: normal(param),
-            text: normal(&parts.into_iter().flatten().collect::<Vec<_>>().join(" ")),
-        }
-    }
-
-    fn says(&self, any: &[&str]) -> bool {
-        any.iter().any(|words| self.text.contains(words))
-    }
-
-    /// Where a field is named as a word of its own.
-    pub(crate) fn names(&self, field: &str) -> Option<usize> {
-        if self.param == field {
-            return Some(0);
-        }
-        let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        self.text.match_indices(field).map(|(at, _)| at).find(|&at| {
-            let (before, after) = self.text.split_at(at);
-            let after = after.get(field.len()..).unwrap_or_default();
-            !before.ends_with(of_word) && !after.starts_with(of_word)
-        })
-    }
-
     /// "Tool call id was `turn1_0` but must be a-z, A-Z, 0-9, with a length of 9."; "Invalid 'messages[2].`tool_calls`[0].id':
     /// string too long."
     fn of_ids(&self) -> Option<LearnedForm> {
@@ -213,30 +181,6 @@ impl RefusalWords {
         ];
         options.into_iter().find_map(|(field, form)| self.names(field).map(|_| form))
     }
-
-    /// Whether something is refused for what it is, and not for its size.
-    pub(crate) fn refuses(&self) -> bool {
-        self.says(&[
-            "unsupported",
-            "not support",
-            "unknown",
-            "unrecognized",
-            "not recognized",
-            "not permitted",
-            "not allowed",
-            "unexpected",
-            "extra_forbidden",
-            "extra fields",
-            "additional propert",
-            "deprecated",
-        ])
-    }
-}
-
-/// Small letters, one kind of quotes.
-fn normal(text: &str) -> String {
-    let one_kind = |c: char| if matches!(c, '`' | '"' | '’' | '‘') { '\'' } else { c };
-    text.chars().flat_map(char::to_lowercase).map(one_kind).collect()
 }
 
 #[cfg(test)]

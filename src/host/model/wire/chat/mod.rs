@@ -15,8 +15,6 @@ mod stream;
 use reqwest::header::HeaderMap;
 
 pub(crate) use learned::LearnedForms;
-#[cfg(feature = "serve")]
-pub(crate) use learned::RefusalWords;
 pub(crate) use message::{ChatContent, ChatMessage, WireCall, chat_messages};
 use reply::read_answer;
 pub(crate) use reply::read_body;

@@ -131,7 +131,10 @@ impl ReplyBlocks {
                 self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
                 BlockContent::Call { fields, input: String::new() }
             }
-            _ => BlockContent::Other,
+            Some(_) => BlockContent::Other,
+            // Its first piece says what it is: servers that play this API begin blocks of text so (`bedrock-converse.js` of
+            // aimock).
+            None => return Ok(()),
         };
         self.tally.kept += EACH;
         match self.begun.insert(index, ReplyBlock { content, open: true }) {
@@ -303,6 +306,27 @@ mod tests {
             Value::Object(reply.extra),
             json!({"thinking_bedrock": {"issuer": "here", "items": items}})
         );
+    }
+
+    #[test]
+    fn a_block_that_begins_without_a_kind_is_what_its_first_piece_is() {
+        let begins = |index: u64| ("contentBlockStart", json!({"contentBlockIndex": index, "start": {}}));
+        let reasoning = json!({"reasoningContent": {"text": "hm"}});
+        let events = [
+            start(),
+            begins(0),
+            delta(0, &reasoning),
+            stop(0),
+            begins(1),
+            delta(1, &json!({"text": "Hi."})),
+            stop(1),
+            begins(2),
+            stop(2),
+            end("end_turn"),
+        ];
+        assert_eq!(assemble(&events).unwrap().text, "Hi.");
+        let cut = assemble(&[start(), begins(0), delta(0, &json!({"text": "H"})), end("end_turn")]);
+        assert_eq!(cut.unwrap_err().message, "the stream of the answer ends in the middle");
     }
 
     #[test]

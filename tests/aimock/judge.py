@@ -1,0 +1,196 @@
+"""Lets npm's `@copilotkit/aimock` play and break the models of all providers, and holds what `unfazed run` makes of it against what was played.
+
+    npm install --prefix npm @copilotkit/aimock@1.43.0
+    python3 tests/aimock/judge.py npm/node_modules/.bin/llmock target/release/unfazed
+
+It is the only partner with Bedrock's binary frames and Azure's deployments. Each scenario is played by itself, with every provider,
+streamed and whole. It holds if the run ends as it should, says what the model said, and has made as many requests as it should; if
+each request is one that the partner took for the conversation that it is; and if the results of tools were in the last one.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+POLICY = """version: 1
+models:
+  "*":
+    retry:
+      max_attempts: 4
+      backoff: {kind: constant, delay: 20ms, jitter: none}
+      server_delay: {mode: floor, max: 2s, above_max: give_up}
+      attempt_timeout: 8s
+    timeouts: {first_token: 2s, idle: 2s}
+tools:
+  "*": {retry: {backoff: {kind: constant, delay: 0s}}}
+"""
+
+AGENT = """version: 1
+task: What does the lamp cost?
+system: Be brief.
+policy: policy.yaml
+models:
+  m: {{api: {api}, base_url: "{base}", api_key: {{env: JUDGE_KEY}}, stream: {stream}, {more}}}
+tools:
+  echo: {{kind: builtin}}
+"""
+
+# The name of each API, what stands behind the address, and its further keys.
+PROVIDERS = {
+    "openai": ("/v1", "model: gpt-4o, ask_window: false"),
+    "azure": ("", "model: my-gpt, api_version: '2024-10-21'"),
+    "responses": ("/v1", "model: gpt-5, ask_window: false"),
+    "anthropic": ("", "model: claude-sonnet-4-5, ask_window: false"),
+    "gemini": ("", "model: gemini-2.5-pro, ask_window: false"),
+    "bedrock": ("", 'model: "anthropic.claude-sonnet-4-5-20250929-v1:0", region: us-east-1'),
+}
+
+PRICE = "The lamp costs 12.50."
+CALLS = {"toolCalls": [{"name": "echo", "arguments": '{"text": "lamp: 12.50"}'}, {"name": "echo", "arguments": '{"text": "shade"}'}]}
+FIRST, LATER = {"hasToolResult": False}, {"hasToolResult": True}
+
+
+def fixture(response, match=FIRST, **more):
+    return {"match": match, "response": response, **more}
+
+
+def once(response, at=0, **more):
+    return fixture(response, {**FIRST, "sequenceIndex": at}, **more)
+
+
+def error(status, kind, message="no"):
+    return {"error": {"message": message, "type": kind}, "status": status}
+
+
+SAID = fixture({"content": PRICE})
+
+
+def scenarios():
+    """Name, fixtures, whether the run ends well, how many requests there are, and whether it needs a stream."""
+    yield "an answer", [SAID], True, 1, False
+    yield "calls, their results, and an answer", [fixture(CALLS), fixture({"content": PRICE}, LATER)], True, 2, False
+    yield "thoughts, calls, and an answer", [fixture({**CALLS, "content": "Let me look.", "reasoning": "First the price."}), fixture({"content": PRICE}, LATER)], True, 2, False
+    yield "a rate limit", [once(error(429, "rate_limit_error", "slow down")), SAID], True, 2, False
+    yield "an outage of two requests", [once(error(503, "overloaded_error"), 0), once(error(500, "api_error"), 1), SAID], True, 3, False
+    yield "an outage that does not end", [fixture(error(503, "overloaded_error"))], False, 4, False
+    yield "a key that is refused", [fixture(error(401, "authentication_error"))], False, 1, False
+    yield "a request that is refused", [fixture(error(400, "invalid_request_error", "the tools are wrong"))], False, 1, False
+    yield "a stream that is cut", [once({"content": PRICE}, truncateAfterChunks=2, chunkSize=4), SAID], True, 2, True
+    yield "a body that is no JSON", [once({"content": PRICE}, chaos={"malformedRate": 1}), SAID], True, 2, False
+    yield "a connection that is lost", [once({"content": PRICE}, chaos={"disconnectRate": 1}), SAID], True, 2, False
+    yield "a request that is dropped", [once({"content": PRICE}, chaos={"dropRate": 1}), SAID], True, 2, False
+    yield "a limit out of chaos", [once({"content": PRICE}, chaos={"rateLimitRate": 1}), SAID], True, 2, False
+
+
+def call(base, method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(base + path, data=data, method=method, headers={"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+def start(aimock, folder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # It wants a fixture to begin with.
+    first = os.path.join(folder, "first.json")
+    with open(first, "w", encoding="utf-8") as file:
+        json.dump({"fixtures": [SAID]}, file)
+    server = subprocess.Popen(
+        ["node", os.path.realpath(aimock), "-h", "127.0.0.1", "-p", str(port), "-f", first, "--log-level", "silent"],
+        stdout=subprocess.DEVNULL,
+    )
+    base = f"http://127.0.0.1:{port}"
+    for _ in range(300):
+        try:
+            call(base, "GET", "/__aimock/health")
+            return server, base
+        except OSError:
+            time.sleep(0.1)
+    server.kill()
+    raise SystemExit("aimock does not answer")
+
+
+def play(unfazed, base, provider, streamed, fixtures):
+    call(base, "POST", "/__aimock/reset")
+    call(base, "POST", "/__aimock/fixtures", {"fixtures": fixtures})
+    path, more = PROVIDERS[provider]
+    with tempfile.TemporaryDirectory() as folder:
+        agent = AGENT.format(api=provider, base=base + path, stream=str(streamed).lower(), more=more)
+        for name, text in (("policy.yaml", POLICY), ("agent.yaml", agent)):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        run = subprocess.run(
+            [unfazed, "run", "agent.yaml", "--format", "json"],
+            cwd=folder,
+            env={"PATH": os.environ["PATH"], "HOME": folder, "JUDGE_KEY": "sk-judge", "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    journal = call(base, "GET", "/__aimock/journal")
+    return run, journal
+
+
+def wrong_with(run, entries, fixtures, ends, expected):
+    """What does not hold."""
+    if (run.returncode == 0) != ends:
+        yield f"the run ended with {run.returncode}"
+    if ends and PRICE not in run.stdout:
+        yield "the run does not say what the model said"
+    results = [json.loads(line).get("outcome") for line in run.stdout.splitlines()[-1:]]
+    if "First the price." in json.dumps(results):
+        yield "what the model thought is a part of what it said"
+    if len(entries) != expected:
+        yield f"{len(entries)} requests were made and not {expected}"
+    if ends and any(entry["match"] == LATER for entry in fixtures):
+        # As the partner read it, whatever the dialect.
+        last = json.dumps([entry.get("body") for entry in entries[-1:]])
+        missing = [part for part in ("lamp: 12.50", "shade", "Be brief.") if part not in last]
+        if missing:
+            yield f"the last request has no {missing}: {last[:900]}"
+
+
+def judge(aimock, unfazed, providers):
+    """All scenarios of some providers, by a partner of their own."""
+    played, told = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        server, base = start(aimock, folder)
+        try:
+            for provider in providers:
+                for name, fixtures, ends, expected, needs_stream in scenarios():
+                    for streamed in (True,) if needs_stream else (True, False):
+                        played += 1
+                        run, entries = play(unfazed, base, provider, streamed, fixtures)
+                        wrong = list(wrong_with(run, entries, fixtures, ends, expected))
+                        if wrong:
+                            told.append(f"FAILED {provider}, {'streamed' if streamed else 'whole'}: {name}")
+                            told += [f"  {why}" for why in wrong]
+                            told.append("  " + run.stderr.strip()[-600:])
+        finally:
+            server.terminate()
+            server.wait()
+    return played, told
+
+
+def main():
+    aimock, unfazed = sys.argv[1], os.path.abspath(sys.argv[2])
+    providers = sys.argv[3:] or list(PROVIDERS)
+    halves = [half for half in (providers[::2], providers[1::2]) if half]
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(lambda half: judge(aimock, unfazed, half), halves))
+    told = [line for _, lines in results for line in lines]
+    print("\n".join(told + [f"aimock: {sum(played for played, _ in results)} scenarios, {sum(line.startswith('FAILED') for line in told)} with errors"]))
+    sys.exit(1 if told else 0)
+
+
+if __name__ == "__main__":
+    main()
