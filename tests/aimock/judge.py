@@ -4,7 +4,7 @@
     python3 tests/aimock/judge.py npm/node_modules/.bin/llmock target/release/unfazed
 
 It is the only partner with Bedrock's binary frames and Azure's deployments. Each scenario is played by itself, with every provider,
-streamed and whole. It holds if the run ends as it should, says what the model said, and has made as many requests as it should; if
+streamed or whole. It holds if the run ends as it should, says what the model said, and has made as many requests as it should; if
 each request is one that the partner took for the conversation that it is; and if the results of tools were in the last one.
 """
 
@@ -51,6 +51,8 @@ PROVIDERS = {
     "bedrock": ("", 'model: "anthropic.claude-sonnet-4-5-20250929-v1:0", region: us-east-1'),
 }
 
+# Streamed, and whole. What breaks before an answer begins is the same on both.
+WAYS = (True, False)
 PRICE = "The lamp costs 12.50."
 CALLS = {"toolCalls": [{"name": "echo", "arguments": '{"text": "lamp: 12.50"}'}, {"name": "echo", "arguments": '{"text": "shade"}'}]}
 FIRST, LATER = {"hasToolResult": False}, {"hasToolResult": True}
@@ -72,20 +74,20 @@ SAID = fixture({"content": PRICE})
 
 
 def scenarios():
-    """Name, fixtures, whether the run ends well, how many requests there are, and whether it needs a stream."""
-    yield "an answer", [SAID], True, 1, False
-    yield "calls, their results, and an answer", [fixture(CALLS), fixture({"content": PRICE}, LATER)], True, 2, False
-    yield "thoughts, calls, and an answer", [fixture({**CALLS, "content": "Let me look.", "reasoning": "First the price."}), fixture({"content": PRICE}, LATER)], True, 2, False
-    yield "a rate limit", [once(error(429, "rate_limit_error", "slow down")), SAID], True, 2, False
-    yield "an outage of two requests", [once(error(503, "overloaded_error"), 0), once(error(500, "api_error"), 1), SAID], True, 3, False
-    yield "an outage that does not end", [fixture(error(503, "overloaded_error"))], False, 4, False
-    yield "a key that is refused", [fixture(error(401, "authentication_error"))], False, 1, False
-    yield "a request that is refused", [fixture(error(400, "invalid_request_error", "the tools are wrong"))], False, 1, False
-    yield "a stream that is cut", [once({"content": PRICE}, truncateAfterChunks=2, chunkSize=4), SAID], True, 2, True
-    yield "a body that is no JSON", [once({"content": PRICE}, chaos={"malformedRate": 1}), SAID], True, 2, False
-    yield "a connection that is lost", [once({"content": PRICE}, chaos={"disconnectRate": 1}), SAID], True, 2, False
-    yield "a request that is dropped", [once({"content": PRICE}, chaos={"dropRate": 1}), SAID], True, 2, False
-    yield "a limit out of chaos", [once({"content": PRICE}, chaos={"rateLimitRate": 1}), SAID], True, 2, False
+    """Name, fixtures, whether the run ends well, how many requests there are, and which ways it is played: streamed, whole."""
+    yield "an answer", [SAID], True, 1, WAYS
+    yield "calls, their results, and an answer", [fixture(CALLS), fixture({"content": PRICE}, LATER)], True, 2, WAYS
+    yield "thoughts, calls, and an answer", [fixture({**CALLS, "content": "Let me look.", "reasoning": "First the price."}), fixture({"content": PRICE}, LATER)], True, 2, WAYS
+    yield "a rate limit", [once(error(429, "rate_limit_error", "slow down")), SAID], True, 2, WAYS[:1]
+    yield "an outage of two requests", [once(error(503, "overloaded_error"), 0), once(error(500, "api_error"), 1), SAID], True, 3, WAYS[1:]
+    yield "an outage that does not end", [fixture(error(503, "overloaded_error"))], False, 4, WAYS[:1]
+    yield "a key that is refused", [fixture(error(401, "authentication_error"))], False, 1, WAYS[1:]
+    yield "a request that is refused", [fixture(error(400, "invalid_request_error", "the tools are wrong"))], False, 1, WAYS[:1]
+    yield "a stream that is cut", [once({"content": PRICE}, truncateAfterChunks=2, chunkSize=4), SAID], True, 2, WAYS[:1]
+    yield "a body that is no JSON", [once({"content": PRICE}, chaos={"malformedRate": 1}), SAID], True, 2, WAYS
+    yield "a connection that is lost", [once({"content": PRICE}, chaos={"disconnectRate": 1}), SAID], True, 2, WAYS[:1]
+    yield "a request that is dropped", [once({"content": PRICE}, chaos={"dropRate": 1}), SAID], True, 2, WAYS[1:]
+    yield "a limit out of chaos", [once({"content": PRICE}, chaos={"rateLimitRate": 1}), SAID], True, 2, WAYS[:1]
 
 
 def call(base, method, path, body=None):
@@ -166,8 +168,8 @@ def judge(aimock, unfazed, providers):
         server, base = start(aimock, folder)
         try:
             for provider in providers:
-                for name, fixtures, ends, expected, needs_stream in scenarios():
-                    for streamed in (True,) if needs_stream else (True, False):
+                for name, fixtures, ends, expected, ways in scenarios():
+                    for streamed in ways:
                         played += 1
                         run, entries = play(unfazed, base, provider, streamed, fixtures)
                         wrong = list(wrong_with(run, entries, fixtures, ends, expected))

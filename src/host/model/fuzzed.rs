@@ -133,7 +133,7 @@ pub(super) fn converse() -> super::wire::converse::ConverseFormat {
         temperature: None,
         max_tokens: None,
         extra: Map::new(),
-        results_alone: false,
+        family: super::wire::converse::ModelFamily::of("anthropic.claude"),
         chooses_itself: false.into(),
     }
 }

@@ -64,9 +64,9 @@ pub(super) trait TransportBody: Into<Body> + Send {
     fn whole(self) -> Bytes;
 }
 
-impl TransportBody for Vec<u8> {
+impl TransportBody for Bytes {
     fn whole(self) -> Bytes {
-        self.into()
+        self
     }
 }
 

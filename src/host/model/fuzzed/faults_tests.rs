@@ -1,4 +1,5 @@
-//! Streams that are cut, lose, repeat or exchange events, or have values of other types: in every dialect each fault at every place.
+//! Streams that are cut, have values of other types or too much in an event, in every dialect, and chats that lose, repeat or
+//! exchange events: each fault at every place.
 
 use serde_json::{Value, json};
 
@@ -286,8 +287,8 @@ fn no_cut_is_taken_for_an_end() {
 }
 
 #[test]
-fn events_that_are_lost_repeated_or_exchanged_make_nothing_up() {
-    for stream in streams() {
+fn events_of_a_chat_that_are_lost_repeated_or_exchanged_make_nothing_up() {
+    for stream in streams().into_iter().filter(|stream| stream.name == "chat") {
         for at in 0..stream.events.len() {
             let mut lost = stream.events.clone();
             lost.remove(at);
@@ -308,7 +309,7 @@ fn events_that_are_lost_repeated_or_exchanged_make_nothing_up() {
 }
 
 #[test]
-fn a_value_of_another_type_never_panics_and_makes_no_call_up() {
+fn a_value_of_another_type_never_panics_and_makes_nothing_up() {
     for stream in streams() {
         for at in 0..stream.events.len() {
             for place in places(&stream.events[at].1, "") {
@@ -316,10 +317,8 @@ fn a_value_of_another_type_never_panics_and_makes_no_call_up() {
                     let mut events = stream.events.clone();
                     *events[at].1.pointer_mut(&place).unwrap() = other;
                     let Ok(reply) = stream.read(&stream.bytes(&events)) else { continue };
-                    let known =
-                        reply.calls.iter().all(|call| ["look", ""].contains(&call.call.name.as_str()));
                     let said = "Hello".starts_with(&reply.text) || reply.text == "lo";
-                    assert!(known && said, "{} event {at}, {place}: {reply:?}", stream.name);
+                    assert!(said && reply.calls.len() <= 1, "{} event {at}, {place}: {reply:?}", stream.name);
                 }
             }
         }

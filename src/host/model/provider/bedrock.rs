@@ -11,7 +11,7 @@ use crate::host::header_entry::HeaderEntry;
 use crate::host::key_source::KeySource;
 use crate::host::model::ApiEntry;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
-use crate::host::model::wire::converse::{ConverseFormat, is_claude};
+use crate::host::model::wire::converse::{ConverseFormat, ModelFamily};
 use crate::policy::PriceEntry;
 use crate::policy::decode::{Spanned, record};
 
@@ -125,12 +125,14 @@ fn encoded(part: &str) -> String {
 fn format(config: ModelConfig) -> ConverseFormat {
     let issuer = config.issuer();
     let ModelConfig { model, temperature, max_tokens, extra, guidance_in_results, .. } = config;
+    let known = ModelFamily::of(&model);
+    let results_alone = guidance_in_results.unwrap_or(known.results_alone);
     ConverseFormat {
         issuer,
         temperature,
         max_tokens,
         extra,
-        results_alone: guidance_in_results.unwrap_or(!is_claude(&model)),
+        family: ModelFamily { results_alone, ..known },
         chooses_itself: false.into(),
         model,
     }
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_said_beside_results_is_a_part_of_them_but_for_claude() {
-        let alone = |model: &str| format(at("http://host", model, true)).results_alone;
+        let alone = |model: &str| format(at("http://host", model, true)).family.results_alone;
         assert!(!alone("us.anthropic.claude-sonnet-4-5-20250929-v1:0"));
         assert!(alone("amazon.nova-pro-v1:0"));
     }

@@ -296,7 +296,7 @@ impl RelayedModel {
         converted: &ConvertedRequest<'a>,
         refusal: &Failure,
     ) -> Option<ConvertedRequest<'a>> {
-        let refusal = unquoted(refusal, &converted.body);
+        let refusal = unquoted(refusal, &converted.body.clone().whole());
         // A refusal of the form is no failed attempt.
         let note = self.refusals.learn(&*converted.format, &refusal);
         let note = note.or_else(|| self.refusals.options.learn(&self.model, &converted.sent, &refusal))?;

@@ -168,9 +168,9 @@ fn is_announced(before: &str) -> bool {
         while let Some(outer) = before.strip_suffix('.') {
             before = outer.trim_end_matches(|c: char| of_word(c) || matches!(c, '[' | ']'));
         }
-        let bare = before.trim_end_matches(|c: char| c.is_whitespace() || "':[({,=*".contains(c));
+        let bare = before.trim_end_matches(|c: char| c.is_whitespace() || "':[(){,=*".contains(c));
         let ends = |noun: &&str| bare.strip_suffix(*noun).is_some_and(|rest| !rest.ends_with(of_word));
-        if BEFORE.iter().any(|noun| ends(&noun)) {
+        if BEFORE.iter().any(ends) {
             return true;
         }
         // `'max_tokens' and 'temperature'`, `['body', 'seed']`.

@@ -94,8 +94,8 @@ fn check(request: &ConverseRequest) -> Result<(), Box<ErrorReply>> {
         message.content.iter().enumerate().try_for_each(|(place, block)| is_sound(block, at, place))?;
         let of = |kind: &'static str| message.content.iter().filter_map(move |block| block.get(kind));
         let mut results: Vec<&Value> = of("toolResult").map(|result| &result["toolUseId"]).collect();
-        results.sort_by_key(|id| id.to_string());
-        open.sort_by_key(|id| id.to_string());
+        results.sort_by_key(ToString::to_string);
+        open.sort_by_key(ToString::to_string);
         if results != open {
             return Err(refused(&format!(
                 "Expected toolResult blocks at messages.{at}.content for the following Ids: {}",

@@ -98,7 +98,7 @@ impl StreamDecoder for ChatParts {
             // The reply is the first choice, and others must not be mixed into it.
             if choice.index == 0 {
                 self.started = true;
-                self.add(choice.delta);
+                self.add(choice.delta)?;
                 self.finish = said.or(self.finish.take());
             } else if self.others.take(choice.index, said.is_some()) {
                 self.tally.received = self.tally.received.saturating_add(length(&choice.delta));
@@ -158,7 +158,7 @@ impl ChatParts {
         self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
     }
 
-    fn add(&mut self, delta: ChatMessage) {
+    fn add(&mut self, delta: ChatMessage) -> Result<(), Failure> {
         self.tally.received = self.tally.received.saturating_add(length(&delta));
         if let Some(content) = delta.content {
             let text = content.into_text();
@@ -167,12 +167,15 @@ impl ChatParts {
             self.tally.fresh.push_str(&text);
         }
         for call in delta.tool_calls {
-            self.add_call(call);
+            self.add_call(call)?;
         }
         self.tally.kept = merge(&mut self.extra, delta.extra, self.tally.kept);
+        Ok(())
     }
 
-    fn add_call(&mut self, piece: WireCall) {
+    /// # Errors
+    /// The piece is one of a call that has not begun: what began it is lost or is still to come.
+    fn add_call(&mut self, piece: WireCall) -> Result<(), Failure> {
         let same = match piece.index {
             Some(index) => self.places.get(&index).copied(),
             None => self.calls.len().checked_sub(1),
@@ -185,6 +188,11 @@ impl ChatParts {
             !(other_id && named)
         });
         let Some(at) = same else {
+            let says = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+            if says(&piece.function.arguments) && !says(&piece.id) && !says(&piece.function.name) {
+                let what = "the stream of the answer continues with a call that it has not begun";
+                return Err(failure::unreadable(what));
+            }
             if let Some(index) = piece.index {
                 self.places.insert(index, self.calls.len());
             }
@@ -193,7 +201,7 @@ impl ChatParts {
             let kept = self.tally.kept + size(&call);
             self.tally.kept = merge(&mut call.extra, extra, kept);
             self.calls.push(call);
-            return;
+            return Ok(());
         };
         let call = &mut self.calls[at];
         let before = size(call);
@@ -207,6 +215,7 @@ impl ChatParts {
         }
         let kept = (self.tally.kept + size(call)).saturating_sub(before);
         self.tally.kept = merge(&mut call.extra, piece.extra, kept);
+        Ok(())
     }
 }
 
@@ -317,6 +326,18 @@ mod tests {
             json!({"index": 1, "function": {"arguments": "}"}}),
         ];
         assert_eq!(calls(&pieces), [call("a", "look", r#"{"x":1}"#), call("b", "take", "{}")]);
+    }
+
+    #[test]
+    fn a_piece_of_a_call_that_has_not_begun_is_no_answer() {
+        let begun = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": ""}});
+        let piece = json!({"index": 0, "function": {"arguments": "{}"}});
+        for calls in [vec![&piece], vec![&piece, &begun]] {
+            let data: Vec<_> = calls.iter().map(|piece| delta(&json!({"tool_calls": [piece]}))).collect();
+            let failure = assemble(&[data, vec![end("tool_calls")]].concat()).unwrap_err();
+            let says = "the stream of the answer continues with a call that it has not begun";
+            assert_eq!((failure.class, failure.message.as_str()), (Some(ErrorClass::ModelError), says));
+        }
     }
 
     #[test]

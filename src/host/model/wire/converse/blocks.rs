@@ -36,7 +36,7 @@ pub(super) fn messages(format: &ConverseFormat, request: &ModelRequest<'_>) -> V
     if messages.first().is_none_or(|message| message["role"] != "user") {
         messages.insert(0, json!({"role": "user", "content": [{"text": OPENING}]}));
     }
-    if format.results_alone {
+    if format.family.results_alone {
         messages.iter_mut().for_each(results_alone);
     }
     messages
@@ -129,6 +129,7 @@ pub(super) fn kept(blocks: &[Value], issuer: &str) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::host::model::fuzzed::{converse, request};
+    use crate::host::model::wire::converse::ModelFamily;
 
     fn tool(call: &str, text: &str, error: bool) -> Message {
         Message::Tool { call: call.into(), tool: "look".into(), text: text.into(), error, handle: None }
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_said_beside_results_is_a_part_of_the_last_where_the_model_wants_that() {
-        let format = ConverseFormat { results_alone: true, ..converse() };
+        let format = ConverseFormat { family: ModelFamily::of("amazon.nova-pro-v1:0"), ..converse() };
         let conversation = [
             Message::user("go"),
             said_by_model("", &["a"], None),

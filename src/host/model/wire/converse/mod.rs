@@ -4,6 +4,7 @@
 //! kept as it came, and goes back to the model that signed it.
 
 mod blocks;
+mod family;
 mod reply;
 mod request;
 mod stream;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
+pub(crate) use self::family::ModelFamily;
 use self::stream::ReplyBlocks;
 use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
@@ -30,15 +32,10 @@ pub(crate) struct ConverseFormat {
     pub(crate) max_tokens: Option<u32>,
     /// Fields to add; null leaves a field out.
     pub(crate) extra: Map<String, Value>,
-    /// Whether what a user says after results has to be a part of the last one.
-    pub(crate) results_alone: bool,
+    /// What its family takes otherwise than most.
+    pub(crate) family: ModelFamily,
     /// Whether the model has refused to be told which tool to call.
     pub(crate) chooses_itself: AtomicBool,
-}
-
-/// Whether a model is one of Anthropic's, which take more than others.
-pub(crate) fn is_claude(model: &str) -> bool {
-    model.contains("anthropic") || model.contains("claude")
 }
 
 impl WireFormat for ConverseFormat {

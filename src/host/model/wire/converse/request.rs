@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value, json};
 
+use super::ConverseFormat;
 use super::blocks::messages;
-use super::{ConverseFormat, is_claude};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
 use crate::host::model::wire::sendable::called;
@@ -74,10 +74,9 @@ fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Val
     config
 }
 
-/// Whether calls have to be forbidden: tools are declared for the history alone. Converse has no word for it, and Claude's own
-/// passes through (`bedrock_tool_choice_none_variant` in pydantic-ai's `providers/bedrock.py`).
+/// Whether calls have to be forbidden: tools are declared for the history alone.
 fn forbids_calls(format: &ConverseFormat, request: &ModelRequest<'_>) -> bool {
-    is_claude(&format.model) && request.tools.is_empty() && !called(request.messages).is_empty()
+    format.family.forbids_calls && request.tools.is_empty() && !called(request.messages).is_empty()
 }
 
 /// Whether the model is asked to think.
@@ -93,6 +92,7 @@ mod tests {
     use crate::engine::{Failure, ToolSpec};
     use crate::host::model::fuzzed::{converse, request};
     use crate::host::model::wire::WireFormat;
+    use crate::host::model::wire::converse::ModelFamily;
     use crate::session::{Message, ToolCall};
 
     fn tool() -> ToolSpec {
@@ -154,7 +154,7 @@ mod tests {
         let sent = body(&converse(), &request(&history));
         assert_eq!(sent["toolConfig"]["tools"][0]["toolSpec"]["name"], "look");
         assert_eq!(sent["additionalModelRequestFields"], json!({"tool_choice": {"type": "none"}}));
-        let nova = ConverseFormat { model: "amazon.nova-pro-v1:0".into(), ..converse() };
+        let nova = ConverseFormat { family: ModelFamily::of("amazon.nova-pro-v1:0"), ..converse() };
         assert_eq!(body(&nova, &request(&history)).get("additionalModelRequestFields"), None);
     }
 
