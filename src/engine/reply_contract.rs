@@ -61,6 +61,7 @@ pub struct RefusedReply {
 
 /// What is wrong with a call, and what its model reads.
 struct RefusedCall {
+    tool: String,
     class: ErrorClass,
     message: String,
     text: String,
@@ -160,8 +161,8 @@ impl ReplyContract {
         let found = || refused.iter().flatten();
         // What cannot be read at all comes first: not every dialect can say it.
         let malformed = found().find(|refused| refused.class == ErrorClass::MalformedToolCall);
-        let RefusedCall { class, message, .. } = malformed.or_else(|| found().next())?;
-        let (class, message) = (*class, message.clone());
+        let RefusedCall { tool: beside, class, message, .. } = malformed.or_else(|| found().next())?;
+        let (beside, class, message) = (beside.clone(), *class, message.clone());
         let made = calls().cloned().collect();
         let mut correction =
             vec![Message::Assistant { text: reply.text.clone(), calls: made, extra: reply.extra.clone() }];
@@ -171,7 +172,7 @@ impl ReplyContract {
                 refused.text
             } else {
                 let messages = &out.rules.policy.tool(&tool).messages;
-                out.say(&messages.not_started, json!({ "tool": tool, "late": false }))
+                out.say(&messages.not_started, json!({ "tool": tool, "late": false, "beside": beside }))
             };
             correction.push(Message::Tool { call: id, tool, text, error: true, handle: None });
         }
@@ -186,7 +187,12 @@ impl ReplyContract {
             }
             let refusal = not_found(&call.name, out);
             let message = format!("there is no tool `{}`", call.name);
-            return Some(RefusedCall { class: refusal.class, message, text: refusal.text });
+            return Some(RefusedCall {
+                tool: call.name.clone(),
+                class: refusal.class,
+                message,
+                text: refusal.text,
+            });
         };
         let (class, problems) = problems_of(policy, schema, call)?;
         let vars = json!({
@@ -194,7 +200,7 @@ impl ReplyContract {
         });
         let text = out.say(&policy.tool(&call.name).messages.invalid_args, vars);
         let message = format!("the arguments of the call of `{}`: {}", call.name, join_problems(&problems));
-        Some(RefusedCall { class, message, text })
+        Some(RefusedCall { tool: call.name.clone(), class, message, text })
     }
 
     /// The class and the message of a text that does not hold, and what it is answered with. It is repaired in place.
@@ -355,7 +361,11 @@ mod tests {
             assert_eq!(refused.asks_again, asks);
             assert_eq!(refused.because.rule, "models.m.retry.retry_on");
             let texts: Vec<&str> = refused.correction.iter().map(Message::text).collect();
-            assert!(texts[1].contains("`n` is missing") && texts[2].contains("did not run"), "{texts:?}");
+            assert!(
+                texts[1].contains("`n` is missing")
+                    && texts[2].contains("`look`, does not hold, so `free` did not run either"),
+                "{texts:?}"
+            );
             let second = contract().check(policy, ("m", 2), reply.clone(), true).refused.unwrap();
             assert!(!second.asks_again, "once");
         }

@@ -3,6 +3,7 @@
 mod body;
 mod client;
 mod connections;
+mod head;
 mod origin;
 mod peers;
 mod tls;
@@ -17,6 +18,7 @@ use tokio::net::TcpListener;
 
 pub(in crate::cli) use self::body::{BodyRefusal, BodyRoom, HeldRoom, MOST_HELD, read_body};
 pub(in crate::cli) use self::connections::serve;
+pub(in crate::cli) use self::head::check_head;
 pub(in crate::cli) use self::origin::OriginRules;
 pub(in crate::cli) use self::tls::{TlsServer, secured};
 use super::exit::CommandFailure;

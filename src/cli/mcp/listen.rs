@@ -13,6 +13,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::Next;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -25,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::access::AccessRules;
 use self::session::{HttpSession, InFlight, MessageHead, OpenRequest};
 use super::RelayMaker;
-use crate::cli::http::{self, BodyRefusal, BodyRoom, MOST_HELD, TlsServer, close_refused, read_body};
+use crate::cli::http::{
+    self, BodyRefusal, BodyRoom, MOST_HELD, TlsServer, check_head, close_refused, read_body,
+};
 use crate::host::McpRelay;
 
 /// The most clients at once: each has a server.
@@ -72,6 +75,7 @@ pub(super) async fn serve(
     let router = Router::new()
         .route(PATH, methods)
         .fallback(any(|| async { (StatusCode::NOT_FOUND, "clients send their messages to /mcp\n") }))
+        .layer(axum::middleware::from_fn(checked))
         .layer(axum::middleware::map_response(close_refused))
         .with_state(Arc::clone(&server));
     let sweeping = tokio::spawn(sweep(Arc::clone(&server)));
@@ -163,6 +167,14 @@ impl RelayServer {
         let (id, session) = (crate::host::new_uuid().to_string(), HttpSession::begin(relay, answers));
         self.sessions().insert(id.clone(), Arc::clone(&session));
         Ok((id, session))
+    }
+}
+
+/// Refuses what may be read otherwise by whatever stands before the server.
+async fn checked(request: Request, next: Next) -> Response {
+    match check_head(&request) {
+        Ok(()) => next.run(request).await,
+        Err((status, why)) => refusal(status, why),
     }
 }
 

@@ -8,10 +8,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::header::{
-    CONTENT_ENCODING, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, TRANSFER_ENCODING, WWW_AUTHENTICATE,
-};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -22,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::AccessRules;
 use super::page;
-use crate::cli::http::{BodyRefusal, BodyRoom, HeldRoom, MOST_HELD, close_refused, read_body, text};
+use crate::cli::http::{BodyRefusal, BodyRoom, HeldRoom, MOST_HELD, check_head, close_refused, read_body};
 use crate::host::MetricsSnapshot;
 use crate::host::gateway::{
     Gateway, GatewayAnswer, GatewayBody, GatewayDialect, GatewayEndpoint, GatewayError, GatewayRequest,
@@ -96,7 +94,7 @@ impl GatewayServer {
             .route("/", get(page))
             .route("/status.json", get(status))
             .fallback(any(elsewhere))
-            .layer(axum::middleware::from_fn(said_once))
+            .layer(axum::middleware::from_fn(checked))
             .layer(axum::middleware::map_response(close_refused))
             .with_state(self)
     }
@@ -244,8 +242,8 @@ fn dialect_at(uri: &Uri, headers: &HeaderMap) -> GatewayDialect {
     if uri.path().starts_with("/v1beta") { GatewayDialect::Gemini } else { dialect_of(headers) }
 }
 
-/// Refuses requests that may be read in another way elsewhere.
-async fn said_once(request: Request, next: Next) -> Response {
+/// Refuses requests that may be read in another way by whatever stands before the gateway.
+async fn checked(request: Request, next: Next) -> Response {
     match refused(&request) {
         Some(refused) => refused,
         None => next.run(request).await,
@@ -254,39 +252,9 @@ async fn said_once(request: Request, next: Next) -> Response {
 
 /// The refusal of a request that may be read in another way elsewhere.
 fn refused(request: &Request) -> Option<Response> {
-    let error = plainly_said(request.version(), request.uri(), request.headers()).err()?;
+    let (status, message) = check_head(request).err()?;
+    let error = GatewayError::new(status, "invalid_request", message);
     Some(refusal(dialect_at(request.uri(), request.headers()), &error))
-}
-
-/// Refuses a request that says twice where it goes or where it comes from: what stands before the gateway may have read the other
-/// (RFC 9112, section 3.2). The same for what is read in one way here and may be in another elsewhere.
-fn plainly_said(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), GatewayError> {
-    if [HOST, ORIGIN].iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
-        return Err(GatewayError::bad_request("`Host` and `Origin` come once at most"));
-    }
-    // One of HTTP/1.0 need not say it (RFC 9112, section 3.2).
-    if version > Version::HTTP_10 && !headers.contains_key(HOST) {
-        let message = "`Host` is missing, which every request of HTTP 1.1 has";
-        return Err(GatewayError::bad_request(message));
-    }
-    let is_only = |name: &HeaderName, known: &str| {
-        headers.get_all(name).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
-    };
-    // The address of a request takes precedence over its `Host` (RFC 9112, section 3.2.2), by which it is let in.
-    let host = text(headers, &HOST);
-    if uri.authority().is_some_and(|named| !named.as_str().eq_ignore_ascii_case(host)) {
-        return Err(GatewayError::bad_request("the address of the request and its `Host` are not the same"));
-    }
-    // Of several codings the connection takes off the last alone.
-    if !is_only(&TRANSFER_ENCODING, "chunked") || headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_some() {
-        return Err(GatewayError::bad_request("`Transfer-Encoding` is `chunked` alone"));
-    }
-    // What is compressed is no JSON, and its name of a model cannot be replaced.
-    if !is_only(&CONTENT_ENCODING, "identity") {
-        let message = "bodies are not taken compressed; send it without `Content-Encoding`";
-        return Err(GatewayError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message));
-    }
-    Ok(())
 }
 
 /// The routes that the client may use. SDKs of `OpenAI` and of Anthropic find their fields in the same list.

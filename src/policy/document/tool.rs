@@ -46,7 +46,7 @@ variables! {
     /// What is known when a run ended before a call did.
     Interrupted = ["tool"];
     /// What is known when a call never began.
-    NotStarted = ["tool", "late"];
+    NotStarted = ["tool", "late", "beside"];
     /// What is known when a person did not agree to a call.
     NotApproved = ["tool", "answered"];
     /// What is known when it was found out that a run has acted.
@@ -138,7 +138,8 @@ pub struct ToolMessages<F: Form = Effective> {
     /// The run ended before the call did; it may have run.
     /// Example: `The run ended while {{ tool }} was called. It may have run.`
     pub interrupted: F::Of<TemplateText<Interrupted>>,
-    /// The run ended before the call began, or (`late` is true) its deadline had passed; it has not run.
+    /// The run ended before the call began, its deadline had passed (`late` is true), or the call of the tool `beside` in the same
+    /// reply was refused; it has not run.
     /// Example: `{{ tool }} did not run: {% if late %}no time was left{% else %}the run ended{% endif %}.`
     pub not_started: F::Of<TemplateText<NotStarted>>,
     /// A person did not agree to the call, or (`answered` is false) nobody answered.

@@ -1,6 +1,7 @@
 //! `--listen`: clients over HTTP.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
@@ -165,6 +166,31 @@ async fn requests_that_may_not_be_are_refused_before_they_reach_a_server() {
     let answer = relay.send("POST", &[key], Some(&large)).await;
     assert_eq!((answer.status, answer.closes), (413, true));
     relay.client(&[key]).await;
+}
+
+/// Such a head may have been read otherwise by a proxy, which let it in for what it read.
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_that_can_be_read_in_two_ways_are_refused() {
+    let relay = Relay::start(&[], "");
+    let address = relay.url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+    for (head, status) in [
+        ("GET /mcp HTTP/1.1\r\n".to_owned(), "400"),
+        (format!("GET /mcp HTTP/1.1\r\nHost: {address}\r\nHost: evil.example\r\n"), "400"),
+        (format!("GET http://evil.example/mcp HTTP/1.1\r\nHost: {address}\r\n"), "400"),
+        (format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Encoding: gzip\r\n"), "415"),
+        // Both are read, and want a session.
+        ("GET /mcp HTTP/1.0\r\n".to_owned(), "400"),
+        (format!("GET /mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"), "400"),
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (line, body) = answer.split_once("\r\n").unwrap();
+        assert_eq!(line.split(' ').nth(1), Some(status), "{head}: {answer}");
+        let is_read = head.contains("HTTP/1.0") || head.contains("Connection");
+        assert_eq!(body.contains("names no session"), is_read, "{head}: {answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -287,7 +287,7 @@ impl ToolSeries {
     /// The text for the model about a call that never began.
     fn not_started_text(&self, late: bool, run: &mut RunParts<'_>) -> String {
         let policy = self.policy(run);
-        run.out.say(&policy.messages.not_started, json!({ "tool": self.tool, "late": late }))
+        run.out.say(&policy.messages.not_started, json!({ "tool": self.tool, "late": late, "beside": "" }))
     }
 
     /// Refuses a call that already has a permit.
