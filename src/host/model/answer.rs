@@ -203,6 +203,12 @@ impl EventStream {
         self.assembly.tally().received
     }
 
+    /// Whether a call of a tool has begun.
+    #[cfg(feature = "serve")]
+    pub(super) fn has_calls(&self) -> bool {
+        self.assembly.tally().has_calls
+    }
+
     /// About how many bytes of it are kept.
     pub(super) fn kept(&self) -> usize {
         self.assembly.tally().kept

@@ -452,6 +452,34 @@ async fn a_stream_of_which_nothing_is_out_is_corrected() {
     assert_eq!((got.status, &*got.body, got.told()), (200, &*good, ("2", "main", "")));
 }
 
+/// What the chunks of a chat say: the text, the name and the arguments of the call.
+fn assembled(stream: &str) -> [String; 3] {
+    let events =
+        stream.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+    let events: Vec<Value> = events.map(|data| serde_json::from_str(data).unwrap()).collect();
+    ["content", "tool_calls/0/function/name", "tool_calls/0/function/arguments"].map(|field| {
+        let pointer = format!("/choices/0/delta/{field}");
+        events.iter().filter_map(|event| event.pointer(&pointer)?.as_str()).collect()
+    })
+}
+
+#[tokio::test]
+async fn calls_of_a_stream_are_repaired_behind_a_text_that_is_out() {
+    let chat = &DIALECTS[0];
+    for (text, arguments) in [("", "{'n':7}"), ("I look.", r#"{"n":"7"}"#)] {
+        let upstream = Upstream::start([Reply::events(&chunks(text, arguments))]);
+        let gateway = Gateway::under(POLICY, &one("openai", &upstream), &[]);
+        let got = asked(&gateway, chat, streamed((chat.ask)())).await;
+        assert_eq!((got.status, got.header("x-unfazed-attempts")), (200, "1"));
+        assert_eq!(assembled(&got.body), [text, "look", r#"{"n":7}"#], "{}", got.body);
+        assert!(got.body.ends_with("data: [DONE]\n\n"));
+        // Headers may be out when the text is.
+        assert!(!text.is_empty() || got.header("x-unfazed-repaired") == "answer=1");
+        let decided = decisions(&gateway).await;
+        assert!(matches!(&*decided, [(what, ..)] if what == "mend"), "{decided:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_converted_stream_is_repaired_and_corrected() {
     let client = &DIALECTS[1];
@@ -482,11 +510,20 @@ async fn a_stream_whose_text_is_out_passes_and_is_not_delayed() {
         matches!(&*decided, [(what, class, _)] if what == "pass" && class == "invalid_args"),
         "{decided:?}"
     );
-    // The text comes while the call is still to come; without the policy's word, the call does as well.
-    for (policy, begun) in [(asks(), chunks("I look.", "{}")), (POLICY.to_owned(), chunks("", "{}"))] {
-        let begun = &begun[..begun.find("finish_reason").unwrap()];
+    // The text comes while the call is still to come; where nothing is repaired, the call does as well.
+    let as_it_comes = format!(
+        "{POLICY}turn: {{repair_json: false, calls: {{unpack_arguments: false, correct_names: false}}}}\n"
+    );
+    for (policy, begun, until) in [
+        (asks(), chunks("I look.", "{}"), "tool_calls"),
+        (POLICY.to_owned(), chunks("I look.", "{}"), "tool_calls"),
+        (as_it_comes, chunks("", "{}"), "finish_reason"),
+    ] {
+        let sent = &begun[..begun.find("finish_reason").unwrap()];
+        let sent = &sent[..sent.rfind("data: ").unwrap()];
+        let begun = &begun[..begun.find(until).unwrap()];
         let begun = &begun[..begun.rfind("data: ").unwrap()];
-        let upstream = Upstream::start([Reply::open(begun)]);
+        let upstream = Upstream::start([Reply::open(sent)]);
         let gateway = Gateway::under(&policy, &one("openai", &upstream), &[]);
         let url = format!("{}{}", gateway.url, chat.path);
         let mut answer =

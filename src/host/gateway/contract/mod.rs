@@ -4,6 +4,7 @@
 //! what it reads then.
 
 mod declared;
+mod events;
 mod known;
 mod rewritten;
 
@@ -166,6 +167,12 @@ impl AttemptJudge<'_> {
     fn asks_again(&self, class: ErrorClass) -> bool {
         self.policy.model(self.target).retry.retries(class)
     }
+
+    fn repairs_calls(&self) -> bool {
+        let turn = self.policy.turn();
+        let rules = [&turn.repair_json, &turn.calls.unpack_arguments, &turn.calls.correct_names];
+        rules.iter().any(|rule| rule.value)
+    }
 }
 
 impl ReplyJudge for AttemptJudge<'_> {
@@ -177,9 +184,20 @@ impl ReplyJudge for AttemptJudge<'_> {
                 .into_iter()
                 .any(|class| self.asks_again(class))
         {
+            HeldPart::UntilText
+        } else if self.contract.has_tools && self.repairs_calls() {
             HeldPart::Calls
         } else {
             HeldPart::Nothing
+        }
+    }
+
+    fn still(&self) -> &'static [u8] {
+        match self.contract.dialect {
+            // Google's clients take every line that is not blank for data.
+            GatewayDialect::Gemini => b"",
+            // A comment (HTML standard, "Parsing an event stream").
+            _ => b": still here\n\n",
         }
     }
 
@@ -189,16 +207,17 @@ impl ReplyJudge for AttemptJudge<'_> {
         };
         let attempt = self.contract.replies().saturating_add(1);
         let check = |reply, repairs| contract.check(self.policy, (self.target, attempt), reply, repairs);
+        let write = match form {
+            ReplyForm::Events(_) => events::rewritten,
+            _ => rewritten::rewritten,
+        };
         let checked = match form {
             ReplyForm::Written => check(reply, true),
-            ReplyForm::Events => check(reply, false),
-            ReplyForm::Bytes(bytes) => {
+            ReplyForm::Bytes(bytes) | ReplyForm::Events(bytes) => {
                 let checked = check(reply.clone(), true);
                 if checked.repairs.is_empty() {
                     checked
-                } else if let Some(written) =
-                    rewritten::rewritten(self.contract.dialect, bytes, &reply, &checked.reply)
-                {
+                } else if let Some(written) = write(self.contract.dialect, bytes, &reply, &checked.reply) {
                     *bytes = written;
                     checked
                 } else {

@@ -19,8 +19,7 @@ pub(super) fn rewritten(
     // Numbers that no reader of this kind has, and halves of surrogate pairs, are refused.
     let text = core::str::from_utf8(body).ok()?;
     let mut body: Value = serde_json::from_str(text).ok()?;
-    let is_digit = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
-    if !keeps_numbers(&body, &text.split(|c| !is_digit(c)).collect()) {
+    if !keeps_numbers(&body, &numbers(text)) {
         return None;
     }
     let parts = parts(dialect, &mut body)?;
@@ -33,8 +32,13 @@ pub(super) fn rewritten(
     Some(body.to_string().into())
 }
 
+/// All that stands in a text as a number may.
+pub(super) fn numbers(text: &str) -> HashSet<&str> {
+    text.split(|c: char| !(c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E'))).collect()
+}
+
 /// Whether numbers are written as they were read, as one of these: those with more digits than a float has would be others.
-fn keeps_numbers(value: &Value, read: &HashSet<&str>) -> bool {
+pub(super) fn keeps_numbers(value: &Value, read: &HashSet<&str>) -> bool {
     match value {
         Value::Number(number) if number.is_f64() => read.contains(&*number.to_string()),
         Value::Array(items) => items.iter().all(|item| keeps_numbers(item, read)),
@@ -121,7 +125,7 @@ fn put_text(dialect: GatewayDialect, parts: &mut Value, now: &str) -> Option<()>
     text.is_string().then(|| **text = now.into())
 }
 
-fn is_of_type(part: &Value, kind: &str) -> bool {
+pub(super) fn is_of_type(part: &Value, kind: &str) -> bool {
     part.get("type").is_some_and(|said| said == kind)
 }
 

@@ -46,6 +46,8 @@ pub(super) struct RelayedEvents<'a> {
     text: SaidText,
     /// Whether some of the model's text has been written.
     said: bool,
+    /// Whether some content may go out.
+    shown: bool,
     /// Who looks at the reply, and how much of it is held back until then.
     judge: Option<&'a dyn ReplyJudge>,
     holds: HeldPart,
@@ -72,6 +74,7 @@ impl<'a> RelayedEvents<'a> {
             mask,
             text: SaidText::default(),
             said: false,
+            shown: false,
             judge: None,
             holds: HeldPart::Nothing,
             refused: None,
@@ -118,8 +121,12 @@ impl<'a> RelayedEvents<'a> {
             self.take(&event, headers)?;
             if self.writer.is_none() {
                 self.last.unsplit(event);
-                if !self.is_done && !self.text.waits() {
+                if self.last.len() > MAX_EVENT {
+                    self.holds = HeldPart::Nothing;
+                }
+                if !self.is_done && !self.text.waits() && !self.holds_calls() {
                     self.ready.unsplit(self.last.split());
+                    self.shown = self.received() > 0;
                 }
             }
         }
@@ -142,9 +149,14 @@ impl<'a> RelayedEvents<'a> {
             HeldPart::All => false,
             // Of a converted answer nothing but text is ready.
             _ if self.writer.is_some() => self.held() > 0,
-            HeldPart::Calls => self.said,
-            HeldPart::Nothing => self.received() > 0,
+            HeldPart::UntilText => self.said,
+            HeldPart::Calls | HeldPart::Nothing => self.shown,
         }
+    }
+
+    /// Whether what has come last is held back as a part of a call.
+    fn holds_calls(&self) -> bool {
+        self.holds != HeldPart::Nothing && self.meaning.as_ref().is_some_and(EventStream::has_calls)
     }
 
     /// Why another reply is wanted in the place of this one, which has ended.
@@ -179,10 +191,12 @@ impl<'a> RelayedEvents<'a> {
     /// shown now and then that its model still writes.
     pub(super) fn next_piece(&mut self) -> Bytes {
         let now = Instant::now();
-        if let (true, Some((_, writer))) = (self.ready.is_empty(), &self.writer)
-            && now.saturating_duration_since(self.out) >= STILL
-        {
-            self.ready.extend_from_slice(writer.still().as_bytes());
+        if self.ready.is_empty() && now.saturating_duration_since(self.out) >= STILL {
+            match (&self.writer, self.judge) {
+                (Some((_, writer)), _) => self.ready.extend_from_slice(writer.still().as_bytes()),
+                (None, Some(judge)) if self.holds_calls() => self.ready.extend_from_slice(judge.still()),
+                _ => {}
+            }
         }
         if !self.ready.is_empty() {
             self.out = now;
@@ -217,9 +231,10 @@ impl<'a> RelayedEvents<'a> {
     pub(super) fn finish(&mut self, headers: &HeaderMap) -> Result<ModelReply, Failure> {
         let open = self.open.split();
         let meaning = self.meaning.take();
+        let is_known = meaning.is_some();
         let judged =
             meaning.map_or_else(|| Ok(ModelReply::default()), |meaning| self.judged(meaning, &open, headers));
-        if self.writer.is_none() {
+        if self.writer.is_none() && (judged.is_err() || !is_known) {
             self.last.unsplit(open);
         }
         if judged.is_ok() {
@@ -246,8 +261,13 @@ impl<'a> RelayedEvents<'a> {
         }
         let Some((converted, writer)) = &mut self.writer else {
             let reply = meaning.reply(headers, &[])?;
+            self.last.extend_from_slice(open);
             let Some(judge) = self.judge else { return Ok(reply) };
-            let JudgedReply { reply, refused } = judge.judge(reply, ReplyForm::Events);
+            let mut events = self.ready.split();
+            events.unsplit(self.last.split());
+            let mut events = events.freeze();
+            let JudgedReply { reply, refused } = judge.judge(reply, ReplyForm::Events(&mut events));
+            self.ready = events.into();
             self.refused = refused;
             return Ok(reply);
         };

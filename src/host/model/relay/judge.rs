@@ -9,6 +9,9 @@ pub(in crate::host) trait ReplyJudge: Sync {
     /// How much of a stream is held back until it has been looked at.
     fn holds(&self) -> HeldPart;
 
+    /// What keeps a client waiting for events that are held back.
+    fn still(&self) -> &'static [u8];
+
     /// Repairs a reply, as far as it goes out in that form. A failure: another one is wanted in its place, if none of it is out.
     fn judge(&self, reply: ModelReply, form: ReplyForm<'_>) -> JudgedReply;
 }
@@ -18,8 +21,10 @@ pub(in crate::host) trait ReplyJudge: Sync {
 pub(in crate::host) enum HeldPart {
     #[default]
     Nothing,
-    /// What comes before its text.
+    /// Its calls, as they are repaired as a whole.
     Calls,
+    /// What comes before its text, and its calls.
+    UntilText,
     All,
 }
 
@@ -29,8 +34,8 @@ pub(in crate::host) enum ReplyForm<'b> {
     Written,
     /// As these bytes.
     Bytes(&'b mut Bytes),
-    /// As the events in which it came.
-    Events,
+    /// As these events, in which it came: those that are not out yet.
+    Events(&'b mut Bytes),
 }
 
 /// A reply that was looked at.

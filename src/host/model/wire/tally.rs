@@ -7,6 +7,8 @@ pub(crate) struct StreamTally {
     pub(crate) received: u64,
     /// About how many bytes are kept of what has come.
     pub(crate) kept: usize,
+    /// Whether a call of a tool has begun.
+    pub(crate) has_calls: bool,
     /// The text that has come since it was taken last.
     pub(crate) fresh: String,
 }

@@ -127,6 +127,7 @@ impl ReplyBlocks {
 
     fn begin(&mut self, index: u64, fields: Map<String, Value>) {
         self.started = true;
+        self.tally.has_calls |= fields.get("type").is_some_and(|kind| kind == "tool_use");
         let said = ["text", "thinking", "data", "name"].iter().filter_map(|key| fields.get(*key)?.as_str());
         self.tally.received = self.tally.received.saturating_add(said.map(chars).sum());
         let fields_weight = fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();

@@ -166,6 +166,7 @@ impl ChatParts {
             self.text.push_str(&text);
             self.tally.fresh.push_str(&text);
         }
+        self.tally.has_calls |= !delta.tool_calls.is_empty();
         for call in delta.tool_calls {
             self.add_call(call)?;
         }

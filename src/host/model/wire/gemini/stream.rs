@@ -161,6 +161,7 @@ impl ReplyParts {
         if call(&part).is_some_and(|call| !word(call, "id").is_empty() && is_repeated(call)) {
             return Err(unreadable("the stream of the answer has a function call twice"));
         }
+        self.tally.has_calls |= call(&part).is_some();
         let called = call(&part)
             .map_or(0, |call| chars(word(call, "name")) + chars(&lenient::read_input(call.get("args"))));
         self.tally.received = self.tally.received.saturating_add(chars(text)).saturating_add(called);

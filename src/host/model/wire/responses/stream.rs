@@ -214,6 +214,7 @@ impl ReplyItems {
         if is_repeated(&self.items, ItemPlace::of(index, &begun)) {
             return Err(unreadable("the stream of the answer begins an output item twice"));
         }
+        self.tally.has_calls |= kind(&begun) == "function_call";
         let begun = StreamedItem::begun(index, begun);
         self.started = true;
         self.tally.received = self.tally.received.saturating_add(chars(begun.name()));
