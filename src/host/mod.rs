@@ -13,6 +13,7 @@ pub(crate) mod gateway;
 pub mod guard;
 mod header_entry;
 mod key_source;
+mod key_supply;
 mod live;
 mod metrics;
 mod model;
@@ -62,6 +63,7 @@ pub use driven::{DrivenRun, InterruptedCall, ProposalError, RunHost};
 pub(crate) use file_error::file_error;
 use file_error::without_number;
 pub use guard::{Guard, GuardConfig};
+pub use key_supply::{CommandKey, FileKey};
 pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{
     CounterSnapshot, GaugeSnapshot, HistogramBucket, HistogramSnapshot, LabelSet, MetricId, MetricUnit,
@@ -70,8 +72,8 @@ pub use metrics::{
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use model::fuzzed;
 pub use model::{
-    ConfigError, EventTooLarge, HttpModel, ModelConfig, Provider, SseEvent, SseParser, WindowPages,
-    WindowQuestion,
+    ConfigError, EventTooLarge, HttpModel, KeySupplier, ModelConfig, Provider, RenewedKey, SseEvent,
+    SseParser, SuppliedKey, WindowPages, WindowQuestion,
 };
 pub(crate) use model::{chat_messages, check_header};
 pub use observer::{Journal, JournalError, NoopObserver, Observer, Planner};

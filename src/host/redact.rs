@@ -1,5 +1,8 @@
 //! Known secret values, taken out of everything that is reported.
 
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
@@ -16,10 +19,34 @@ const SHORTEST: usize = 4;
 /// So much of a text that is still to come is held back at most.
 const MOST_HELD: usize = 16 << 10;
 
+/// So many keys are remembered of those that came one after the other: an answer may still hold the one before.
+const MOST_LEARNED: usize = 8;
+
+/// Secrets that come while a program runs; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::host) struct LearnedSecrets(Arc<Mutex<Vec<SecretString>>>);
+
+impl LearnedSecrets {
+    /// This one came.
+    pub(in crate::host) fn add(&self, secret: SecretString) {
+        let mut secrets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !secrets.iter().any(|known| known.expose_secret() == secret.expose_secret()) {
+            secrets.insert(0, secret);
+            secrets.truncate(MOST_LEARNED);
+        }
+    }
+
+    fn all(&self) -> Vec<SecretString> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// The secrets of one connection, or of one agent.
 #[derive(Clone, Debug, Default)]
 pub struct SecretRedactor {
     secrets: Vec<SecretString>,
+    /// Those that come while it is in use.
+    learned: Vec<LearnedSecrets>,
     /// Whether what only has the form of a secret is one.
     forms: bool,
 }
@@ -32,7 +59,26 @@ impl SecretRedactor {
         let mut secrets: Vec<_> = trimmed.filter(|secret| secret.expose_secret().len() >= SHORTEST).collect();
         // A secret may hold another one. Replaced first, the shorter would leave the rest of the longer.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
-        Self { secrets, forms: false }
+        Self { secrets, learned: Vec::new(), forms: false }
+    }
+
+    /// The same for these secrets, in the place of those that were named before.
+    pub(in crate::host) fn instead(&self, secrets: impl IntoIterator<Item = SecretString>) -> Self {
+        Self { learned: self.learned.clone(), forms: self.forms, ..Self::new(secrets) }
+    }
+
+    /// Takes out what is learned there, too.
+    pub(in crate::host) fn learning(mut self, learned: impl IntoIterator<Item = LearnedSecrets>) -> Self {
+        self.learned.extend(learned);
+        self
+    }
+
+    /// The same with what was learned so far.
+    pub(in crate::host) fn settled(&self) -> Cow<'_, Self> {
+        if self.learned.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(self.also(self.learned.iter().flat_map(LearnedSecrets::all)))
     }
 
     /// Takes out what has the form of a secret too, or leaves it.
@@ -40,8 +86,7 @@ impl SecretRedactor {
         Self { forms, ..self }
     }
 
-    /// These secrets too.
-    #[cfg(feature = "bedrock")]
+    /// These secrets too, and no others that come.
     pub(crate) fn also(&self, secrets: impl IntoIterator<Item = SecretString>) -> Self {
         Self { forms: self.forms, ..Self::new(self.secrets.iter().cloned().chain(secrets)) }
     }
@@ -52,23 +97,18 @@ impl SecretRedactor {
         self.secrets.iter().map(ExposeSecret::expose_secret)
     }
 
-    /// Whether what only has the form of a secret is taken out.
-    pub(crate) const fn has_forms(&self) -> bool {
-        self.forms
-    }
-
     /// The same, but only for known secrets.
     fn of_known(&self) -> Self {
         self.clone().with_forms(false)
     }
 
     const fn is_idle(&self) -> bool {
-        self.secrets.is_empty() && !self.forms
+        self.secrets.is_empty() && self.learned.is_empty() && !self.forms
     }
 
     /// `text` without the secrets.
     pub(crate) fn text(&self, text: String) -> String {
-        let text = self.secrets.iter().fold(text, |text, secret| {
+        let text = self.settled().secrets.iter().fold(text, |text, secret| {
             let secret = secret.expose_secret();
             // Nearly all texts hold no secret, and those are not copied.
             if text.contains(secret) { text.replace(secret, MARK) } else { text }
@@ -83,7 +123,7 @@ impl SecretRedactor {
             let starts = secret.char_indices().map(|(at, _)| at).rev();
             starts.into_iter().find(|at| text.ends_with(&secret[..*at])).unwrap_or_default()
         };
-        self.secrets.iter().map(begun).max().unwrap_or_default()
+        self.settled().secrets.iter().map(begun).max().unwrap_or_default()
     }
 
     /// How many bytes at the end of a text may become what has the form of a secret, if more of it comes: the last word, with
@@ -299,6 +339,28 @@ mod tests {
         assert_eq!(cut.chars().count(), MAX_MESSAGE);
         assert!(cut.ends_with("é…"));
         assert_eq!(presentable(&"é".repeat(2000)), "é".repeat(2000));
+    }
+
+    #[test]
+    fn keys_that_come_later_are_taken_out_from_then_on() {
+        let learned = LearnedSecrets::default();
+        let redactor = SecretRedactor::new(["sk-0123456".into()]).learning([learned.clone()]);
+        assert_eq!(redactor.text("tok-1 sk-0123456".into()), "tok-1 [redacted]");
+        learned.add("tok-1".into());
+        assert_eq!(redactor.text("tok-1 sk-0123456".into()), "[redacted] [redacted]");
+        assert_eq!(redactor.open_end("the tok"), 3);
+        // A reply may still hold the one before; the oldest are forgotten.
+        (2..=MOST_LEARNED).for_each(|number| learned.add(format!("tok-{number}").into()));
+        learned.add("tok-2".into());
+        assert_eq!(redactor.text("tok-1".into()), MARK);
+        learned.add("tok-new".into());
+        assert_eq!(redactor.text("tok-1 tok-2 tok-new".into()), "tok-1 [redacted] [redacted]");
+        let settled = redactor.settled().into_owned();
+        learned.add("tok-last".into());
+        assert_eq!(
+            (settled.text("tok-last".into()), redactor.text("tok-last".into())),
+            ("tok-last".into(), MARK.into())
+        );
     }
 
     #[test]

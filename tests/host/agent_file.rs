@@ -231,3 +231,68 @@ tools:
         assert!(!shown.contains(SECRETS[2]), "{mistake}: {shown}");
     }
 }
+
+/// A provider that repeats the token it was sent, to the first so many requests.
+async fn repeating(listener: tokio::net::TcpListener, requests: usize) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    for number in 0..requests {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 65536];
+        let read = socket.read(&mut buffer).await.unwrap();
+        let head = String::from_utf8_lossy(&buffer[..read]).into_owned();
+        let token =
+            head.split("Bearer ").nth(1).and_then(|rest| rest.split("\r\n").next()).unwrap().to_owned();
+        let (status, body) = match number {
+            0 => (401, format!(r#"{{"error":{{"code":"invalid_token","message":"{token} has expired"}}}}"#)),
+            _ => (
+                200,
+                format!(
+                    r#"{{"choices":[{{"index":0,"message":{{"role":"assistant","content":"not tok-1 but {token}"}},"finish_reason":"stop"}}]}}"#
+                ),
+            ),
+        };
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        let _ = socket.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_a_command_is_renewed_and_in_no_session() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(repeating(listener, 2));
+    let agent = format!(
+        "version: 1
+task: go
+models:
+  main: {{api: azure, base_url: 'http://{address}', model: m, api_version: '2024-10-21', stream: false,
+         token: {{command: [sh, token.sh], pass_env: [NOTHING], timeout: 10s, lifetime: 45m}}}}
+"
+    );
+    let script = "n=$(($(cat runs 2>/dev/null || echo 0) + 1)); echo $n > runs; echo tok-$n\n";
+    let folder = folder(&[("agent.yaml", &agent), ("token.sh", script)]);
+    let agent = Agent::from_file(folder.path().join("agent.yaml")).await.unwrap();
+    assert!(agent.warnings.is_empty(), "{:?}", agent.warnings);
+    let store = JsonlStore::new(folder.path().join("sessions"), FsyncMode::Never);
+    let id = SessionId::generate();
+    let log = store.create(&id, &agent.log_header(id.as_str())).await.unwrap();
+    let mut recorder = Recorder::new(log).await;
+    let task = RunTask { run: id.to_string(), ..agent.task() };
+    let mut observer = NoopObserver;
+    let run = agent.agent.run_with(task, &mut observer, Some(&mut recorder), StopSwitch::new());
+    let report = run.await.unwrap();
+    server.await.unwrap();
+    let written = fs::read_dir(folder.path().join("sessions"))
+        .unwrap()
+        .map(|file| fs::read_to_string(file.unwrap().path()));
+    let log: String = written.filter_map(Result::ok).collect();
+    assert!(log.contains("not [redacted] but [redacted]"), "{log}");
+    assert!(log.contains("the key was refused (HTTP 401) and asked for again"), "{log}");
+    assert!(!format!("{log} {report:?}").contains("tok-"), "{log}");
+    assert_eq!(fs::read_to_string(folder.path().join("runs")).unwrap().trim(), "2");
+    agent.shutdown().await;
+}

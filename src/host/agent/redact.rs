@@ -6,6 +6,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::Agent;
+use crate::host::RenewedKey;
 use crate::host::redact::SecretRedactor;
 
 impl Agent {
@@ -13,7 +14,15 @@ impl Agent {
     /// So they reach neither the session nor logs, observers or the model.
     #[must_use]
     pub fn redact(mut self, values: impl IntoIterator<Item = SecretString>) -> Self {
-        self.redactor = Arc::new(SecretRedactor::new(values).with_forms(self.redactor.has_forms()));
+        self.redactor = Arc::new(self.redactor.instead(values));
+        self
+    }
+
+    /// Takes the keys that come from there out, too, each from when on it is known.
+    #[must_use]
+    pub fn redact_renewed<'a>(mut self, keys: impl IntoIterator<Item = &'a RenewedKey>) -> Self {
+        let learned = keys.into_iter().map(RenewedKey::learned);
+        self.redactor = Arc::new(SecretRedactor::clone(&self.redactor).learning(learned));
         self
     }
 

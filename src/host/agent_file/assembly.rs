@@ -187,6 +187,7 @@ impl NamedAgent {
         };
         let agent =
             agent.tools(self.tools()).drain(file.stop.of_run().into()).clock(Clock::system()).redact(hidden);
+        let agent = agent.redact_renewed(secrets.renewed_keys());
         Ok(agent.redact_forms(file.session.redact == RedactEntry::Patterns))
     }
 
@@ -224,10 +225,10 @@ impl NamedAgent {
 fn api_model(
     name: &str,
     api: &ApiEntry,
-    ServerAccess { key, headers }: ServerAccess,
+    ServerAccess { key, renewed, headers }: ServerAccess,
     questions: &mut WindowQuestions,
 ) -> Result<HttpModel, ErrorCause> {
-    let config = ModelConfig { api_key: key, headers, ..api.config() };
+    let config = ModelConfig { api_key: key, renewed_key: renewed, headers, ..api.config() };
     let question = if api.ask_window { WindowQuestion::new(&config)? } else { None };
     questions.add(name, &config.model, config.max_tokens, question);
     Ok(HttpModel::new(config)?)

@@ -121,13 +121,16 @@ impl NamedAgent {
         &self,
         name: &str,
         entry: &ModelEntry,
-        ServerAccess { key, headers }: ServerAccess,
+        ServerAccess { key, renewed, headers }: ServerAccess,
         servers: &mut AgentServers,
     ) -> Result<GatewayModel, ErrorCause> {
         let facts = ModelFacts { price: self.price(name), ..entry.facts(name) };
         let model = GatewayModel::default().facts(facts);
         match entry {
-            ModelEntry::Api(api) => model.speaking(ModelConfig { api_key: key, headers, ..api.config() }),
+            ModelEntry::Api(api) => {
+                let config = ModelConfig { api_key: key, renewed_key: renewed, headers, ..api.config() };
+                model.speaking(config)
+            }
             ModelEntry::Scripted(entry) => {
                 let script = self.scripts.get(name).cloned();
                 let script = script.ok_or_else(|| ErrorCause::new("its script was not read"))?;

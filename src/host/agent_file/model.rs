@@ -5,7 +5,7 @@ use schemars::{Schema, SchemaGenerator};
 use super::{AgentFile, headers};
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::host::model::ApiEntry;
 #[cfg(feature = "bedrock")]
 use crate::host::model::BedrockKeys;
@@ -98,9 +98,10 @@ impl ModelEntry {
         }
     }
 
-    /// Where its key comes from.
-    pub(crate) fn api_key(&self) -> Option<&KeySource> {
-        self.api()?.api_key.as_ref()
+    /// Where its key comes from, or the token in its place.
+    pub(crate) fn api_key(&self) -> Option<&KeyEntry> {
+        let api = self.api()?;
+        api.token.as_ref().or(api.api_key.as_ref())
     }
 
     /// Further headers of its requests.
@@ -136,6 +137,11 @@ pub(super) fn problems(
     let Some(api) = entry.api() else { return Vec::new() };
     let mut problems = headers::problems(document, &["models", name, "headers"], entry.headers());
     let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
+    if api.api_key.is_some() && api.token.is_some() {
+        let at = AgentFile::key(document, &["models", name, "token"]);
+        let message = "`api_key` and `token` are both sent in the place of the key";
+        problems.push(Diagnostic::error(Code::CONTRADICTION, at, message).help("remove one of them"));
+    }
     let without_headers = ModelConfig { plain_headers: Vec::new(), ..api.config() };
     match without_headers.check() {
         Ok(()) => {}
@@ -184,5 +190,27 @@ mod tests {
             let report = entry(&format!("api: scripted, script: m.yaml, price: {price}")).unwrap_err();
             assert!(report.contains(says), "{report}");
         }
+    }
+
+    #[test]
+    fn a_key_comes_from_one_place() {
+        let azure = "api: azure, base_url: 'http://h', model: m, api_version: v";
+        for (fields, says) in [
+            ("api_key: {command: [x], env: Y}", "exactly one of `env`, `file` and `command`"),
+            ("api_key: {command: []}", "there is no command"),
+            ("api_key: {command: [x], tmeout: 3s}", "unknown field `tmeout`"),
+            ("api_key: {timeout: 3s}", "unknown field `timeout`"),
+            ("token: s3cret", "keys are never written into the file itself"),
+            (
+                "token: {file: t}, api_key: {env: K}",
+                "`api_key` and `token` are both sent in the place of the key",
+            ),
+            ("headers: {x-a: {command: [x]}}", "unknown field `command`"),
+        ] {
+            let report = entry(&format!("{azure}, {fields}")).unwrap_err();
+            assert!(report.contains(says), "{report}");
+        }
+        let read = entry(&format!("{azure}, token: {{command: [az, login], lifetime: 5m}}")).unwrap();
+        assert!(read.api().unwrap().config().bearer);
     }
 }

@@ -8,9 +8,9 @@ use secrecy::SecretString;
 
 use super::{AgentFile, McpEntry, ToolEntry};
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::{KeyCommand, KeyEntry, KeySource};
 use crate::host::read_file::{MOST, read_file};
-use crate::host::{check_header, file_error};
+use crate::host::{CommandKey, FileKey, RenewedKey, check_header, file_error};
 use crate::policy::decode::{DecodedDocument, Spanned};
 use crate::text::{Code, Diagnostic, Report, Span};
 
@@ -50,12 +50,16 @@ pub enum SecretError {
 #[derive(Default)]
 pub(super) struct ServerAccess {
     pub(super) key: Option<SecretString>,
+    /// The key, if it is asked for again.
+    pub(super) renewed: Option<RenewedKey>,
     pub(super) headers: Vec<(String, SecretString)>,
 }
 
 /// The secrets of models and MCP servers, by their names.
 #[derive(Default)]
 pub(super) struct NamedSecrets {
+    /// Models whose keys come from one command share what it prints.
+    commands: Vec<(KeyCommand, RenewedKey)>,
     models: HashMap<String, ServerAccess>,
     servers: HashMap<String, ServerAccess>,
 }
@@ -93,14 +97,51 @@ impl NamedSecrets {
     pub(super) fn read(file: &DecodedDocument<AgentFile>, folder: &Path) -> Result<Self, Report> {
         let (mut secrets, mut missing) = (Self::default(), Vec::new());
         for (name, entry) in &file.value.models {
-            let access = access(entry.api_key(), entry.headers(), folder, &mut |span, message| {
+            let kept = match entry.api_key() {
+                Some(KeyEntry::Kept(source)) => Some(source),
+                Some(KeyEntry::Command(_)) | None => None,
+            };
+            let access = access(kept, entry.headers(), folder, &mut |span, message| {
                 let message = format!("model `{name}`: {message}");
                 missing.push(Diagnostic::error(Code::UNKNOWN_NAME, span, message));
             });
-            secrets.models.insert(name.clone(), access);
+            let renewed = entry.api_key().and_then(|entry| secrets.renewed(entry, folder));
+            secrets.models.insert(name.clone(), ServerAccess { renewed, ..access });
         }
         secrets.add_servers(&file.value, folder, &mut missing);
         if missing.is_empty() { Ok(secrets) } else { Err(file.report(missing)) }
+    }
+
+    /// The key that is asked for again; `None`: it is in the environment, which does not change.
+    fn renewed(&mut self, entry: &KeyEntry, folder: &Path) -> Option<RenewedKey> {
+        let entry = match entry {
+            KeyEntry::Kept(source) => {
+                let path = source.file.as_ref().filter(|_| source.env.is_none())?;
+                return Some(RenewedKey::new(FileKey::new(folder.join(&path.value))));
+            }
+            KeyEntry::Command(entry) => entry,
+        };
+        let same = |known: &KeyCommand| {
+            known.command.value == entry.command.value
+                && (&known.pass_env, known.timeout, known.lifetime)
+                    == (&entry.pass_env, entry.timeout, entry.lifetime)
+        };
+        if let Some((_, key)) = self.commands.iter().find(|(known, _)| same(known)) {
+            return Some(key.clone());
+        }
+        let command = CommandKey::new(&entry.command.value)
+            .working_dir(folder)
+            .pass_env(&entry.pass_env)
+            .timeout(entry.timeout.into())
+            .lifetime(entry.lifetime.into());
+        let key = RenewedKey::new(command);
+        self.commands.push((entry.clone(), key.clone()));
+        Some(key)
+    }
+
+    /// The keys that are asked for again.
+    pub(super) fn renewed_keys(&self) -> impl Iterator<Item = &RenewedKey> {
+        self.models.values().filter_map(|access| access.renewed.as_ref())
     }
 
     /// Those of the servers alone.
@@ -158,7 +199,8 @@ fn access<'a>(
             None
         }
     };
-    let mut access = ServerAccess { key: key.and_then(|source| take(source, None)), headers: Vec::new() };
+    let key = key.and_then(|source| take(source, None));
+    let mut access = ServerAccess { key, ..ServerAccess::default() };
     for (header, value) in headers {
         if let HeaderEntry::From(source) = value
             && let Some(secret) = take(source, Some(header))

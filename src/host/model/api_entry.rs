@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::config::{ModelConfig, Provider};
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::policy::PriceEntry;
 use crate::policy::decode::{Spanned, choice};
 use crate::text::Span;
@@ -18,7 +18,9 @@ pub(crate) struct ApiEntry {
     /// Where the file says the address, or that there is such a model.
     pub(in crate::host) at: Span,
     /// Where its key comes from.
-    pub api_key: Option<KeySource>,
+    pub api_key: Option<KeyEntry>,
+    /// Where a token comes from that is sent in its place.
+    pub token: Option<KeyEntry>,
     /// Further headers of its requests.
     pub headers: IndexMap<String, HeaderEntry>,
     /// Further fields of its requests; null, if it has none.
@@ -62,6 +64,7 @@ impl ApiEntry {
         });
         ModelConfig {
             plain_headers: plain.collect(),
+            bearer: self.token.is_some(),
             extra: self.extra.as_object().cloned().unwrap_or_default(),
             ..self.config.clone()
         }

@@ -7,6 +7,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use super::RenewedKey;
 use super::headers::{ConfigError, add, address, check_extra, secret, secrets, trimmed};
 use super::wire::WireFormat;
 use crate::context::ToolForm;
@@ -56,6 +57,20 @@ pub(super) enum Auth {
     Aws,
 }
 
+/// The header of a key.
+#[derive(Clone, Debug)]
+pub(super) struct KeyPlace {
+    pub(super) header: HeaderName,
+    bearer: bool,
+}
+
+impl KeyPlace {
+    /// The header's value; `None`: the key has a character that HTTP does not allow.
+    pub(super) fn value(&self, key: &str) -> Option<HeaderValue> {
+        if self.bearer { secret(&format!("Bearer {key}")) } else { secret(key) }
+    }
+}
+
 impl Provider {
     /// Its name in agent files: `openai`.
     pub const fn name(&self) -> &'static str {
@@ -92,6 +107,11 @@ pub struct ModelConfig {
     pub model: String,
     /// The key. Blank space around it is dropped.
     pub api_key: Option<SecretString>,
+    /// The key, if it is asked for again before it expires: it goes before [`ModelConfig::api_key`].
+    pub renewed_key: Option<RenewedKey>,
+    /// Whether the key is a token, which is sent as `authorization: Bearer` wherever the provider wants its keys: those of
+    /// Microsoft Entra at Azure, and of Google Cloud at Vertex.
+    pub bearer: bool,
     /// Whether the answer is streamed. The reply is the same.
     pub stream: bool,
     /// Further headers; their values are kept out of every report like the key.
@@ -130,6 +150,8 @@ impl ModelConfig {
             base_url: provider.base_url.to_owned(),
             model: model.into(),
             api_key: None,
+            renewed_key: None,
+            bearer: false,
             stream: false,
             headers: Vec::new(),
             plain_headers: Vec::new(),
@@ -197,17 +219,32 @@ impl ModelConfig {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         if let Some(key) = trimmed(self.api_key.as_ref()) {
-            let (name, value) = match self.provider.auth {
-                #[cfg(feature = "bedrock")]
-                Auth::Aws => (AUTHORIZATION, secret(&format!("Bearer {key}"))),
-                Auth::Bearer => (AUTHORIZATION, secret(&format!("Bearer {key}"))),
-                Auth::Header(name) => (HeaderName::from_static(name), secret(key)),
-            };
-            headers.insert(name, value.ok_or(ConfigError::Key)?);
+            let place = self.key_place();
+            let value = place.value(key).ok_or(ConfigError::Key)?;
+            headers.insert(place.header, value);
         }
         // Headers of the user come last, so that they replace those of the provider.
         add(&mut headers, &self.plain_headers, &self.headers)?;
         Ok(headers)
+    }
+
+    /// How its key is sent.
+    pub(super) fn key_place(&self) -> KeyPlace {
+        match self.provider.auth {
+            Auth::Header(name) if !self.bearer => {
+                KeyPlace { header: HeaderName::from_static(name), bearer: false }
+            }
+            _ => KeyPlace { header: AUTHORIZATION, bearer: true },
+        }
+    }
+
+    /// The key that is asked for again, and how it is sent; `None`: there is none, or a header of the user is in its place.
+    pub(super) fn keyed(&self) -> Option<(KeyPlace, RenewedKey)> {
+        let (place, key) = (self.key_place(), self.renewed_key.clone()?);
+        let named = |name: &String| name.eq_ignore_ascii_case(place.header.as_str());
+        let replaced = self.plain_headers.iter().any(|(name, _)| named(name))
+            || self.headers.iter().any(|(name, _)| named(name));
+        (!replaced).then_some((place, key))
     }
 
     /// Everything that must not be reported.

@@ -21,6 +21,7 @@ mod provider;
 mod refusals;
 #[cfg(feature = "serve")]
 pub(super) mod relay;
+mod renewed;
 #[cfg(feature = "serve")]
 pub(in crate::host) mod sent;
 #[cfg(feature = "bedrock")]
@@ -36,6 +37,8 @@ pub use config::{ModelConfig, Provider};
 pub use headers::ConfigError;
 pub(crate) use headers::check_header;
 pub use http::HttpModel;
+pub(super) use renewed::lead;
+pub use renewed::{KeySupplier, RenewedKey, SuppliedKey};
 pub use sse::{EventTooLarge, SseEvent, SseParser};
 pub use window::{WindowPages, WindowQuestion};
 

@@ -18,6 +18,7 @@ use super::config::ModelConfig;
 use super::dropped::DroppedOptions;
 use super::failure::{self, cause, cut_off, unreadable};
 use super::headers::ConfigError;
+use super::renewed::{HeldKey, RenewedKey, RequestKey};
 use super::wire::{StreamProgress, WireFormat, unquoted, without_mark};
 use super::within::{self, within};
 #[cfg(feature = "bedrock")]
@@ -53,6 +54,8 @@ pub(super) struct ModelTransport {
     redactor: SecretRedactor,
     /// What its model has refused of what the configuration asks for.
     dropped: DroppedOptions,
+    /// The key of each request, if it is asked for again.
+    key: Option<RequestKey>,
     /// Signs each request, where no key is sent.
     #[cfg(feature = "bedrock")]
     signer: Option<AwsSigner>,
@@ -102,8 +105,10 @@ impl ModelTransport {
             headers,
             model: config.model.clone(),
             stream: config.stream,
-            redactor: SecretRedactor::new(config.secrets()),
+            redactor: SecretRedactor::new(config.secrets())
+                .learning(config.renewed_key.iter().map(RenewedKey::learned)),
             dropped: DroppedOptions::default(),
+            key: config.keyed().map(RequestKey::new),
             #[cfg(feature = "bedrock")]
             signer: signer(config),
         })
@@ -146,13 +151,17 @@ impl ModelTransport {
                 .write(request)
                 .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
             let body = Bytes::from(self.dropped.left_out_of(body));
-            match self.attempt(format, body.clone(), request, seen).await {
+            let key = self.key().await?;
+            match self.attempt(format, body.clone(), request, key.as_ref(), seen).await {
                 Ok(reply) => return Ok(ModelReply { notes, ..reply }),
                 Err(failure) => {
                     // A refusal of the form is no failed attempt: the request goes out again as the server wants it.
                     let refusal = unquoted(&failure, &body);
                     let note = format.learn(&refusal);
-                    let note = note.or_else(|| self.dropped.learn(&self.model, &body, &refusal));
+                    let note = match note.or_else(|| self.dropped.learn(&self.model, &body, &refusal)) {
+                        None => self.renews(key.as_ref(), &failure).await?,
+                        note => note,
+                    };
                     let Some(note) = note else { return Err(failure) };
                     self.says_again(&note);
                     notes.push(note);
@@ -166,19 +175,55 @@ impl ModelTransport {
         format: &dyn WireFormat,
         body: Bytes,
         request: &ModelRequest<'_>,
+        key: Option<&HeldKey>,
         seen: &CallProgress,
     ) -> Result<ModelReply, Failure> {
         let started = Instant::now();
         request.traffic.sends(body.len());
         // The first token is due from the start of the call, so connecting and sending count.
         let until = self.first_token(started, request.timeouts);
-        let sent = self.send_to(&self.endpoint, body, self.headers.clone(), until, request.timeouts);
+        let headers = self.keyed(key, self.headers.clone());
+        let sent = self.send_to(&self.endpoint, body, headers, until, request.timeouts);
         let response = sent.await?;
         seen.status.store(response.status().as_u16(), Ordering::Relaxed);
         if !response.status().is_success() {
             return Err(read_failure(response, request).await);
         }
         self.read_answer(format, response, started, request, seen).await
+    }
+
+    /// The key for a request, if it is one that is asked for again.
+    ///
+    /// # Errors
+    /// None came.
+    pub(super) async fn key(&self) -> Result<Option<HeldKey>, Failure> {
+        match &self.key {
+            Some(key) => key.current().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The headers with that key.
+    pub(super) fn keyed(&self, held: Option<&HeldKey>, mut headers: HeaderMap) -> HeaderMap {
+        if let (Some(key), Some(held)) = (&self.key, held) {
+            key.set(held, &mut headers);
+        }
+        headers
+    }
+
+    /// What is other in a request that is sent again because its key was refused; `None`: there is no other key.
+    ///
+    /// # Errors
+    /// Another one was asked for, and none came.
+    pub(super) async fn renews(
+        &self,
+        held: Option<&HeldKey>,
+        refusal: &Failure,
+    ) -> Result<Option<String>, Failure> {
+        match (&self.key, held) {
+            (Some(key), Some(held)) => key.renews(held, refusal).await,
+            _ => Ok(None),
+        }
     }
 
     /// Logs what is other in a request that is sent again.
@@ -255,13 +300,13 @@ impl ModelTransport {
         // Credentials change while a process runs.
         match &self.signer {
             Some(signer) => Cow::Owned(self.redactor.also(signer.secrets())),
-            None => Cow::Borrowed(&self.redactor),
+            None => self.redactor.settled(),
         }
     }
 
     #[cfg(not(feature = "bedrock"))]
-    pub(super) const fn redactor(&self) -> Cow<'_, SecretRedactor> {
-        Cow::Borrowed(&self.redactor)
+    pub(super) fn redactor(&self) -> Cow<'_, SecretRedactor> {
+        self.redactor.settled()
     }
 
     /// When the first token must be there. An answer that is not streamed has none before the last.
@@ -362,7 +407,8 @@ impl ModelTransport {
 /// Who signs the requests to a model; `None`: they have a key, or need none.
 #[cfg(feature = "bedrock")]
 fn signer(config: &ModelConfig) -> Option<AwsSigner> {
-    let is_signed = matches!(config.provider.auth, Auth::Aws) && trimmed(config.api_key.as_ref()).is_none();
+    let has_key = trimmed(config.api_key.as_ref()).is_some() || config.renewed_key.is_some();
+    let is_signed = matches!(config.provider.auth, Auth::Aws) && !has_key;
     let region = || config.region.clone().unwrap_or_else(|| "us-east-1".to_owned());
     is_signed.then(|| AwsSigner::new(region(), config.profile.clone()))
 }

@@ -14,6 +14,7 @@ use super::body::{ACCEPTED, HttpBody};
 use super::client::HttpClients;
 use super::config::{ModelConfig, WindowPlaces};
 use super::headers::ConfigError;
+use super::renewed::RequestKey;
 use super::wire::without_mark;
 use crate::context::ModelLimits;
 
@@ -46,6 +47,8 @@ pub struct WindowQuestion {
     /// Where a server of the user's own has its further addresses.
     own: Option<Url>,
     headers: HeaderMap,
+    /// The key, if it is asked for again.
+    key: Option<RequestKey>,
     model: String,
 }
 
@@ -63,7 +66,8 @@ impl WindowQuestion {
             return Ok(None);
         };
         let clients = HttpClients::new(&list)?;
-        Ok(Some(Self { clients, list, own, headers: config.header_map()?, model: config.model.clone() }))
+        let (headers, key) = (config.header_map()?, config.keyed().map(RequestKey::new));
+        Ok(Some(Self { clients, list, own, headers, key, model: config.model.clone() }))
     }
 
     /// Asks. `None`: the server did not tell, or not in time. What others have found with the same `pages` is not asked
@@ -74,7 +78,12 @@ impl WindowQuestion {
 
     async fn answer(&self, pages: &WindowPages) -> Option<ModelLimits> {
         let client = self.clients.connecting_within(None).ok()?;
-        let get = |url: Url| pages.page(&client, url, &self.headers);
+        let mut headers = self.headers.clone();
+        if let Some(key) = &self.key {
+            // Without one the first request says what is wrong.
+            key.set(&key.current().await.ok()?, &mut headers);
+        }
+        let get = |url: Url| pages.page(&client, url, &headers);
         // The list tells at most servers, so the other pages are asked only where it does not.
         let listed = get(self.list.clone()).await;
         if let Some(limits) = listed.and_then(|body| listed_model(&body, &self.model)) {
@@ -86,7 +95,7 @@ impl WindowQuestion {
             get(under(own, &["props"])),
             get(under(own, &["api", "v0", "models"])),
             get(under(own, &["api", "ps"])),
-            self.show(&client, own),
+            self.show(&client, own, &headers),
         )
         .await;
         let studio = || studio.and_then(|body| listed_model(&body, &self.model));
@@ -96,9 +105,9 @@ impl WindowQuestion {
     }
 
     /// As Ollama wants to be asked.
-    async fn show(&self, client: &Client, own: &Url) -> Option<Value> {
+    async fn show(&self, client: &Client, own: &Url, headers: &HeaderMap) -> Option<Value> {
         let asked = client.post(under(own, &["api", "show"])).json(&json!({"model": self.model}));
-        read(asked.headers(self.headers.clone())).await
+        read(asked.headers(headers.clone())).await
     }
 }
 

@@ -93,6 +93,8 @@ pub struct ProcessConfig {
     background: Option<BackgroundProcesses>,
     /// A command in the background is not ended with its run.
     keep: bool,
+    /// What it prints is in no failure: it may be a secret.
+    hides_output: bool,
 }
 
 /// What a command gets on standard input.
@@ -140,6 +142,7 @@ impl ProcessConfig {
             on_timeout: OnTimeout::Kill,
             background: None,
             keep: false,
+            hides_output: false,
             arguments: Vec::new(),
             stdin: None,
         }
@@ -236,6 +239,19 @@ impl ProcessConfig {
     pub const fn keep_running(mut self, keep: bool) -> Self {
         self.keep = keep;
         self
+    }
+}
+
+impl ProcessConfig {
+    /// Leaves what it prints out of failures: it may be a secret.
+    pub(in crate::host) const fn hide_output(mut self) -> Self {
+        self.hides_output = true;
+        self
+    }
+
+    /// The command as messages name it.
+    pub(in crate::host) fn named(&self) -> String {
+        format!("`{}`", self.command.first().map_or("", String::as_str))
     }
 }
 
@@ -386,7 +402,7 @@ impl ProcessTool {
     fn outcome(&self, ended: RunOutcome, printed: &KeptOutput) -> Result<Value, ToolError> {
         let command = self.shown();
         let said = match printed.complained.text() {
-            text if text.is_empty() => printed.first.last(STDERR_BYTES),
+            text if text.is_empty() && !self.config.hides_output => printed.first.last(STDERR_BYTES),
             text => text,
         };
         let with = |what: String| if said.is_empty() { what } else { format!("{what}: {said}") };
@@ -417,7 +433,7 @@ impl ProcessTool {
 
     /// The command as messages name it.
     fn shown(&self) -> String {
-        format!("`{}`", self.config.command.first().map_or("", String::as_str))
+        self.config.named()
     }
 }
 

@@ -11,6 +11,7 @@ mod exported;
 mod forms;
 mod hostile;
 mod judged;
+mod keys;
 mod limits;
 mod masked;
 mod page;

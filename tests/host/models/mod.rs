@@ -9,6 +9,7 @@ mod learned_forms;
 mod long;
 mod pairs;
 mod partial;
+mod renewed_keys;
 mod responses;
 mod timeouts;
 

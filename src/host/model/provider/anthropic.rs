@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::host::model::ApiEntry;
 use crate::host::model::config::WindowPlaces;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
@@ -38,8 +38,12 @@ record! {
         /// The model's name on the server.
         /// Example: `claude-sonnet-4-5`
         pub model: Spanned<String>,
-        /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
-        pub api_key: Option<KeySource>,
+        /// The key: `{env: NAME}`, `{file: PATH}` or `{command: [PROGRAM, ARGUMENT]}`. Keys are never written into the file
+        /// itself.
+        pub api_key: Option<KeyEntry>,
+        /// A token of OAuth, in the place of a key: it comes from the same places, and is sent as `authorization: Bearer`.
+        /// Example: `{"command": ["./token.sh"]}`
+        pub token: Option<KeyEntry>,
         /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
         /// `{file: PATH}`.
         /// Example: `{"anthropic-beta": "context-1m-2025-08-07"}`
@@ -68,6 +72,7 @@ impl From<AnthropicKeys> for ApiEntry {
             config: ModelConfig { stream: keys.stream, max_tokens: Some(keys.max_tokens), ..config },
             at,
             api_key: keys.api_key,
+            token: keys.token,
             headers: keys.headers,
             extra: keys.extra,
             ask_window: keys.ask_window,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::openai::{OWN_FIELDS, format};
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::host::model::ApiEntry;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
 use crate::policy::PriceEntry;
@@ -43,8 +43,12 @@ record! {
         /// The version of the API.
         /// Example: `2024-10-21`
         pub api_version: Spanned<String>,
-        /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
-        pub api_key: Option<KeySource>,
+        /// The key: `{env: NAME}`, `{file: PATH}` or `{command: [PROGRAM, ARGUMENT]}`. Keys are never written into the file
+        /// itself.
+        pub api_key: Option<KeyEntry>,
+        /// A token of Microsoft Entra, in the place of a key: it comes from the same places, and is sent as `authorization: Bearer`.
+        /// Example: `{"command": ["az", "account", "get-access-token", "--resource", "https://cognitiveservices.azure.com"]}`
+        pub token: Option<KeyEntry>,
         /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
         /// `{file: PATH}`.
         /// Example: `{"x-team": "orders"}`
@@ -75,6 +79,7 @@ impl From<AzureKeys> for ApiEntry {
             config,
             at: keys.base_url.span,
             api_key: keys.api_key,
+            token: keys.token,
             headers: keys.headers,
             extra: keys.extra,
             ask_window: false,

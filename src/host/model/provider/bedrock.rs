@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::host::model::ApiEntry;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
 use crate::host::model::wire::converse::{ConverseFormat, ModelFamily};
@@ -49,9 +49,9 @@ record! {
         /// identity, the container or the instance, as AWS's own tools look for them.
         /// Example: `agents`
         pub profile: Option<String>,
-        /// A key of Bedrock itself, which is sent in the place of a signature: `{env: NAME}` or `{file: PATH}`. Keys are
-        /// never written into the file itself.
-        pub api_key: Option<KeySource>,
+        /// A key of Bedrock itself, which is sent in the place of a signature: `{env: NAME}`, `{file: PATH}` or
+        /// `{command: [PROGRAM, ARGUMENT]}`. Keys are never written into the file itself.
+        pub api_key: Option<KeyEntry>,
         /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
         /// `{file: PATH}`.
         /// Example: `{"x-amzn-bedrock-trace": "ENABLED"}`
@@ -88,6 +88,7 @@ impl From<BedrockKeys> for ApiEntry {
             },
             at,
             api_key: keys.api_key,
+            token: None,
             headers: keys.headers,
             extra: keys.extra,
             ask_window: false,

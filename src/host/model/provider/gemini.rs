@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::host::model::ApiEntry;
 use crate::host::model::config::{Auth, ModelConfig, Provider, WindowPlaces};
 use crate::host::model::wire::gemini::{GeminiFormat, SignatureRules};
@@ -39,8 +39,12 @@ record! {
         /// The model's name on the server.
         /// Example: `gemini-2.5-flash`
         pub model: Spanned<String>,
-        /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
-        pub api_key: Option<KeySource>,
+        /// The key: `{env: NAME}`, `{file: PATH}` or `{command: [PROGRAM, ARGUMENT]}`. Keys are never written into the file
+        /// itself.
+        pub api_key: Option<KeyEntry>,
+        /// A token of Google Cloud, for Vertex, in the place of a key: it comes from the same places, and is sent as `authorization: Bearer`.
+        /// Example: `{"command": ["gcloud", "auth", "print-access-token"]}`
+        pub token: Option<KeyEntry>,
         /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
         /// `{file: PATH}`.
         /// Example: `{"authorization": {"env": "VERTEX_AUTHORIZATION"}}`
@@ -70,6 +74,7 @@ impl From<GeminiKeys> for ApiEntry {
             config: ModelConfig { stream: keys.stream, max_tokens: keys.max_tokens, ..config },
             at,
             api_key: keys.api_key,
+            token: keys.token,
             headers: keys.headers,
             extra: keys.extra,
             ask_window: keys.ask_window,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::host::model::config::WindowPlaces;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
 use crate::host::model::wire::chat::{ChatFormat, ChatServer, LearnedForms, SamplingOptions};
@@ -41,8 +41,9 @@ record! {
         /// The model's name on the server.
         /// Example: `gpt-5`
         pub model: String,
-        /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
-        pub api_key: Option<KeySource>,
+        /// The key: `{env: NAME}`, `{file: PATH}` or `{command: [PROGRAM, ARGUMENT]}`. Keys are never written into the file
+        /// itself.
+        pub api_key: Option<KeyEntry>,
         /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
         /// `{file: PATH}`.
         /// Example: `{"x-title": "order desk", "x-gateway-token": {"env": "GATEWAY_TOKEN"}}`
@@ -85,6 +86,7 @@ impl From<OpenAiKeys> for ApiEntry {
             config,
             at: keys.base_url.span,
             api_key: keys.api_key,
+            token: None,
             headers: keys.headers,
             extra: keys.extra,
             ask_window: keys.ask_window,

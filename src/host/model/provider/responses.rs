@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::openai::{server, window_below};
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
-use crate::host::key_source::KeySource;
+use crate::host::key_source::KeyEntry;
 use crate::host::model::ApiEntry;
 use crate::host::model::config::WindowPlaces;
 use crate::host::model::config::{Auth, ModelConfig, Provider};
@@ -41,8 +41,9 @@ record! {
         /// The model's name on the server.
         /// Example: `gpt-5`
         pub model: Spanned<String>,
-        /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
-        pub api_key: Option<KeySource>,
+        /// The key: `{env: NAME}`, `{file: PATH}` or `{command: [PROGRAM, ARGUMENT]}`. Keys are never written into the file
+        /// itself.
+        pub api_key: Option<KeyEntry>,
         /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
         /// `{file: PATH}`.
         /// Example: `{"openai-project": "proj_1"}`
@@ -72,6 +73,7 @@ impl From<ResponsesKeys> for ApiEntry {
             config: ModelConfig { stream: keys.stream, max_tokens: keys.max_tokens, ..config },
             at,
             api_key: keys.api_key,
+            token: None,
             headers: keys.headers,
             extra: keys.extra,
             ask_window: keys.ask_window,

@@ -37,6 +37,7 @@ use super::failure::unreadable;
 use super::front::{FittedRequest, FrontCall};
 use super::headers::ConfigError;
 use super::refusals::{SentOption, ServerRefusals};
+use super::renewed::HeldKey;
 use super::sent::SentBody;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::{WireFormat, unquoted};
@@ -204,7 +205,7 @@ impl RelayedModel {
         let defaults = config.provider.headers.iter().map(|(name, _)| HeaderName::from_static(name));
         let (defaults, model) = (defaults.collect(), config.model.clone());
         let addresses = RelayAddresses::of(&config)?;
-        let plain = ModelConfig { api_key: None, headers: Vec::new(), ..config.clone() };
+        let plain = ModelConfig { api_key: None, renewed_key: None, headers: Vec::new(), ..config.clone() };
         let format = (config.provider.format)(config);
         let refusals = ServerRefusals::default();
         Ok(Self { transport, addresses, format, defaults, model, plain, refusals })
@@ -268,26 +269,59 @@ impl RelayedModel {
         sink: &AnswerSink,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let mut rewritten: Option<ConvertedRequest<'_>> = None;
-        let redactor = self.transport.redactor();
-        let mask = AnswerMask::new(&redactor);
         loop {
+            let key = self.key().await?;
+            let redactor = self.transport.redactor();
+            let mask = AnswerMask::new(&redactor);
             let converted = rewritten.as_ref().or(request.converted);
             let body = converted.map_or_else(|| request.body.clone(), |converted| converted.body.clone());
-            let answer = self.answer(&RelayedRequest { body, converted, ..*request }, sink, &mask).await;
+            let relayed = RelayedRequest { body, converted, ..*request };
+            let answer = self.answer(&relayed, key.as_ref(), sink, &mask).await;
             let again = match (&answer, converted) {
                 (Err(refused), Some(converted)) if !sink.has_begun() => {
                     self.rewritten(converted, &refused.failure)
                 }
                 _ => None,
             };
-            if again.is_none() {
-                return match answer {
-                    Ok(answer) => Ok(answer.masked(&mask)),
-                    Err(failure) => Err(failure.redacted(&redactor, &mask)),
-                };
+            if again.is_some() {
+                rewritten = again;
+                continue;
             }
-            rewritten = again;
+            match answer {
+                Ok(answer) => return Ok(answer.masked(&mask)),
+                Err(refused) if !self.renews(key.as_ref(), &refused.failure, sink).await? => {
+                    return Err(refused.redacted(&redactor, &mask));
+                }
+                Err(_) => {}
+            }
         }
+    }
+
+    /// The key for a request, if it is one that is asked for again.
+    async fn key(&self) -> Result<Option<HeldKey>, RelayFailure> {
+        self.transport.key().await.map_err(|failure| self.unkeyed(failure))
+    }
+
+    /// Whether the request is sent again because its key was refused and there is another one.
+    async fn renews(
+        &self,
+        key: Option<&HeldKey>,
+        refusal: &Failure,
+        sink: &AnswerSink,
+    ) -> Result<bool, RelayFailure> {
+        if sink.has_begun() {
+            return Ok(false);
+        }
+        let note = self.transport.renews(key, refusal).await.map_err(|failure| self.unkeyed(failure))?;
+        if let Some(note) = &note {
+            self.transport.says_again(note);
+        }
+        Ok(note.is_some())
+    }
+
+    /// The failure of a request that has no key.
+    fn unkeyed(&self, failure: Failure) -> RelayFailure {
+        self.transport.redactor().failure(failure, None).into()
     }
 
     /// The request as a refusal teaches that the server wants it; `None`: it teaches nothing.
@@ -307,12 +341,13 @@ impl RelayedModel {
     async fn answer(
         &self,
         request: &RelayedRequest<'_>,
+        key: Option<&HeldKey>,
         sink: &AnswerSink,
         mask: &AnswerMask<'_>,
     ) -> Result<RelayedAnswer, RelayFailure> {
         let limit = request.timeouts.first_token.filter(|_| request.stream);
         let first_content = limit.and_then(|limit| Instant::now().checked_add(limit.to_std()));
-        let (body, headers) = (request.body.clone(), self.headers(request));
+        let (body, headers) = (request.body.clone(), self.transport.keyed(key, self.headers(request)));
         let address = self.addresses.of_request(request);
         let sent = self.transport.send_to(address, body, headers, first_content, request.timeouts);
         let response = sent.await?;
