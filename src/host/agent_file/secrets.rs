@@ -129,8 +129,10 @@ impl NamedSecrets {
         if let Some((_, key)) = self.commands.iter().find(|(known, _)| same(known)) {
             return Some(key.clone());
         }
+        // The folder of a file that is named without one.
+        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let command = CommandKey::new(&entry.command.value)
-            .working_dir(folder)
+            .working_dir(here)
             .pass_env(&entry.pass_env)
             .timeout(entry.timeout.into())
             .lifetime(entry.lifetime.into());

@@ -125,6 +125,10 @@ pub struct ModelConfig {
     pub max_tokens: Option<u32>,
     /// Further fields of the request body. Null leaves out a field that would be sent otherwise.
     pub extra: Map<String, Value>,
+    /// Whether a request continues the last response by its id, and sends only what came after it, for
+    /// [`Provider::RESPONSES`]. The server keeps the responses then. A conversation that was repaired, reduced or continued by
+    /// another model since is sent as a whole.
+    pub auto_previous_response_id: bool,
     /// The region of AWS that serves the model, for [`Provider::BEDROCK`]; `None`: us-east-1.
     pub region: Option<String>,
     /// The profile of AWS whose credentials sign the requests. `None`: what the environment says, a web identity, the
@@ -158,6 +162,7 @@ impl ModelConfig {
             temperature: None,
             max_tokens: None,
             extra: Map::new(),
+            auto_previous_response_id: false,
             region: None,
             profile: None,
             guidance_in_results: None,

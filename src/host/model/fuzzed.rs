@@ -110,6 +110,8 @@ pub(super) fn responses() -> ResponsesFormat {
         temperature: None,
         max_tokens: None,
         extra: Map::new(),
+        continues: false,
+        lost: Arc::default(),
         refuses_reasoning: Arc::default(),
     }
 }

@@ -26,6 +26,7 @@ use super::chunks::AnswerChunks;
 use super::connection::{BreakableListener, ConnectionBreaker};
 use super::dialect::{Asked, CHAT, Dialect, not_a_request};
 use super::render::{self, AnswerRendering};
+use super::responses::StoredResponses;
 use super::script::{ErrorReply, Script, ScriptFault, ScriptOutcome, ScriptReply, ScriptState};
 use super::{anthropic, gemini, responses};
 use crate::host::file_error;
@@ -120,6 +121,7 @@ struct ServerState {
     script: Arc<Script>,
     state: Mutex<ScriptState>,
     seen: Mutex<SeenRequests>,
+    stored: Mutex<StoredResponses>,
     /// Ends waits and open streams.
     stop: CancellationToken,
     /// Breaks all connections.
@@ -146,6 +148,7 @@ impl ScriptedServer {
             state: Mutex::new(ScriptState::new(Arc::clone(&script))),
             script,
             seen: Mutex::default(),
+            stored: Mutex::default(),
             stop: CancellationToken::new(),
             broken: CancellationToken::new(),
         });
@@ -230,8 +233,10 @@ async fn serve(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    match shared.read(&headers, &body).and_then(|body| (dialect.read)(&uri, &headers, &body)) {
-        Ok(asked) => shared.answer(dialect, &asked, &breaker).await,
+    let read = shared.read(&headers, &body).and_then(|body| lock(&shared.stored).whole(body));
+    let asked = read.and_then(|body| Ok(((dialect.read)(&uri, &headers, &body)?, body)));
+    match asked {
+        Ok((asked, body)) => shared.answer(dialect, &asked, &body, &breaker).await,
         Err(refused) => dialect.error(&refused),
     }
 }
@@ -379,9 +384,17 @@ impl ServerState {
         &self,
         dialect: &'static Dialect,
         asked: &Asked,
+        body: &Value,
         breaker: &CancellationToken,
     ) -> Response {
         let reply = lock(&self.state).next(&asked.facts);
+        if let ScriptOutcome::Answer(answer) = &reply.outcome
+            && dialect.paths == responses::RESPONSES.paths
+        {
+            let rendering = AnswerRendering { model: &self.script.model, number: reply.number, answer };
+            let response: Value = serde_json::from_str(&(dialect.body)(&rendering)).unwrap_or_default();
+            lock(&self.stored).keep(body, &response);
+        }
         if !reply.delay.is_zero() {
             tokio::select! {
                 () = tokio::time::sleep(reply.delay.to_std()) => {}

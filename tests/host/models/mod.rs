@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod azure;
+mod continued;
 mod converse;
 mod encoded;
 mod gemini;

@@ -60,6 +60,9 @@ record! {
         /// Whether the server is asked, before a run, how large the model's window is, unless the policy says it. The
         /// run begins after two seconds at the latest.
         pub ask_window: bool = true,
+        /// Whether a request continues the last response by its id, and sends only what came after it. The server keeps the
+        /// responses then (`store`).
+        pub auto_previous_response_id: bool = false,
         /// What its tokens cost, for telemetry.
         /// Example: `{"input": 2.50, "output": 10}`
         pub price: Option<PriceEntry>,
@@ -70,7 +73,12 @@ impl From<ResponsesKeys> for ApiEntry {
     fn from(keys: ResponsesKeys) -> Self {
         let (config, at) = Self::reached(Provider::RESPONSES, keys.base_url, keys.model);
         Self {
-            config: ModelConfig { stream: keys.stream, max_tokens: keys.max_tokens, ..config },
+            config: ModelConfig {
+                stream: keys.stream,
+                max_tokens: keys.max_tokens,
+                auto_previous_response_id: keys.auto_previous_response_id,
+                ..config
+            },
             at,
             api_key: keys.api_key,
             token: None,
@@ -91,7 +99,7 @@ fn endpoint(_: &ModelConfig, url: &mut Url) {
 /// The format for the model that is reached so.
 fn format(config: ModelConfig) -> ResponsesFormat {
     let issuer = config.issuer();
-    let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
+    let ModelConfig { model, stream, temperature, max_tokens, extra, auto_previous_response_id, .. } = config;
     ResponsesFormat {
         model,
         issuer,
@@ -99,6 +107,8 @@ fn format(config: ModelConfig) -> ResponsesFormat {
         temperature,
         max_tokens,
         extra,
+        continues: auto_previous_response_id,
+        lost: Arc::default(),
         refuses_reasoning: Arc::default(),
     }
 }

@@ -205,6 +205,8 @@ impl RelayedModel {
         let defaults = config.provider.headers.iter().map(|(name, _)| HeaderName::from_static(name));
         let (defaults, model) = (defaults.collect(), config.model.clone());
         let addresses = RelayAddresses::of(&config)?;
+        // The clients have the conversations, and no message of theirs says which response it was.
+        let config = ModelConfig { auto_previous_response_id: false, ..config };
         let plain = ModelConfig { api_key: None, renewed_key: None, headers: Vec::new(), ..config.clone() };
         let format = (config.provider.format)(config);
         let refusals = ServerRefusals::default();

@@ -3,6 +3,9 @@
 mod chunks;
 mod render;
 mod request;
+mod stored;
+
+pub(super) use stored::StoredResponses;
 
 use super::dialect::{Dialect, SSE, error_event, not_json};
 use super::render::error_body;

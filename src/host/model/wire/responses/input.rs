@@ -1,8 +1,11 @@
 //! The conversation as a list of items.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::ResponsesFormat;
+use super::continued::kept_response;
 use super::items::{Item, kind, parts, said, word};
 use crate::host::model::wire::extras::{ISSUER, ITEMS, RESPONSE};
 use crate::host::model::wire::ids::IdForm;
@@ -11,11 +14,21 @@ use crate::host::model::wire::sendable::sendable;
 use crate::host::port::ModelRequest;
 use crate::session::{Message, ToolCall};
 
-/// The input of a request.
-pub(super) fn input(format: &ResponsesFormat, request: &ModelRequest<'_>) -> Vec<Value> {
+/// The input of a request, and the response that it continues: then it is what came after that.
+pub(super) fn input(format: &ResponsesFormat, request: &ModelRequest<'_>) -> (Vec<Value>, Option<String>) {
+    let messages = sendable(request.messages, IdForm::WORD, &request.tools);
+    let previous = Some(request.messages).filter(|_| format.continues());
+    let previous = previous.and_then(|messages| kept_response(messages, &format.issuer, &format.lost));
+    // The server knows the calls by the ids that it gave them.
+    let previous = previous.filter(|kept| matches!(messages.get(kept.at), Some(Cow::Borrowed(_))));
+    let from = previous.as_ref().map_or(0, |kept| kept.at.saturating_add(1));
+    (items(format, messages.get(from..).unwrap_or_default()), previous.map(|kept| kept.id.to_owned()))
+}
+
+fn items(format: &ResponsesFormat, messages: &[Cow<'_, Message>]) -> Vec<Value> {
     let mut input = Vec::new();
-    for message in sendable(request.messages, IdForm::WORD, &request.tools) {
-        match &*message {
+    for message in messages {
+        match &**message {
             Message::System { text } => input.push(message_item("system", text)),
             Message::User { text, .. } => input.push(message_item("user", text)),
             Message::Tool { text, call, .. } => {
@@ -170,7 +183,7 @@ mod tests {
     use crate::host::model::fuzzed::{request, responses};
 
     fn sent(format: &ResponsesFormat, messages: &[Message]) -> Vec<Value> {
-        input(format, &request(messages))
+        input(format, &request(messages)).0
     }
 
     fn elsewhere() -> ResponsesFormat {

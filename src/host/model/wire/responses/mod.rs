@@ -3,6 +3,7 @@
 //! A response is a list of items. The text and the function calls among them become the reply; everything else, reasoning
 //! above all, is kept as it came and goes back in its place to who sent it.
 
+mod continued;
 mod input;
 mod items;
 mod reply;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
+pub(crate) use continued::LostResponses;
 use stream::ReplyItems;
 
 use super::{StreamDecoder, WireFormat};
@@ -38,6 +40,10 @@ pub(crate) struct ResponsesFormat {
     pub(crate) max_tokens: Option<u32>,
     /// Fields to add; null leaves a field out.
     pub(crate) extra: Map<String, Value>,
+    /// Whether a request continues the last response, which the server keeps, where nothing has changed since.
+    pub(crate) continues: bool,
+    /// The responses that the server no longer has.
+    pub(crate) lost: Arc<LostResponses>,
     /// Whether the server has refused what the model thought before.
     pub(crate) refuses_reasoning: Arc<AtomicBool>,
 }
@@ -53,14 +59,19 @@ impl WireFormat for ResponsesFormat {
         headers: &HeaderMap,
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
-        reply::read_body(body, headers, conversation, &self.issuer)
+        reply::read_body(body, headers, conversation, (&self.issuer, self.continues()))
     }
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
-        Box::new(ReplyItems::of(&self.issuer))
+        Box::new(ReplyItems::of(&self.issuer, self.continues()))
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {
+        if self.continues()
+            && let Some(note) = self.lost.learn(failure, &self.model)
+        {
+            return Some(note);
+        }
         if !refuses_reasoning(failure) || self.refuses_reasoning.swap(true, Ordering::Relaxed) {
             return None;
         }

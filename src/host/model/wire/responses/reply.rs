@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::continued::mark;
 use super::items::{Item, is_unfinished, kept, kind, normal, parts, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
@@ -18,6 +19,8 @@ use crate::session::{Message, ToolCall};
 /// A response, as a body or at the end of a stream.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct WireResponse {
+    #[serde(default, deserialize_with = "lenient::text")]
+    id: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) status: Option<String>,
     #[serde(default)]
@@ -45,7 +48,7 @@ pub(super) fn read_body(
     body: &[u8],
     headers: &HeaderMap,
     conversation: &[Message],
-    issuer: &str,
+    (issuer, keeps): (&str, bool),
 ) -> Result<ModelReply, Failure> {
     let value = unread::json(body)?;
     if let Some(failure) = failure::inside_success(&value, headers) {
@@ -54,7 +57,7 @@ pub(super) fn read_body(
     let mut response: WireResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let items = response.output.take().ok_or_else(without_output)?;
     let items = items.into_iter().map(normal).collect::<Result<_, _>>()?;
-    to_reply(items, &response, conversation, issuer)
+    to_reply(items, &response, conversation, (issuer, keeps))
 }
 
 /// JSON of another shape than the format's.
@@ -67,7 +70,7 @@ pub(super) fn without_output() -> Failure {
     failure::unreadable("the answer holds no output")
 }
 
-/// The reply that the items of a response are.
+/// The reply that the items of a response are. `keeps`: whether the server keeps it, and the next request continues it.
 ///
 /// # Errors
 /// The response is not whole.
@@ -75,7 +78,7 @@ pub(super) fn to_reply(
     mut items: Vec<Item>,
     response: &WireResponse,
     conversation: &[Message],
-    issuer: &str,
+    (issuer, keeps): (&str, bool),
 ) -> Result<ModelReply, Failure> {
     let finish = response.finish(&items)?;
     let is_cut = response.status.as_deref() != Some("completed");
@@ -100,7 +103,12 @@ pub(super) fn to_reply(
     }
     let extra = kept(&items, issuer).map(|kept| (RESPONSE.to_owned(), kept)).into_iter().collect();
     let usage = response.usage.map(WireUsage::usage);
-    Ok(ModelReply { text, calls, finish, usage, extra, ..ModelReply::default() })
+    let mut reply = ModelReply { text, calls, finish, usage, extra, ..ModelReply::default() };
+    // One that was cut may have calls at the server that are none here.
+    if let Some(id) = response.id.as_deref().filter(|id| keeps && !is_cut && !id.is_empty()) {
+        mark(&mut reply, id, issuer, conversation);
+    }
+    Ok(reply)
 }
 
 fn call(id: String, item: &Item) -> ProposedCall {

@@ -19,7 +19,11 @@ pub(super) fn body(format: &ResponsesFormat, request: &ModelRequest<'_>) -> Valu
     let mut body = Map::new();
     let mut write = |field: &str, value: Value| drop(body.insert(field.to_owned(), value));
     write("model", json!(format.model));
-    write("input", input(format, request).into());
+    let (input, previous) = input(format, request);
+    write("input", input.into());
+    if let Some(previous) = previous {
+        write("previous_response_id", previous.into());
+    }
     let tools: Vec<Value> = request.tools.iter().map(|spec| ToolForm::Responses.declare(spec)).collect();
     match &request.tool_choice {
         // Refused where there is no tool.
@@ -34,8 +38,9 @@ pub(super) fn body(format: &ResponsesFormat, request: &ModelRequest<'_>) -> Valu
     if format.stream {
         write("stream", json!(true));
     }
-    // The session has the conversation, so the server need not keep it; reasoning then comes back sealed.
-    write("store", json!(false));
+    // The session has the conversation, so the server need not keep it; reasoning then comes back sealed. It does in any case,
+    // for requests that cannot continue what the server keeps.
+    write("store", json!(format.continues));
     write("include", json!(["reasoning.encrypted_content"]));
     if let Some(temperature) = format.temperature {
         write("temperature", json!(temperature));
@@ -55,7 +60,12 @@ impl ResponsesFormat {
     /// Whether the server keeps responses, so that it knows an item by its id.
     pub(super) fn stores(&self) -> bool {
         // Left out, `store` is true (`response_create_params.py` of OpenAI's SDK).
-        self.extra.get("store").is_some_and(|store| store.is_null() || store == true)
+        self.extra.get("store").map_or(self.continues, |store| store.is_null() || store == true)
+    }
+
+    /// Whether a request continues the last response.
+    pub(super) fn continues(&self) -> bool {
+        self.continues && self.stores()
     }
 
     /// Whether the server has refused what the model thought before.

@@ -66,6 +66,8 @@ impl ResponsesEvent<'_> {
 #[derive(Debug, Default)]
 pub(super) struct ReplyItems {
     issuer: String,
+    /// Whether the server keeps the response, and the next request continues it.
+    keeps: bool,
     items: Vec<StreamedItem>,
     numbers: EventNumbers,
     /// The response, and its items, once it has ended.
@@ -166,14 +168,14 @@ impl StreamDecoder for ReplyItems {
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
         let Some((response, items)) = self.end else { return Err(unread::ended_early(self.started)) };
-        to_reply(items, &response, conversation, &self.issuer)
+        to_reply(items, &response, conversation, (&self.issuer, self.keeps))
     }
 }
 
 impl ReplyItems {
     /// Nothing yet, of that issuer.
-    pub(super) fn of(issuer: &str) -> Self {
-        Self { issuer: issuer.to_owned(), ..Self::default() }
+    pub(super) fn of(issuer: &str, keeps: bool) -> Self {
+        Self { issuer: issuer.to_owned(), keeps, ..Self::default() }
     }
 
     /// An event in the middle.

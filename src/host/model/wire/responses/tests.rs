@@ -398,7 +398,7 @@ fn calls_have_ids_of_their_own_whatever_was_sent() {
 
 #[test]
 fn what_has_come_is_counted_in_characters() {
-    let mut items = ReplyItems::of("host main");
+    let mut items = ReplyItems::of("host main", false);
     let events = events(&rich(), 99);
     let mut counts = Vec::new();
     for event in &events {
@@ -449,7 +449,7 @@ proptest! {
         let reply = streamed(&events).unwrap();
         prop_assert_eq!(&reply, &read(&whole(&items)).unwrap());
         prop_assert_eq!(&reply.text, &text);
-        let mut decoder = ReplyItems::of("host main");
+        let mut decoder = ReplyItems::of("host main", false);
         let end = end.index(events.len());
         let mut shown = String::new();
         for event in &events[..end] {
