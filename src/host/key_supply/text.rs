@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 const WITHIN: [&str; 2] = ["credential", "status"];
 /// What it is called: by OAuth (RFC 6749, 5.1), by `az account get-access-token`, by Kubernetes and `azd`, by `OpenID` Connect.
 const TOKENS: [&str; 5] = ["access_token", "accessToken", "token", "id_token", "idToken"];
-/// What the time is called at which it expires. `expiresOn` of `az` is a local time and is no RFC 3339; `expires_on` goes before.
+/// What the time is called at which it expires. `expiresOn` of `az` is a local time and is no RFC 3339; `expires_on` takes precedence.
 const ENDS: [&str; 11] = [
     "expires_on",
     "expirationTimestamp",

@@ -7,8 +7,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-use super::RenewedKey;
-use super::headers::{ConfigError, add, address, check_extra, secret, secrets, trimmed};
+use super::headers::{ConfigError, add, address, check_extra, secrets, trimmed};
+use super::renewed::{KeyPlace, RenewedKey};
 use super::wire::WireFormat;
 use crate::context::ToolForm;
 
@@ -57,20 +57,6 @@ pub(super) enum Auth {
     Aws,
 }
 
-/// The header of a key.
-#[derive(Clone, Debug)]
-pub(super) struct KeyPlace {
-    pub(super) header: HeaderName,
-    bearer: bool,
-}
-
-impl KeyPlace {
-    /// The header's value; `None`: the key has a character that HTTP does not allow.
-    pub(super) fn value(&self, key: &str) -> Option<HeaderValue> {
-        if self.bearer { secret(&format!("Bearer {key}")) } else { secret(key) }
-    }
-}
-
 impl Provider {
     /// Its name in agent files: `openai`.
     pub const fn name(&self) -> &'static str {
@@ -107,7 +93,7 @@ pub struct ModelConfig {
     pub model: String,
     /// The key. Blank space around it is dropped.
     pub api_key: Option<SecretString>,
-    /// The key, if it is asked for again before it expires: it goes before [`ModelConfig::api_key`].
+    /// The key, if it is asked for again before it expires: it takes precedence over [`ModelConfig::api_key`].
     pub renewed_key: Option<RenewedKey>,
     /// Whether the key is a token, which is sent as `authorization: Bearer` wherever the provider wants its keys: those of
     /// Microsoft Entra at Azure, and of Google Cloud at Vertex.

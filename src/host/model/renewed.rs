@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
-use super::config::KeyPlace;
 use super::headers::secret;
 use crate::engine::Failure;
 use crate::host::port::BoxFuture;
@@ -183,6 +182,20 @@ impl RenewedKey {
 
     fn known<T>(&self, look: impl FnOnce(&mut KnownKeys) -> T) -> T {
         look(&mut self.0.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The header of a key.
+#[derive(Clone, Debug)]
+pub(super) struct KeyPlace {
+    pub(super) header: HeaderName,
+    pub(super) bearer: bool,
+}
+
+impl KeyPlace {
+    /// The header's value; `None`: the key has a character that HTTP does not allow.
+    pub(super) fn value(&self, key: &str) -> Option<HeaderValue> {
+        if self.bearer { secret(&format!("Bearer {key}")) } else { secret(key) }
     }
 }
 

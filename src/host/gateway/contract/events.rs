@@ -101,7 +101,7 @@ fn read(bytes: &[u8]) -> StreamLine<'_> {
     StreamLine { bytes, said: data.and_then(|data| serde_json::from_str(data).ok()), is_changed: false }
 }
 
-/// Puts `now` in the place of what was `said`, if all of it is in these places: what is out already cannot be changed.
+/// Puts `now` in the place of `said`, if all of it is in these places: what is out already cannot be changed.
 fn put<'p>(
     lines: &mut [StreamLine<'_>],
     places: impl Iterator<Item = &'p ReplyPlace>,
