@@ -262,7 +262,7 @@ mod tests {
 
     /// Keys that live so long, as many as there are names; after that none comes.
     struct Names {
-        names: &'static [&'static str],
+        all: &'static [&'static str],
         life: Option<u64>,
         asked: Arc<AtomicUsize>,
     }
@@ -273,7 +273,7 @@ mod tests {
             let expires = |life| SystemTime::now().checked_add(Duration::from_secs(life));
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                let name = self.names.get(asked);
+                let name = self.all.get(asked);
                 let name = name.ok_or_else(|| Failure::of(ErrorClass::AuthError, "no key"))?;
                 Ok(SuppliedKey { key: (*name).into(), expires: self.life.and_then(expires), ask_again: None })
             })
@@ -282,7 +282,7 @@ mod tests {
 
     fn key(names: &'static [&'static str], life: Option<u64>) -> (RenewedKey, Arc<AtomicUsize>) {
         let asked = Arc::<AtomicUsize>::default();
-        (RenewedKey::new(Names { names, life, asked: Arc::clone(&asked) }), asked)
+        (RenewedKey::new(Names { all: names, life, asked: Arc::clone(&asked) }), asked)
     }
 
     async fn name(key: &RenewedKey) -> Result<String, String> {

@@ -64,10 +64,12 @@ pub(super) struct ModelTransport {
 /// The body of a request: whole, or in pieces.
 pub(super) trait TransportBody: Into<Body> + Send {
     /// All of it, for a signature.
+    #[cfg(feature = "bedrock")]
     fn whole(self) -> Bytes;
 }
 
 impl TransportBody for Bytes {
+    #[cfg(feature = "bedrock")]
     fn whole(self) -> Bytes {
         self
     }
@@ -75,6 +77,7 @@ impl TransportBody for Bytes {
 
 #[cfg(feature = "serve")]
 impl TransportBody for super::sent::SentBody {
+    #[cfg(feature = "bedrock")]
     fn whole(self) -> Bytes {
         Self::whole(self)
     }

@@ -289,7 +289,9 @@ mod tests {
         let chat = |delta: Value| json!({"id": "i", "t": 0.5, "choices": [{"index": 0, "delta": delta}]});
         let piece = |index: u64, name: Option<&str>, arguments: &str| {
             let mut function = json!({"arguments": arguments});
-            name.into_iter().for_each(|name| function["name"] = name.into());
+            if let Some(name) = name {
+                function["name"] = name.into();
+            }
             chat(json!({"tool_calls": [{"index": index, "function": function}]}))
         };
         let partial = |index: u64, json: &str| json!({"type": "content_block_delta", "index": index, "delta": {"type": "input_json_delta", "partial_json": json}});
@@ -354,7 +356,8 @@ mod tests {
     }
 
     fn bytes(events: &[Value]) -> String {
-        events.iter().map(|event| format!("event: e\r\ndata: {event}\r\n\r\n: still here\n\n")).collect()
+        let written = |event| format!("event: e\r\ndata: {event}\r\n\r\n: still here\n\n");
+        events.iter().map(written).collect::<Vec<_>>().concat()
     }
 
     #[test]

@@ -23,6 +23,7 @@ const STILL: Duration = Duration::from_secs(10);
 const MAX_EVENT: usize = 4 << 20;
 
 /// A stream that is passed on.
+#[expect(clippy::struct_excessive_bools, reason = "each is of something else")]
 pub(super) struct RelayedEvents<'a> {
     /// How they go out, if not as they came.
     writer: Option<(&'a ConvertedRequest<'a>, Box<dyn ReplyWriter>)>,
