@@ -19,6 +19,9 @@ use crate::host::model::wire::{StreamDecoder, StreamProgress};
 /// So long at most nothing goes out to a client while the model's server sends something: what stands between them gives up on a
 /// connection that is silent for a minute or so.
 const STILL: Duration = Duration::from_secs(10);
+/// So long at most nothing of an answer goes out because its calls are repaired as a whole: proxies wait a minute for one to begin
+/// (`proxy_read_timeout` of nginx).
+const SILENT: Duration = Duration::from_secs(30);
 /// The most bytes of one event, which may be an image.
 const MAX_EVENT: usize = 4 << 20;
 
@@ -151,8 +154,14 @@ impl<'a> RelayedEvents<'a> {
             // Of a converted answer nothing but text is ready.
             _ if self.writer.is_some() => self.held() > 0,
             HeldPart::UntilText => self.said,
-            HeldPart::Calls | HeldPart::Nothing => self.shown,
+            HeldPart::Calls => self.shown || self.is_silent(),
+            HeldPart::Nothing => self.shown,
         }
+    }
+
+    /// Whether a client has waited for long though its model writes.
+    fn is_silent(&self) -> bool {
+        self.received() > 0 && Instant::now().saturating_duration_since(self.out) >= SILENT
     }
 
     /// Whether what has come last is held back as a part of a call.
@@ -404,6 +413,41 @@ mod tests {
             assert_eq!(said, [false, false, true, false], "{dialect:?}");
             assert!(out[2].ends_with(b"\n\n"), "{out:?}");
         }
+    }
+
+    /// Repairs calls, and wants no other reply.
+    struct CallJudge;
+
+    impl ReplyJudge for CallJudge {
+        fn holds(&self) -> HeldPart {
+            HeldPart::Calls
+        }
+
+        fn still(&self) -> &'static [u8] {
+            b": still here\n\n"
+        }
+
+        fn judge(&self, reply: ModelReply, form: ReplyForm<'_>) -> JudgedReply {
+            if let ReplyForm::Events(events) = form {
+                *events = String::from_utf8_lossy(events).replace("{}", "[]").into();
+            }
+            JudgedReply::unseen(reply)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_calls_alone_begins_before_proxies_give_up() {
+        let (headers, mask) = (HeaderMap::new(), AnswerMask::default());
+        let format = converting(&front(Messages), Provider::OPENAI).format;
+        let mut events = RelayedEvents::new(format.begin(), None, &mask, 1).judged_by(Some(&CallJudge));
+        let call = &CHUNKS[CHUNKS.rfind("data: ").unwrap()..];
+        events.push(call.as_bytes(), &headers).unwrap();
+        assert!(!events.may_begin());
+        tokio::time::advance(SILENT).await;
+        assert!(events.may_begin());
+        assert_eq!(events.next_piece(), ": still here\n\n");
+        events.finish(&headers).unwrap();
+        assert_eq!(events.held_back(), call.replace("{}", "[]"));
     }
 
     #[test]
