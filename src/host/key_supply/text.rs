@@ -33,7 +33,7 @@ const MILLIS: u64 = 100_000_000_000;
 /// The token that a text holds, and when it expires, if that is known.
 ///
 /// # Errors
-/// There is none: what is there instead, without a word of it.
+/// The text holds no token: what it holds instead, without a word of it.
 pub(super) fn read(text: &str) -> Result<(SecretString, Option<SystemTime>), &'static str> {
     let text = text.trim();
     if text.is_empty() {

@@ -229,7 +229,7 @@ impl ModelConfig {
         }
     }
 
-    /// The key that is asked for again, and how it is sent; `None`: there is none, or a header of the user is in its place.
+    /// The key that is asked for again, and how it is sent; `None`: no key is renewed, or a header of the user takes its place.
     pub(super) fn keyed(&self) -> Option<(KeyPlace, RenewedKey)> {
         let (place, key) = (self.key_place(), self.renewed_key.clone()?);
         let named = |name: &String| name.eq_ignore_ascii_case(place.header.as_str());

@@ -105,7 +105,7 @@ async fn a_conversation_that_changed_is_sent_as_a_whole() {
     elsewhere.push(Message::Assistant { text: "y it is".into(), calls: vec![], extra: Map::new() });
     elsewhere.push(Message::user("and?"));
     say(&model, &elsewhere).await.unwrap();
-    // The server is told to keep nothing.
+    // The request asks the server to keep nothing.
     let forgets = of(&server, false, json!({"store": false}).as_object().cloned().unwrap());
     say(&forgets, &messages).await.unwrap();
     assert_eq!(sent(&server), expected(&[("", 1), ("", 4), ("", 6), ("", 4)]));
