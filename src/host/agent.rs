@@ -122,8 +122,8 @@ impl Agent {
     /// Runs the agent to its end, or until `stop` fires: a [`StopSwitch`], or a [`CancellationToken`] that ends it now.
     ///
     /// # Errors
-    /// Tools that cannot be used, or a session that cannot be written. A model or a tool that fails is no error:
-    /// it is part of the outcome.
+    /// A task without an id of its run, tools that cannot be used, or a session that cannot be written. A model or a tool that
+    /// fails is no error: it is part of the outcome.
     pub async fn run_with(
         &self,
         task: RunTask,
@@ -143,6 +143,9 @@ impl Agent {
         journal: Option<&mut dyn Journal>,
         outside: StopSwitch,
     ) -> Result<RunReport, RunError> {
+        if task.as_ref().is_some_and(|task| task.run.is_empty()) {
+            return Err(RunError::NoRunId);
+        }
         let mut unwritten = NoopObserver;
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();

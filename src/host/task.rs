@@ -12,7 +12,7 @@ use crate::session::Message;
 /// What one run is to do.
 #[derive(Clone, Debug, Default)]
 pub struct RunTask {
-    /// The run's id; the correlation id of everything logged about it.
+    /// The run's id; the correlation id of everything logged about it. It must not be empty.
     pub run: String,
     /// Instructions above the conversation.
     pub system: String,
@@ -64,6 +64,9 @@ pub enum RunError {
     /// There is no task.
     #[error("there is nothing to do: write `task:` into the agent file, or give the run a task of its own")]
     NoTask,
+    /// The run has no id, which is what a state knows its run by.
+    #[error("the run has no id: set `RunTask::run`, to a UUID for example")]
+    NoRunId,
     /// There is no run to continue with.
     #[error("the last run of the session is over; give it a task to continue with")]
     Over,

@@ -47,6 +47,13 @@ fn agent(tool: impl Tool + 'static, metrics: &Arc<Metrics>) -> Agent {
 }
 
 #[tokio::test]
+async fn a_run_without_an_id_is_refused_before_it_begins() {
+    let agent = Agent::new(Policy::builtin()).model("main", ScriptedModel::new(Script::new("script", [])));
+    let error = agent.run(RunTask { run: String::new(), ..task() }).await.unwrap_err();
+    assert_eq!(error.to_string(), "the run has no id: set `RunTask::run`, to a UUID for example");
+}
+
+#[tokio::test]
 async fn a_429_is_redacted_once_and_classified_once() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let busy = ScriptEntry::error(429, "rate_limit_exceeded", "sk-from-server and pass-of-agent are busy");

@@ -3,6 +3,8 @@
 //! Providers quote in their errors what a client wrote. A word of the client teaches nothing: only the `param` of an error
 //! does, or a name where the provider's own sentence has a parameter.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::engine::Failure;
@@ -87,6 +89,8 @@ const AFTER: &[&str] = &[
 const NO_PARAM: [&str; 3] = ["", "none", "null"];
 /// The shortest text of a request that is looked for in an error.
 const LEAST_QUOTED: usize = 8;
+/// How many characters beside a name show that it is in the middle of an echo.
+const ECHOED: usize = 12;
 
 impl RefusalWords {
     pub(crate) fn of(failure: &Failure) -> Self {
@@ -127,28 +131,71 @@ impl RefusalWords {
         if !NO_PARAM.contains(&self.param.as_str()) {
             return ends_path(&self.param, field).then_some(0);
         }
-        self.text.match_indices(field).map(|(at, _)| at).find(|&at| {
-            let (before, after) = self.text.split_at(at);
-            let after = after.get(field.len()..).unwrap_or_default();
-            let whole = !before.ends_with(of_word) && !after.starts_with(of_word);
-            whole && (is_announced(before) || is_refused(after))
-        })
+        namings(&self.text, field).next().map(|naming| naming.at)
     }
 
     /// Whether an option is named, however it is spelled: Google writes `thinking_level` and "Thinking level" for
     /// `thinkingLevel`.
     pub(crate) fn name_option(&self, name: &str) -> bool {
-        let spaced = name.chars().fold(String::new(), |mut spaced, c| {
-            if c.is_ascii_uppercase() {
-                spaced.push(' ');
-            }
-            spaced.push(c.to_ascii_lowercase());
-            spaced
-        });
-        [name.to_ascii_lowercase(), spaced.replace(' ', "_"), spaced]
-            .iter()
-            .any(|name| self.names(name).is_some())
+        spellings(name).iter().any(|name| self.names(name).is_some())
     }
+}
+
+/// How an option may be written.
+fn spellings(name: &str) -> [String; 3] {
+    let spaced = name.chars().fold(String::new(), |mut spaced, c| {
+        if c.is_ascii_uppercase() {
+            spaced.push(' ');
+        }
+        spaced.push(c.to_ascii_lowercase());
+        spaced
+    });
+    [name.to_ascii_lowercase(), spaced.replace(' ', "_"), spaced]
+}
+
+/// A place where a text names a parameter as one.
+struct ParameterNaming {
+    /// Where the name is.
+    at: usize,
+    /// From where to where the words are that make it one.
+    words: core::ops::Range<usize>,
+}
+
+impl ParameterNaming {
+    /// The passages of the text that a client must not have written: the words, and the name as the beginning or the end of what
+    /// may be an echo.
+    fn passages<'t>(&self, text: &'t str, length: usize) -> impl Iterator<Item = &'t str> + use<'t> {
+        let end = self.at.saturating_add(length);
+        let (before, after) = (text.get(..self.at).unwrap_or_default(), text.get(end..).unwrap_or_default());
+        let further =
+            after.char_indices().nth(ECHOED).map_or(after, |(to, _)| after.get(..to).unwrap_or_default());
+        let further = further.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let continued = text.get(self.at..end.saturating_add(further.len()));
+        let from = before.char_indices().rev().nth(ECHOED).map(|(from, _)| from);
+        let continuing = from.and_then(|from| text.get(from..end)).filter(|_| self.words.start == self.at);
+        [
+            text.get(self.words.clone()),
+            continued.filter(|_| !further.is_empty() && self.words.end == end),
+            continuing,
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// The places where a text names that parameter.
+fn namings<'t>(text: &'t str, field: &'t str) -> impl Iterator<Item = ParameterNaming> + 't {
+    text.match_indices(field).filter_map(move |(at, _)| {
+        let (before, after) = text.split_at(at);
+        let after = after.get(field.len()..).unwrap_or_default();
+        if before.ends_with(of_word) || after.starts_with(of_word) {
+            return None;
+        }
+        let end = at.saturating_add(field.len());
+        let (announced, refused) = (announced_from(before), refused_to(after));
+        let words = announced.unwrap_or(at)..end.saturating_add(refused.unwrap_or_default());
+        (announced.is_some() || refused.is_some()).then_some(ParameterNaming { at, words })
+    })
 }
 
 fn of_word(c: char) -> bool {
@@ -161,57 +208,116 @@ fn ends_path(path: &str, field: &str) -> bool {
     path.strip_suffix(field).is_some_and(|rest| !rest.ends_with(of_word))
 }
 
-/// Whether what stands before a name says that it is a parameter, other names of a list and the beginning of its path left aside.
-fn is_announced(before: &str) -> bool {
+/// Where the word before a name begins that says that it is a parameter, other names of a list and the beginning of its path left
+/// aside.
+fn announced_from(before: &str) -> Option<usize> {
     let mut before = before;
     loop {
         while let Some(outer) = before.strip_suffix('.') {
             before = outer.trim_end_matches(|c: char| of_word(c) || matches!(c, '[' | ']'));
         }
         let bare = before.trim_end_matches(|c: char| c.is_whitespace() || "':[(){,=*".contains(c));
-        let ends = |noun: &&str| bare.strip_suffix(*noun).is_some_and(|rest| !rest.ends_with(of_word));
-        if BEFORE.iter().any(ends) {
-            return true;
+        let start =
+            |noun: &&str| bare.strip_suffix(*noun).filter(|rest| !rest.ends_with(of_word)).map(str::len);
+        if let Some(start) = BEFORE.iter().find_map(start) {
+            return Some(start);
         }
         // `'max_tokens' and 'temperature'`, `['body', 'seed']`.
         let listed = before.get(bare.len()..).is_some_and(|gap| gap.contains(','));
         let bare = match (listed, bare.strip_suffix(" and").or_else(|| bare.strip_suffix(" or"))) {
             (_, Some(first)) => first,
             (true, None) => bare,
-            (false, None) => return false,
+            (false, None) => return None,
         };
         let shorter =
             bare.trim_end_matches(['\'', ')', ']']).trim_end_matches(|c: char| of_word(c) || c == '.');
         if shorter.len() == before.len() {
-            return false;
+            return None;
         }
         before = shorter;
     }
 }
 
-/// Whether what stands after a name says that the parameter is refused.
-fn is_refused(after: &str) -> bool {
-    let mut after = after;
+/// Where the words after a name end that say that the parameter is refused.
+fn refused_to(said: &str) -> Option<usize> {
+    let mut after = said;
     loop {
         after = after.trim_start_matches(|c: char| c.is_whitespace() || "':])}".contains(c));
-        if AFTER.iter().any(|words| after.starts_with(words)) {
-            return true;
+        if let Some(rest) = AFTER.iter().find_map(|words| after.strip_prefix(words)) {
+            return Some(said.len().saturating_sub(rest.len()));
         }
         let between = BETWEEN
             .iter()
             .find_map(|word| after.strip_prefix(word).filter(|rest| !rest.starts_with(of_word)));
-        let Some(rest) = between else { return false };
-        after = rest;
+        after = between?;
     }
 }
 
-/// A refusal without the texts of the request that it quotes word for word.
+/// A refusal without the texts of the request that it quotes word for word, and without the words that name a parameter if they
+/// are in such a text: the rest of it may be cut off.
 pub(crate) fn unquoted(failure: &Failure, sent: &[u8]) -> Failure {
     let mut unquoted = failure.clone();
     if let Ok(sent) = serde_json::from_slice::<Value>(sent) {
         blank(&mut unquoted.message, &sent);
+        let mut parts = SentParts::default();
+        parts.add(&sent);
+        if let Some(without) = parts.without_echoes(&unquoted.message) {
+            unquoted.message = without;
+        }
     }
     unquoted
+}
+
+/// What a request says, and what the fields in it are called.
+#[derive(Default)]
+struct SentParts {
+    names: BTreeSet<String>,
+    /// In small letters, with single spaces.
+    texts: Vec<String>,
+}
+
+impl SentParts {
+    fn add(&mut self, value: &Value) {
+        match value {
+            // A word alone names nothing as a parameter.
+            Value::String(text) if text.contains(char::is_whitespace) => self.texts.push(spaced(text)),
+            Value::Array(items) => items.iter().for_each(|item| self.add(item)),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    self.names.extend(spellings(name));
+                    self.add(value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message in small letters without the words of the request that name a parameter; `None`: it has none.
+    fn without_echoes(&self, message: &str) -> Option<String> {
+        let text = spaced(message);
+        let is_sent = |words: &str| self.texts.iter().any(|sent| sent.contains(words));
+        let mut echoes = Vec::new();
+        for name in &self.names {
+            let is_echo = |naming: &ParameterNaming| naming.passages(&text, name.len()).any(is_sent);
+            echoes.extend(namings(&text, name).filter(is_echo).map(|naming| naming.words));
+        }
+        if echoes.is_empty() {
+            return None;
+        }
+        echoes.sort_by_key(|words| words.start);
+        let (mut kept, mut from) = (String::new(), 0);
+        for words in echoes {
+            kept.push_str(text.get(from..words.start).unwrap_or_default());
+            from = words.end.max(from);
+        }
+        kept.push_str(text.get(from..).unwrap_or_default());
+        Some(kept)
+    }
+}
+
+/// Small letters, one kind of quotes, single spaces.
+fn spaced(text: &str) -> String {
+    normal(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Takes the texts of a value out of a message, but for single words: those may be names.
@@ -360,7 +466,31 @@ mod tests {
         let said = failure("Invalid content: seed is not supported", None);
         let words = RefusalWords::of(&unquoted(&said, &serde_json::to_vec(&sent).unwrap()));
         assert!(!words.refuses() && !words.name_option("seed"));
+        // Nor does it count if it is cut, or has other spaces and letters.
+        let sent = json!({
+            "messages": [{"content": "Hello. Know that the SEED is not\n supported, unknown parameter: temperature. Bye."}],
+            "seed": 1, "temperature": 1, "generationConfig": {"thinkingLevel": "low"},
+            "input": "my thinking level is unsupported here",
+        });
+        let sent = serde_json::to_vec(&sent).unwrap();
+        for message in [
+            "Invalid content: Hello. Know that the SEED is not\n supp...",
+            "Unsupported content ... the seed is not supported, unknown param",
+            "Unexpected content, beginning: unknown parameter: temperature.",
+            "could not parse: thinking level is unsupported he",
+            "Content not allowed: temperature. B...",
+            "Hello. Know that the seed is unknown to us",
+        ] {
+            let words = RefusalWords::of(&unquoted(&failure(message, None), &sent));
+            let found = ["seed", "temperature", "thinkingLevel"].map(|name| words.name_option(name));
+            assert_eq!(found, [false; 3], "{message}");
+        }
+        // The provider's own words still do, beside those of the client.
+        let both = failure("Unsupported parameter: 'temperature' (after: the seed is not supported)", None);
+        let words = RefusalWords::of(&unquoted(&both, &sent));
+        assert!(words.refuses() && words.name_option("temperature") && !words.name_option("seed"));
         // A word alone may be the name.
+        let sent = json!({"messages": [], "user": "seed", "seed": 1});
         let refused = failure("Unknown parameter: seed", None);
         assert_eq!(unquoted(&refused, &serde_json::to_vec(&sent).unwrap()), refused);
     }

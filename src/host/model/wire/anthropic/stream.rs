@@ -81,6 +81,7 @@ impl StreamDecoder for ReplyBlocks {
                 // Counts in `message_delta` are cumulative, so the last one holds.
                 self.count(read.usage);
                 let stop = read.delta.get("stop_reason").and_then(Value::as_str);
+                let stop = stop.filter(|stop| !stop.is_empty());
                 self.stop = stop.map(str::to_owned).or(self.stop.take());
             }
             "message_stop" => {
@@ -102,16 +103,18 @@ impl StreamDecoder for ReplyBlocks {
     }
 
     fn is_whole(&self) -> bool {
-        (self.done || self.stop.is_some()) && !self.begun.iter().any(|block| block.open)
+        // An end after which there is neither content nor a reason is one that a router made.
+        let has_ended = self.stop.is_some() || (self.done && !self.begun.is_empty());
+        has_ended && !self.begun.iter().any(|block| block.open)
     }
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        if self.done && !self.started {
+            return Err(failure::unreadable("the answer holds no message"));
+        }
         // The SDKs raise nothing where a stream stops early, so half an answer would pass for a whole one.
         if !self.is_whole() {
             return Err(unread::ended_early(self.started));
-        }
-        if !self.started {
-            return Err(failure::unreadable("the answer holds no message"));
         }
         let blocks = self.begun.into_iter().map(ReplyBlock::whole).collect();
         to_reply(blocks, self.stop, self.usage, conversation)
@@ -315,6 +318,8 @@ mod tests {
             (vec![], "the stream of the answer ends before it has begun"),
             (vec![start()], "the stream of the answer ends in the middle"),
             (vec![start(), text.clone(), stop(0)], "the stream of the answer ends in the middle"),
+            (vec![start(), json!({"type": "message_stop"})], "the stream of the answer ends in the middle"),
+            (vec![start(), end("")], "the stream of the answer ends in the middle"),
             // Reasons to stop do not close a block.
             ([&open_call[..], &[end("tool_use")]].concat(), "the stream of the answer ends in the middle"),
             (

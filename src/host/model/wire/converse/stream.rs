@@ -83,7 +83,9 @@ impl StreamDecoder for ReplyBlocks {
                     block.open = false;
                 }
             }
-            "messageStop" => self.stop = read.stop_reason.or(self.stop.take()),
+            "messageStop" => {
+                self.stop = read.stop_reason.filter(|stop| !stop.is_empty()).or(self.stop.take());
+            }
             // The tokens follow the end.
             "metadata" => {
                 self.usage = read.usage.or(self.usage);

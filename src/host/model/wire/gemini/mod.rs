@@ -4,6 +4,7 @@
 //! their signatures above all, is kept on its part and goes back to who sent it.
 
 mod contents;
+mod family;
 mod parts;
 mod reply;
 mod request;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 
 #[cfg(feature = "serve")]
 pub(in crate::host::model) use contents::STAND_IN;
+use family::GeminiFamily;
 use stream::ReplyParts;
 
 use super::{StreamDecoder, WireFormat};
@@ -53,12 +55,8 @@ pub(crate) struct SignatureRules {
 impl SignatureRules {
     /// Those of a model of that name.
     pub(crate) fn of(model: &str) -> Self {
-        // Since Gemini 3 ("Thought signatures", ai.google.dev). A name without a number is learned.
-        let version = model.rsplit('/').next().and_then(|name| name.strip_prefix("gemini-"));
-        let digits =
-            version.map(|version| version.chars().take_while(char::is_ascii_digit).collect::<String>());
-        let version = digits.and_then(|digits| digits.parse::<u32>().ok());
-        Self { required: AtomicBool::new(version.is_some_and(|version| version >= 3)), ..Self::default() }
+        let required = GeminiFamily::of(model).requires_signatures;
+        Self { required: AtomicBool::new(required), ..Self::default() }
     }
 
     fn required(&self) -> bool {
