@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Instructions of one tool call, one retry decision, one estimate, one repair, one classification and one load of a policy, by
-# callgrind, counted inside them alone.
+# Instructions of one tool call, one retry decision, one estimate, one repair, one classification, one load of a policy and one
+# stream of 20 chunks in each dialect, by callgrind, counted inside them alone.
 # However busy a machine is, the same compiler gives the same numbers.
 #
 #     benches/instructions.sh            prints them, in lines of CASE NUMBER INSTRUCTIONS, those of the peers too
-#     benches/instructions.sh --check    fails if one of ours is more than 5 % above benches/instructions.baseline; with
-#                                        another compiler than that file was written with: NOT COMPARED
+#     benches/instructions.sh --check    fails if one of ours is more than 5 % above benches/instructions.baseline, or a stream takes
+#                                        more than 1.3 times what chat completions take; with another compiler than that
+#                                        file was written with: NOT COMPARED
 #     benches/instructions.sh --write    writes that file
 #
 # NUMBER is how often the call fails before it succeeds, which attempt is decided about, which error body of benches/bodies.rs is
-# classified, or how many policies the process has loaded before.
+# classified, how many policies the process has loaded before, or which dialect it is (`DIALECTS` of `fuzzing`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-}
@@ -29,7 +30,7 @@ command -v valgrind >/dev/null || { echo "callgrind counts; install valgrind" >&
 
 # With what tests have built already: only our own code, and that of the peers, is built anew, with optimisation; but not the
 # command, which no bench needs and which takes as long as all the rest.
-features=(--no-default-features --features host,mcp,postgres,scripted,yaml-value)
+features=(--no-default-features --features bedrock,fuzzing,host,mcp,postgres,scripted,yaml-value)
 optimised=()
 for package in unfazed backon failsafe tokio-retry; do
     optimised+=(--config "profile.dev.package.$package.opt-level=3")
@@ -37,13 +38,13 @@ done
 for setting in codegen-units=1 overflow-checks=false debug-assertions=false; do
     optimised+=(--config "profile.dev.package.unfazed.$setting")
 done
-built=$(CARGO_INCREMENTAL=0 cargo bench --locked --profile dev "${features[@]}" "${optimised[@]}" --bench instructions --no-run --message-format=json)
-binary=$(sed -n 's/.*"executable":"\([^"]*instructions[^"]*\)".*/\1/p' <<<"$built" | tail -n 1)
+built=$(CARGO_INCREMENTAL=0 cargo bench --locked --profile dev "${features[@]}" "${optimised[@]}" --bench instructions --bench decode --no-run --message-format=json)
 
-# count FUNCTION CASE NUMBER TIMES
+# count FUNCTION CASE NUMBER TIMES [BENCH]
 count() {
-    local total
-    total=$(valgrind --tool=callgrind --toggle-collect="*instructions*$1*" --callgrind-out-file=/dev/null \
+    local total bench=${5:-instructions} binary
+    binary=$(sed -n "s/.*\"executable\":\"\([^\"]*\/$bench-[^\"]*\)\".*/\1/p" <<<"$built" | tail -n 1)
+    total=$(valgrind --tool=callgrind --toggle-collect="*$bench*$1*" --callgrind-out-file=/dev/null \
         "$binary" "$2" "$3" "$4" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p')
     [ "${total:-0}" -gt 0 ] || { echo "nothing was counted for $2 $3" >&2; return 1; }
     printf '%s %s %s\n' "$2" "$3" "$((total / $4))"
@@ -61,6 +62,7 @@ ours() {
     count repair_once repair 0 5
     for number in 0 1 2 3 4 5 6; do count classify_once classify "$number" 20; done
     for number in 0 1; do count load_once load "$number" 1; done
+    for number in 0 1 2 3 4; do count decode_once decode "$number" 20 decode; done
 }
 
 peers() {
@@ -88,10 +90,14 @@ case "$mode" in
             printf "%-22s %9d -> %9d  %+.1f %%\n", key, before[key], $3, more
             if (more > 5) bad = 1
             if (more < -5) fewer = 1
+            if ($1 == "decode") decode[$2] = $3
             delete before[key]
         }
         END {
             for (key in before) { print key ": not counted"; bad = 1 }
+            for (number in decode) {
+                if (decode[number] > 1.3 * decode[0]) { print "decode " number ": more than 1.3 times decode 0"; bad = 1 }
+            }
             if (bad) {
                 print "more than 5 % above " name "; if that is meant: benches/instructions.sh --write"
                 exit 1

@@ -4,6 +4,7 @@
 mod faults_tests;
 #[cfg(test)]
 mod lenient_tests;
+mod measured;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::Map;
 
+pub use self::measured::{DIALECTS, decoded, streamed};
 use super::answer::HttpAnswer;
 use super::failure::from_status;
 use super::sse::{SseEvent, SseParser};

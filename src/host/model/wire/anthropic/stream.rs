@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::reply::{WireUsage, to_reply, unexpected};
@@ -30,6 +31,44 @@ struct MessagesEvent {
     delta: Map<String, Value>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
+}
+
+/// A piece of a block with nothing but the fields that every server sends, as nearly all events are. Others may hold an error,
+/// and are looked at as JSON first.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlainPiece {
+    #[serde(rename = "type")]
+    _kind: PieceKind,
+    index: u64,
+    delta: PlainDelta,
+}
+
+#[derive(Deserialize)]
+enum PieceKind {
+    #[serde(rename = "content_block_delta")]
+    Delta,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlainDelta {
+    #[serde(default, rename = "type")]
+    _kind: IgnoredAny,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    thinking: Option<String>,
+    #[serde(default)]
+    partial_json: Option<String>,
+}
+
+impl PlainDelta {
+    /// What is said, and in which field.
+    fn said(self) -> impl Iterator<Item = (&'static str, Value)> {
+        let fields = [("text", self.text), ("thinking", self.thinking), ("partial_json", self.partial_json)];
+        fields.into_iter().filter_map(|(field, said)| Some((field, Value::String(said?))))
+    }
 }
 
 /// The message as it begins.
@@ -67,6 +106,12 @@ impl StreamDecoder for ReplyBlocks {
         if event.data.trim() == event::DONE {
             return Ok(StreamProgress::Done);
         }
+        if event.name != "error"
+            && let Ok(PlainPiece { index, delta, .. }) = serde_json::from_str(&event.data)
+        {
+            self.add(index, delta.said())?;
+            return Ok(StreamProgress::More);
+        }
         let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
         let read: MessagesEvent = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         match read.kind.as_deref().unwrap_or(&event.name) {
@@ -75,8 +120,8 @@ impl StreamDecoder for ReplyBlocks {
                 self.count(read.message.usage);
             }
             "content_block_start" => self.begin(read.index, read.content_block),
-            "content_block_delta" => self.add(read.index, read.delta)?,
-            "content_block_stop" => self.block(read.index)?.open = false,
+            "content_block_delta" => self.add(read.index, read.delta.into_iter())?,
+            "content_block_stop" => block(&mut self.begun, &self.places, read.index)?.open = false,
             "message_delta" => {
                 // Counts in `message_delta` are cumulative, so the last one holds.
                 self.count(read.usage);
@@ -140,63 +185,74 @@ impl ReplyBlocks {
         self.begun.push(ReplyBlock { fields, input: String::new(), open: true });
     }
 
-    fn add(&mut self, index: u64, delta: Map<String, Value>) -> Result<(), Failure> {
-        if let Some(text) = delta.get("text").and_then(Value::as_str) {
-            self.tally.fresh.push_str(text);
+    fn add<K: AsRef<str>>(
+        &mut self,
+        index: u64,
+        delta: impl Iterator<Item = (K, Value)>,
+    ) -> Result<(), Failure> {
+        let Self { begun, places, tally, .. } = self;
+        let block = block(begun, places, index)?;
+        let mut grown = 0;
+        for (field, value) in delta {
+            if let ("text", Some(text)) = (field.as_ref(), value.as_str()) {
+                tally.fresh.push_str(text);
+            }
+            grown = block.add(field.as_ref(), value, &mut tally.kept).unwrap_or(grown);
         }
-        let mut kept = self.tally.kept;
-        let grown = self.block(index)?.add(delta, &mut kept);
-        self.tally.kept = kept;
-        self.tally.received = self.tally.received.saturating_add(grown);
+        tally.received = tally.received.saturating_add(grown);
         Ok(())
-    }
-
-    fn block(&mut self, index: u64) -> Result<&mut ReplyBlock, Failure> {
-        let at = self.places.get(&index).copied();
-        at.and_then(|at| self.begun.get_mut(at)).ok_or_else(|| {
-            failure::unreadable(format!(
-                "the stream of the answer continues with block {index}, which it has not begun"
-            ))
-        })
     }
 }
 
+/// The block with that `index`.
+fn block<'b>(
+    begun: &'b mut [ReplyBlock],
+    places: &HashMap<u64, usize>,
+    index: u64,
+) -> Result<&'b mut ReplyBlock, Failure> {
+    let at = places.get(&index).copied();
+    at.and_then(|at| begun.get_mut(at)).ok_or_else(|| {
+        failure::unreadable(format!(
+            "the stream of the answer continues with block {index}, which it has not begun"
+        ))
+    })
+}
+
 impl ReplyBlock {
-    /// Takes the next piece, which makes `kept` larger: how many characters it has.
-    fn add(&mut self, delta: Map<String, Value>, kept: &mut usize) -> u64 {
-        let mut grown = 0;
-        for (key, value) in delta {
-            match (key.as_str(), value) {
-                ("text" | "thinking", Value::String(more)) => {
-                    grown = chars(&more);
-                    *kept += more.len();
-                    match self.fields.get_mut(&key) {
-                        Some(Value::String(text)) => text.push_str(&more),
-                        _ => drop(self.fields.insert(key, Value::String(more))),
-                    }
+    /// Takes a field of the next piece, which makes `kept` larger: how many characters it has, if it is something that the model
+    /// writes.
+    fn add(&mut self, field: &str, value: Value, kept: &mut usize) -> Option<u64> {
+        match (field, value) {
+            ("text" | "thinking", Value::String(more)) => {
+                let grown = chars(&more);
+                *kept += more.len();
+                match self.fields.get_mut(field) {
+                    Some(Value::String(text)) => text.push_str(&more),
+                    _ => drop(self.fields.insert(field.to_owned(), Value::String(more))),
                 }
-                ("partial_json", Value::String(more)) => {
-                    grown = chars(&more);
-                    *kept += more.len();
-                    self.input.push_str(&more);
-                }
-                // A signature comes in one piece, and two joined ones would be refused.
-                ("signature", signature) => {
-                    let old = self.fields.get("signature").map_or(0, weight);
-                    *kept = (*kept + weight(&signature)).saturating_sub(old);
-                    self.fields.insert(key, signature);
-                }
-                ("citation", citation) => {
-                    *kept += weight(&citation);
-                    match self.fields.get_mut("citations") {
-                        Some(Value::Array(citations)) => citations.push(citation),
-                        _ => drop(self.fields.insert("citations".to_owned(), Value::Array(vec![citation]))),
-                    }
-                }
-                _ => {}
+                return Some(grown);
             }
+            ("partial_json", Value::String(more)) => {
+                *kept += more.len();
+                self.input.push_str(&more);
+                return Some(chars(&more));
+            }
+            // A signature comes in one piece, and two joined ones would be refused.
+            ("signature", signature) => {
+                let old = self.fields.get(field).map_or(0, weight);
+                *kept = (*kept + weight(&signature)).saturating_sub(old);
+                self.fields.insert(field.to_owned(), signature);
+            }
+            ("citation", citation) => {
+                *kept += weight(&citation);
+                match self.fields.get_mut("citations") {
+                    Some(Value::Array(citations)) => citations.push(citation),
+                    _ => drop(self.fields.insert("citations".to_owned(), Value::Array(vec![citation]))),
+                }
+            }
+            _ => {}
         }
-        grown
+        None
     }
 
     /// The block as it is in an answer that is not streamed; input that is broken stays a text.

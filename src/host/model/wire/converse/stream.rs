@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::reply::{WireUsage, to_reply, unexpected};
@@ -29,6 +30,24 @@ struct ConverseEvent {
     stop_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
+}
+
+/// A piece of text with nothing but the fields that every server sends, as nearly all events are. Others may hold an error, and
+/// are looked at as JSON first.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlainPiece {
+    #[serde(rename = "contentBlockIndex")]
+    index: u64,
+    delta: PlainText,
+    #[serde(default, rename = "p")]
+    _padding: IgnoredAny,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlainText {
+    text: String,
 }
 
 /// An answer that is being put together.
@@ -70,13 +89,24 @@ enum BlockContent {
 
 impl StreamDecoder for ReplyBlocks {
     fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
+        if event.name == "contentBlockDelta"
+            && let Ok(PlainPiece { index, delta, .. }) = serde_json::from_str(&event.data)
+        {
+            self.started = true;
+            self.add(index, "text", &Value::String(delta.text))?;
+            return Ok(StreamProgress::More);
+        }
         let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
         let read: ConverseEvent = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         self.started = true;
         let index = read.content_block_index;
         match event.name.as_str() {
             "contentBlockStart" => self.begin(index, read.start)?,
-            "contentBlockDelta" => self.add(index, read.delta)?,
+            "contentBlockDelta" => {
+                if let Some((kind, delta)) = read.delta.into_iter().next() {
+                    self.add(index, &kind, &delta)?;
+                }
+            }
             // A block of which nothing came is none.
             "contentBlockStop" => {
                 if let Some(block) = self.begun.get_mut(&index) {
@@ -145,8 +175,7 @@ impl ReplyBlocks {
         }
     }
 
-    fn add(&mut self, index: u64, delta: Map<String, Value>) -> Result<(), Failure> {
-        let Some((kind, delta)) = delta.into_iter().next() else { return Ok(()) };
+    fn add(&mut self, index: u64, kind: &str, delta: &Value) -> Result<(), Failure> {
         let block = match self.begun.get_mut(&index) {
             Some(block) if !block.open => {
                 let what = format!("the stream of the answer continues with block {index}, which has ended");
@@ -155,7 +184,7 @@ impl ReplyBlocks {
             Some(block) => block,
             None => {
                 // Text and reasoning begin without saying so.
-                let content = BlockContent::begun_by(&kind, &delta).ok_or_else(|| {
+                let content = BlockContent::begun_by(kind, delta).ok_or_else(|| {
                     let what = "which it has not begun";
                     unreadable(format!("the stream of the answer continues with block {index}, {what}"))
                 })?;
@@ -166,7 +195,7 @@ impl ReplyBlocks {
         if let (BlockContent::Text(_), Some(text)) = (&block.content, delta.as_str()) {
             self.tally.fresh.push_str(text);
         }
-        let (characters, bytes) = block.content.add(&delta);
+        let (characters, bytes) = block.content.add(delta);
         self.tally.received = self.tally.received.saturating_add(characters);
         self.tally.kept += bytes;
         Ok(())
