@@ -106,7 +106,9 @@ pub use provider_outages::ProviderOutages;
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, SummarizeMessages};
 pub use repeats::{LoopPattern, LoopRepetition, LoopStage};
 pub use reply_contract::{CheckedReply, RefusedReply, ReplyContract};
-pub use result::{ContentPart, CutRules, KeptText, ResultSpill, ToolResult, content_text, cut_text};
+pub use result::{
+    ContentPart, CutRules, KEPT_UNDER, KeptText, ResultSpill, ToolResult, content_text, cut_text,
+};
 pub(crate) use result::{head_of, tail_of};
 pub(crate) use room::ContextBudget;
 pub use shared::{SharedPart, SharedSubject};

@@ -26,6 +26,7 @@ use tracing::Instrument;
 use self::sharing::SharedReach;
 use super::approver::{Approver, DenyAll};
 use super::aside::{ProgressChannel, ToolProgress};
+use super::attached::with_attachments;
 use super::clock::Clock;
 use super::observer::{Journal, JournalError, NoopObserver, Observer, Planner, TellModel};
 use super::policy_watch::FileComplaint;
@@ -150,6 +151,14 @@ impl Agent {
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();
         let results = Arc::new(ResultFiles::new(self.results.clone()));
+        let task = match task {
+            Some(mut task) if !task.attachments.is_empty() => {
+                let attachments = core::mem::take(&mut task.attachments);
+                task.task = with_attachments(task.task, attachments, &results).await?;
+                Some(task)
+            }
+            task => task,
+        };
         let versions = self.versions();
         let tools = with_readers(&self.all_tools(), &policy, &results);
         let catalogue = tools.catalogue()?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
+use crate::host::attached::{self, MediaType};
 use crate::host::result_files::ResultFiles;
 
 /// The least time between two reports of one run.
@@ -34,7 +35,8 @@ struct ProgressSink {
 /// Where a run keeps what is no text.
 struct RunFiles {
     results: Arc<ResultFiles>,
-    handle: String,
+    /// What the handles begin with, if the policy keeps all that the model is not shown.
+    handle: Option<String>,
     kept: AtomicU32,
 }
 
@@ -70,14 +72,20 @@ impl ProgressReporter {
     }
 
     /// Keeps what is no text as a sidecar file of the session, if the policy keeps what the model is not shown
-    /// (`result.overflow: spill`). Returns its handle.
+    /// (`result.overflow: spill`), or if it is an image or a PDF, which models can be shown. Returns its handle.
     pub async fn keep(&self, media_type: &str, bytes: Vec<u8>) -> Option<String> {
         let files = self.0.as_ref()?.files.as_ref()?;
         let number = files.kept.fetch_add(1, Ordering::Relaxed);
         if number >= MOST_FILES {
             return None;
         }
-        let handle = format!("{}-{number}", files.handle);
+        let handle = match &files.handle {
+            Some(handle) => format!("{handle}-{number}"),
+            None if bytes.len() <= attached::MOST_BYTES && MediaType::of(&bytes).is_some() => {
+                attached::handle(&bytes)
+            }
+            None => return None,
+        };
         let (results, named, media_type) =
             (Arc::clone(&files.results), handle.clone(), media_type.to_owned());
         let written =
@@ -99,7 +107,8 @@ impl ProgressChannel {
         (Self(sender), receiver)
     }
 
-    /// The reporter of one run. What it makes is kept under handles that begin with `handle`, if there is one.
+    /// The reporter of one run. What it makes is kept under handles that begin with `handle`; without one only what models can be
+    /// shown is.
     pub(super) fn of(
         &self,
         call: &str,
@@ -107,17 +116,17 @@ impl ProgressChannel {
         handle: Option<&str>,
         results: &Arc<ResultFiles>,
     ) -> ProgressReporter {
-        let files = handle.map(|handle| RunFiles {
+        let files = RunFiles {
             results: Arc::clone(results),
-            handle: handle.to_owned(),
+            handle: handle.map(str::to_owned),
             kept: AtomicU32::new(0),
-        });
+        };
         ProgressReporter(Some(Arc::new(ProgressSink {
             call: call.to_owned(),
             tool: tool.to_owned(),
             sender: self.0.clone(),
             last: Mutex::default(),
-            files,
+            files: Some(files),
         })))
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::aside::ProgressReporter;
+use super::attached::AttachedFiles;
 use super::redact::SecretRedactor;
 use crate::context::ToolForm;
 use crate::engine::{CallTimeouts, Failure, ModelReply, RunFacts, ToolChoice, ToolOutcome, ToolSpec};
@@ -65,6 +66,8 @@ pub struct ModelRequest<'a> {
     pub streamed: Option<StreamSink>,
     /// Where the bytes are counted that the call sends and receives.
     pub traffic: ByteTraffic,
+    /// The files that the conversation names, for models that can be shown them.
+    pub files: AttachedFiles,
     /// Fires when the run is stopped.
     pub cancel: CancellationToken,
 }

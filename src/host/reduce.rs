@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::attached::AttachedFiles;
 use super::port::{ByteTraffic, Model, ModelRequest};
 use super::redact::SecretRedactor;
 use crate::context::ConversationMeasure;
@@ -44,6 +45,7 @@ pub(super) async fn summarized(
         timeouts: work.timeouts,
         streamed: None,
         traffic,
+        files: AttachedFiles::default(),
         cancel,
     };
     match model.call_redacted(request, &redactor).await {

@@ -69,9 +69,20 @@ impl ResultFiles {
 
     /// Whether something is kept under the handle that is no text.
     pub(super) fn has_file(&self, handle: &str) -> bool {
+        self.file(handle).is_some()
+    }
+
+    /// What is kept under the handle that is no text, if it has no more than so many bytes. Blocks.
+    pub(super) fn bytes(&self, handle: &str, most: usize) -> Option<Vec<u8>> {
+        let path = self.file(handle)?;
+        let size = fs::metadata(&path).ok()?.len();
+        if size > u64::try_from(most).unwrap_or(u64::MAX) { None } else { fs::read(path).ok() }
+    }
+
+    fn file(&self, handle: &str) -> Option<PathBuf> {
         let files = ENDINGS.iter().map(|(_, ending)| *ending).chain([OTHER]);
         let mut files = files.filter_map(|ending| Some(self.path(handle)?.with_extension(ending)));
-        files.any(|path| path.exists())
+        files.find(|path| path.exists())
     }
 
     /// The file of a handle; `None`: it is no handle.

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use super::attached::{AttachmentError, TaskAttachment};
 use super::observer::JournalError;
 use super::{Cost, Metrics};
 use crate::engine::{CatalogueError, NameClash, Outcome, State};
@@ -20,6 +21,8 @@ pub struct RunTask {
     pub history: Vec<Message>,
     /// What the user wants.
     pub task: String,
+    /// Images and documents that come with it, for the models that can be shown them.
+    pub attachments: Vec<TaskAttachment>,
     /// The seed of every jittered delay.
     pub seed: u64,
     /// The longest the run may take; `None`: no limit.
@@ -58,6 +61,9 @@ pub enum RunError {
     /// The policy bounds what a run may cost, and the price of a model is unknown.
     #[error(transparent)]
     Price(#[from] UnknownPrice),
+    /// What comes with the task cannot be kept for the models.
+    #[error(transparent)]
+    Attachment(#[from] AttachmentError),
     /// The session cannot be written.
     #[error("the session cannot be written, so the run stops: {0}")]
     Journal(#[from] JournalError),

@@ -29,6 +29,7 @@ from botocore.credentials import Credentials
 from botocore.eventstream import EventStreamBuffer
 
 MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+ATTACHED = {"photo.png": b"\x89PNG\r\n\x1a\nphoto", "report.pdf": b"%PDF-1.7 report"}
 AGENT = """version: 1
 policy: policy.yaml
 system: Be brief.
@@ -210,8 +211,11 @@ def play(unfazed, streamed, way):
             file.write(AGENT.format(base=base, model=MODEL, stream=str(streamed).lower(), more=more))
         with open(os.path.join(folder, "policy.yaml"), "w", encoding="utf-8") as file:
             file.write(POLICY)
+        for name, content in ATTACHED.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
         run = subprocess.run(
-            [unfazed, "run", "agent.yaml"],
+            [unfazed, "run", "agent.yaml", "--attach", "photo.png", "--attach", "report.pdf", "Say hello."],
             cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
         )
         kept = "".join(open(os.path.join(at, name), encoding="utf-8", errors="replace").read() for at, _, names in os.walk(os.path.join(folder, ".unfazed")) for name in names)
@@ -243,6 +247,11 @@ def main():
             if why := body_wrong(path, body):
                 wrong += 1
                 print(f"{way}: {why}\n{json.dumps(body)}")
+        for name, content in ATTACHED.items():
+            shown = [base64.b64encode(content).decode() in json.dumps(body) for _, body in requests]
+            # Documents have rules of their own there.
+            if not all(is_shown == (name == "photo.png") for is_shown in shown):
+                sys.exit(f"{way}: {name} is in the requests: {shown}")
         if requests:
             # What was signed goes back as it came, in its place.
             replies = [message["content"] for message in requests[-1][1]["messages"] if message["role"] == "assistant"]

@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 mod ai_agent;
+mod attach;
 mod check;
 mod check_fix;
 #[cfg(feature = "otlp")]

@@ -7,6 +7,7 @@ A server plays a model that thinks, calls tools and answers, whole and streamed.
 too, so that what is judged is what follows from true ones.
 """
 
+import base64
 import copy
 import json
 import os
@@ -19,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from google.genai import types
 from pydantic import ValidationError
 
+ATTACHED = {"photo.png": b"\x89PNG\r\n\x1a\nphoto", "report.pdf": b"%PDF-1.7 report"}
 AGENT = """version: 1
 system: Be brief.
 task: Say hello.
@@ -101,8 +103,11 @@ def play(unfazed, streamed):
         with open(os.path.join(folder, "agent.yaml"), "w", encoding="utf-8") as file:
             base = f"http://127.0.0.1:{server.server_port}"
             file.write(AGENT.format(base=base, stream=str(streamed).lower()))
+        for name, content in ATTACHED.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
         run = subprocess.run(
-            [unfazed, "run", "agent.yaml"],
+            [unfazed, "run", "agent.yaml", "--attach", "photo.png", "--attach", "report.pdf", "Say hello."],
             cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
         )
     server.shutdown()
@@ -131,6 +136,9 @@ def main():
         results = [part["functionResponse"].get("id") for content in request["contents"] for part in content["parts"] if "functionResponse" in part]
         if results != [None, None, "own"]:
             sys.exit(f"the results do not have the ids of their calls: {results}")
+    missing = [name for name, content in ATTACHED.items() if base64.b64encode(content).decode() not in json.dumps(request)]
+    if missing:
+        sys.exit(f"the model is not shown {missing}: {json.dumps(request)}")
     # A judge has to find what is wrong with a broken request.
     for breaks in (
         lambda body: body.update(messages=[]),

@@ -7,6 +7,7 @@ A server plays a model that reasons, calls a tool and answers, whole and streame
 types too, so that what is judged is what follows from true ones.
 """
 
+import base64
 import copy
 import json
 import os
@@ -21,6 +22,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import TypeAdapter, ValidationError
 
+ATTACHED = {"photo.png": b"\x89PNG\r\n\x1a\nphoto", "report.pdf": b"%PDF-1.7 report"}
 AGENT = """version: 1
 system: Be brief.
 task: Say hello.
@@ -139,8 +141,11 @@ def play(unfazed, streamed):
         with open(os.path.join(folder, "agent.yaml"), "w", encoding="utf-8") as file:
             base = f"http://127.0.0.1:{server.server_port}/v1"
             file.write(AGENT.format(base=base, stream=str(streamed).lower()))
+        for name, content in ATTACHED.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
         run = subprocess.run(
-            [unfazed, "run", "agent.yaml"],
+            [unfazed, "run", "agent.yaml", "--attach", "photo.png", "--attach", "report.pdf", "Say hello."],
             cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
         )
     server.shutdown()
@@ -159,6 +164,9 @@ def main():
             if found:
                 wrong += 1
                 print(json.dumps(request), *found, sep="\n  ")
+    missing = [name for name, content in ATTACHED.items() if base64.b64encode(content).decode() not in json.dumps(request)]
+    if missing:
+        sys.exit(f"the model is not shown {missing}: {json.dumps(request)}")
     # A judge has to find what is wrong with a broken request.
     for breaks in (
         lambda body: body["tools"][0].pop("strict"),

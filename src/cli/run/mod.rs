@@ -1,6 +1,7 @@
 //! `unfazed run`: an agent, live, under a policy.
 
 mod approval;
+mod attached;
 mod closing;
 mod ended;
 mod inventory;
@@ -51,6 +52,7 @@ const COLUMNS: usize = 80;
 #[command(after_help = "Examples:
   unfazed run examples/quickstart/agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight' --format json
+  unfazed run agent.yaml --attach photo.png 'what is it?'    # for a model that is shown images
   unfazed run agent.yaml --reload    # edit the policy while the agent works
   unfazed run agent.yaml --approve no    # what wants human approval does not run
   unfazed run agent.yaml --metrics-addr 127.0.0.1:9464
@@ -84,6 +86,12 @@ pub(crate) struct RunArgs {
     /// What the agent is to do, instead of what the file says.
     #[arg(long)]
     task: Option<String>,
+    /// The same, without `--task`.
+    #[arg(value_name = "TASK", conflicts_with_all = ["task", "resume"])]
+    question: Option<String>,
+    /// An image (PNG, JPEG, GIF, WebP) or a PDF that comes with the task, of at most 10 MiB; given again: one more.
+    #[arg(long = "attach", value_name = "FILE")]
+    attached: Vec<PathBuf>,
     /// The seed of jittered delays, instead of the file's.
     #[arg(long)]
     seed: Option<u64>,
@@ -173,9 +181,10 @@ async fn live(
         out::say(&format!("metrics  {}\n", serving.url()));
     }
     let said = Some(described.task.clone()).filter(|task| !task.is_empty());
+    let attachments = attached::read(&args.attached)?;
     let task = |task: String| {
         let seed = args.seed.unwrap_or(described.seed);
-        RunTask { run: id.to_string(), task, seed, ..described }
+        RunTask { run: id.to_string(), task, seed, attachments, ..described }
     };
     let (past, task) = match past {
         None => (None, Some(task(wanted.or(said).unwrap_or_default()))),

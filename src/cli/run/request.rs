@@ -52,13 +52,16 @@ fn is_no_agent(said: &str, wanted: &str) -> Result<(), CommandFailure> {
 
 /// Reads what the command line asks for.
 pub(super) fn of(args: &RunArgs, settings: &CliSettings) -> Result<RequestedRun, CommandFailure> {
-    if args.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
-        return Err(CommandFailure::Usage("--task is empty: say what is to be done, or leave it out".into()));
+    if args.task.as_ref().or(args.question.as_ref()).is_some_and(|task| task.trim().is_empty()) {
+        return Err(CommandFailure::Usage(
+            "the task is empty: say what is to be done, or leave it out".into(),
+        ));
     }
     let profile = args.profile.clone().or_else(|| settings.profile.clone());
     let Some(wanted) = &args.resume else {
         let agent = args.what.clone().unwrap_or_default().into();
-        return Ok(RequestedRun::Run(RunRequest { agent, task: args.task.clone(), profile, resume: None }));
+        let task = args.task.clone().or_else(|| args.question.clone());
+        return Ok(RequestedRun::Run(RunRequest { agent, task, profile, resume: None }));
     };
     let said = args.what.as_ref().map(|task| task.to_string_lossy().into_owned());
     if let Some(said) = &said {
@@ -76,6 +79,9 @@ pub(super) fn of(args: &RunArgs, settings: &CliSettings) -> Result<RequestedRun,
         return Err(CommandFailure::Usage(
             "the task is empty: say what is to be done, or leave it out".into(),
         ));
+    }
+    if task.is_none() && !args.attached.is_empty() {
+        return Err(CommandFailure::Usage("--attach comes with a task: say what is to be done next".into()));
     }
     let found = to_go_on(settings, args.agent_file.as_deref(), wanted, task.is_some())?;
     if found.is_over {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub use cut::{CutRules, KeptText, cut_text};
 pub(crate) use cut::{head_of, tail_of};
-pub use part::{ContentPart, content_text};
+pub use part::{ContentPart, KEPT_UNDER, content_text};
 pub(super) use shown::{ShownResult, show};
 
 use super::event::{RunFacts, ToolOutcome};

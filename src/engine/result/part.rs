@@ -2,6 +2,9 @@
 
 use crate::text::visible;
 
+/// What stands before the handle of what is kept and not shown, in the text that says so.
+pub const KEPT_UNDER: &str = ": not shown, kept under the handle \"";
+
 /// A part of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentPart {
@@ -74,10 +77,10 @@ impl ContentPart {
                 let named = [&*kind, &*media_type].map(short);
                 let named: Vec<&str> =
                     named.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
-                let kept =
-                    handle.map(|handle| format!(", kept under the handle \"{handle}\"")).unwrap_or_default();
+                let kept = handle
+                    .map_or_else(|| ": not shown".to_owned(), |handle| format!("{KEPT_UNDER}{handle}\""));
                 // A model that reads text cannot use base64, and it costs one token for a few bytes.
-                format!("[{}, {bytes} bytes: not shown{kept}]", named.join(", "))
+                format!("[{}, {bytes} bytes{kept}]", named.join(", "))
             }
             Self::Resource { uri, text } => format!("[{}]\n{text}", short(&uri)),
             Self::Link { uri, name, about } => {

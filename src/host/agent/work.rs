@@ -10,6 +10,7 @@ use crate::engine::{
 };
 use crate::host::approver::answered;
 use crate::host::aside::{ProgressChannel, ProgressReporter};
+use crate::host::attached::AttachedFiles;
 use crate::host::port::{BoxFuture, ByteTraffic, ModelRequest, ToolInput};
 use crate::host::reduce::{reduced, summarized};
 use crate::host::results::kept;
@@ -53,6 +54,7 @@ impl AgentRun<'_> {
         let planner = Arc::clone(&self.agent.planner);
         let redactor = Arc::clone(&self.agent.redactor);
         let (cancel, streamed) = (self.stop.clone(), self.streamed.clone());
+        let files = AttachedFiles::of(Arc::clone(&self.results));
         Box::pin(async move {
             let Some(model) = model else {
                 let message = format!("there is no model `{}`", call.target);
@@ -70,6 +72,7 @@ impl AgentRun<'_> {
                 timeouts: call.timeouts,
                 streamed,
                 traffic,
+                files,
                 cancel,
             };
             match model.call_redacted(request, &redactor).await {

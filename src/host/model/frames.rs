@@ -68,21 +68,19 @@ impl FrameParser {
 fn event(frame: &Frame) -> Option<SseEvent> {
     let header = |name: &str| {
         let found = frame.headers().iter().find(|header| header.name().as_str() == name)?;
-        Some(found.value().as_string().ok()?.as_str().to_owned())
+        Some(found.value().as_string().ok()?.as_str())
     };
     let payload = String::from_utf8_lossy(frame.payload()).into_owned();
-    match header(":message-type").as_deref() {
+    match header(":message-type") {
         Some("exception") => {
             let said: Value = serde_json::from_str(&payload).unwrap_or_default();
             // The name of the field is `message`, and of a failure of the model behind it `originalMessage` has more.
             let message =
                 ["message", "Message", "originalMessage"].iter().find_map(|field| said.get(field)?.as_str());
-            Some(error(header(":exception-type").as_deref(), message.unwrap_or(&payload)))
+            Some(error(header(":exception-type"), message.unwrap_or(&payload)))
         }
-        Some("error") => {
-            Some(error(header(":error-code").as_deref(), &header(":error-message").unwrap_or_default()))
-        }
-        _ => Some(SseEvent { name: header(":event-type")?, data: payload }),
+        Some("error") => Some(error(header(":error-code"), header(":error-message").unwrap_or_default())),
+        _ => Some(SseEvent { name: header(":event-type")?.to_owned(), data: payload }),
     }
 }
 

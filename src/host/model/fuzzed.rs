@@ -80,6 +80,7 @@ pub(super) fn request(messages: &[crate::session::Message]) -> crate::host::port
         timeouts: crate::engine::CallTimeouts::default(),
         streamed: None,
         traffic: crate::host::port::ByteTraffic::default(),
+        files: crate::host::AttachedFiles::default(),
         cancel: tokio_util::sync::CancellationToken::new(),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::config::ModelConfig;
 use super::headers::ConfigError;
+use super::media::{RefusedMedia, ShownConversation};
 use super::transport::ModelTransport;
 use super::wire::WireFormat;
 use crate::context::ToolForm;
@@ -16,6 +17,7 @@ pub struct HttpModel {
     transport: ModelTransport,
     format: Box<dyn WireFormat>,
     tool_form: ToolForm,
+    refused_media: RefusedMedia,
 }
 
 impl HttpModel {
@@ -27,13 +29,27 @@ impl HttpModel {
         config.check()?;
         let transport = ModelTransport::new(&config)?;
         let provider = config.provider;
-        Ok(Self { transport, format: (provider.format)(config), tool_form: provider.tool_form })
+        let (format, tool_form) = ((provider.format)(config), provider.tool_form);
+        Ok(Self { transport, format, tool_form, refused_media: RefusedMedia::default() })
+    }
+
+    async fn answer(
+        &self,
+        request: ModelRequest<'_>,
+        others: Option<&SecretRedactor>,
+    ) -> Result<ModelReply, Failure> {
+        let written = (&*self.format, self.tool_form);
+        let to = (self.transport.model(), &self.refused_media);
+        match ShownConversation::read(request.messages, &request.files, written, to).await {
+            Some(shown) => self.transport.call(&shown, request, others).await,
+            None => self.transport.call(&*self.format, request, others).await,
+        }
     }
 }
 
 impl Model for HttpModel {
     fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
-        Box::pin(self.transport.call(&*self.format, request, None))
+        Box::pin(self.answer(request, None))
     }
 
     fn call_redacted<'a>(
@@ -43,7 +59,7 @@ impl Model for HttpModel {
     ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
         Box::pin(async move {
             // A failure is searched for the key of the connection anyway, and for all other secrets at once.
-            let result = self.transport.call(&*self.format, request, Some(redactor)).await;
+            let result = self.answer(request, Some(redactor)).await;
             result.map(|reply| redactor.reply(reply))
         })
     }

@@ -15,6 +15,7 @@ pub(super) mod front;
 pub(crate) mod fuzzed;
 mod headers;
 mod http;
+mod media;
 #[allow(unnameable_types, reason = "the keys of one provider are read into an `ApiEntry` at once")]
 mod provider;
 #[cfg(feature = "serve")]

@@ -117,6 +117,11 @@ impl ModelTransport {
         })
     }
 
+    /// The model's name on its server.
+    pub(super) fn model(&self) -> &str {
+        &self.model
+    }
+
     /// One call. A failure has neither the secrets of the connection nor those of `others`.
     pub(super) async fn call(
         &self,

@@ -12,6 +12,7 @@ mod pairs;
 mod partial;
 mod renewed_keys;
 mod responses;
+mod shown;
 mod timeouts;
 
 use std::time::Duration;
@@ -28,7 +29,7 @@ use unfazed::host::scripted::{
     ErrorReply, RequestMatcher, Script, ScriptAnswer, ScriptEntry, ScriptFault, ScriptOutcome, ScriptedCall,
     ScriptedModel, ScriptedServer,
 };
-use unfazed::host::{ByteTraffic, HttpModel, Model, ModelConfig, ModelRequest, Provider};
+use unfazed::host::{AttachedFiles, ByteTraffic, HttpModel, Model, ModelConfig, ModelRequest, Provider};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall, Usage};
 use unfazed::time::Nanos;
@@ -85,6 +86,7 @@ fn request(messages: &[Message], timeout: Nanos) -> ModelRequest<'_> {
         timeouts: CallTimeouts::default(),
         streamed: None,
         traffic: ByteTraffic::default(),
+        files: AttachedFiles::default(),
         cancel: CancellationToken::new(),
     }
 }

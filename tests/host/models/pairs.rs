@@ -17,9 +17,9 @@ use super::{LONG, anthropic, client, converse, gemini, request, responses};
 const SEAL: &str = "c2NyaXB0ZWQ=";
 const THOUGHT: &str = "First the price, then the rest.";
 
-type Made = fn(&str, bool) -> HttpModel;
+pub(super) type Made = fn(&str, bool) -> HttpModel;
 
-const DIALECTS: [(&str, Made); 5] = [
+pub(super) const DIALECTS: [(&str, Made); 5] = [
     ("chat", client),
     ("messages", anthropic),
     ("responses", responses),

@@ -11,6 +11,7 @@ use super::fields::LeftOut;
 use super::request::{AnswerForm, FrontChoice, FrontRequest};
 use super::{FittedRequest, GatewayDialect};
 use crate::engine::{CallTimeouts, ToolChoice};
+use crate::host::AttachedFiles;
 use crate::host::model::config::ModelConfig;
 use crate::host::model::refusals::{RefusedOptions, ServerRefusals};
 use crate::host::port::{ByteTraffic, ModelRequest};
@@ -56,7 +57,7 @@ impl FrontRequest {
             options.left_out.push(self.field_names.temperature);
         }
         let mut named = self.left_out.clone();
-        self.attachments.left_out(dialect).for_each(|field| named.add(field));
+        self.attachments.left_out(config.provider.tool_form).for_each(|field| named.add(field));
         let mut sent = self.shared.write(dialect, &refusals.options, &mut options.fields, &mut named);
         let strict = self.is_strict(dialect, refusals, &mut named);
         if strict {
@@ -81,6 +82,7 @@ impl FrontRequest {
             // Converse has no word for it: tools that the history needs are declared all the same, and forbidden.
             request.tools.clear();
         }
+        let form = config.provider.tool_form;
         let format = (config.provider.format)(config);
         refusals.teach(&*format);
         let mut body = format.write(&request)?;
@@ -89,7 +91,7 @@ impl FrontRequest {
         }
         if strict || !self.attachments.is_empty() {
             let mut marked = serde_json::from_slice(&body)?;
-            self.attachments.put(dialect, &mut marked);
+            self.attachments.put(form, &mut marked);
             if strict {
                 self.hold_to_schemas(&mut marked);
             }
@@ -162,6 +164,7 @@ impl FrontRequest {
             timeouts: CallTimeouts::default(),
             streamed: None,
             traffic: ByteTraffic::default(),
+            files: AttachedFiles::default(),
             cancel: CancellationToken::new(),
         }
     }

@@ -27,6 +27,7 @@ use self::responses::reply::ResponseHead;
 use super::config::ModelConfig;
 use super::refusals::{SentOption, ServerRefusals};
 use super::wire::{IdForm, WireFormat, readable};
+use crate::context::ToolForm;
 use crate::engine::ModelReply;
 use crate::session::Message;
 
@@ -142,7 +143,15 @@ impl FrontCall {
     /// Why a model of that dialect cannot have the request, though it can be read; `None` for the dialect: one that no client
     /// speaks.
     pub(in crate::host) fn refused_by(&self, dialect: Option<GatewayDialect>) -> Option<Unconvertible> {
-        self.request.attachments.refused_by(dialect)
+        let form = match dialect {
+            Some(GatewayDialect::Chat) => ToolForm::Chat,
+            Some(GatewayDialect::Messages) => ToolForm::Messages,
+            Some(GatewayDialect::Responses) => ToolForm::Responses,
+            Some(GatewayDialect::Gemini) => ToolForm::Gemini,
+            // The one that no client speaks is Bedrock's.
+            None => ToolForm::Converse,
+        };
+        self.request.attachments.refused_by(form).map(Unconvertible::new)
     }
 
     /// The request for that model, as its refusals have taught that it takes it.

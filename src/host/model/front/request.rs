@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, LeftOut, Unconvertible};
-use super::media::{Attachment, Attachments};
 use super::names::ToolNames;
 use super::shared::SharedOptions;
 use crate::engine::ToolSpec;
+use crate::host::model::media::{Attachment, Attachments};
 use crate::session::{Message, ToolCall};
 
 /// A request, whichever dialect it came in.

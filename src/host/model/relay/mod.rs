@@ -43,6 +43,7 @@ use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::{WireFormat, unquoted};
 use super::{failure as facts, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit, ToolChoice};
+use crate::host::AttachedFiles;
 use crate::host::port::{ByteTraffic, ModelRequest};
 use crate::host::redact::SecretRedactor;
 use crate::session::{Message, Usage};
@@ -232,6 +233,7 @@ impl RelayedModel {
             timeouts: CallTimeouts::default(),
             streamed: None,
             traffic: ByteTraffic::default(),
+            files: AttachedFiles::default(),
             cancel: CancellationToken::new(),
         };
         let mut body: Value = serde_json::from_slice(&self.format.write(&request).ok()?).ok()?;

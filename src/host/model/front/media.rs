@@ -1,7 +1,7 @@
 //! Images and documents as each dialect writes them.
 
-use super::{Attachment, AttachmentKind, AttachmentSource, SaidField};
-use crate::host::model::front::fields::{Fields, Unconvertible};
+use super::fields::{Fields, Unconvertible};
+use crate::host::model::media::{Attachment, AttachmentKind, AttachmentSource, SaidField};
 
 /// Files of Google's, which no other provider can open.
 const GOOGLE: [&str; 2] =
@@ -9,10 +9,7 @@ const GOOGLE: [&str; 2] =
 const PDF: &str = "application/pdf";
 
 /// A part of a chat; `None`: it is neither an image nor a document.
-pub(in crate::host::model::front) fn chat(
-    kind: &str,
-    part: &mut Fields,
-) -> Result<Option<Attachment>, Unconvertible> {
+pub(super) fn chat(kind: &str, part: &mut Fields) -> Result<Option<Attachment>, Unconvertible> {
     match kind {
         "image_url" => {
             let missing = Unconvertible::malformed(part.path("image_url"), "is missing");
@@ -38,10 +35,7 @@ pub(in crate::host::model::front) fn chat(
 }
 
 /// A part of a message or of a result of Responses; `None`: it is neither an image nor a document.
-pub(in crate::host::model::front) fn responses(
-    kind: &str,
-    part: &mut Fields,
-) -> Result<Option<Attachment>, Unconvertible> {
+pub(super) fn responses(kind: &str, part: &mut Fields) -> Result<Option<Attachment>, Unconvertible> {
     match kind {
         "input_image" => {
             part.refuse(&["file_id"])?;
@@ -61,10 +55,7 @@ pub(in crate::host::model::front) fn responses(
 }
 
 /// A block of Anthropic's; `None`: it is neither an image nor a document.
-pub(in crate::host::model::front) fn messages(
-    kind: &str,
-    block: &mut Fields,
-) -> Result<Option<Attachment>, Unconvertible> {
+pub(super) fn messages(kind: &str, block: &mut Fields) -> Result<Option<Attachment>, Unconvertible> {
     let kind = match kind {
         "image" => AttachmentKind::Image,
         "document" => AttachmentKind::Document,
@@ -91,14 +82,14 @@ pub(in crate::host::model::front) fn messages(
 }
 
 /// Bytes of Gemini's.
-pub(in crate::host::model::front) fn gemini_data(data: &mut Fields) -> Result<Attachment, Unconvertible> {
+pub(super) fn gemini_data(data: &mut Fields) -> Result<Attachment, Unconvertible> {
     let (mime, base64) = (data.required("mimeType")?, data.required("data")?);
     let name = said(data, "displayName")?;
     Ok(Attachment { name, ..Attachment::of_data(data.path("mimeType"), &mime, base64)? })
 }
 
 /// An address of Gemini's.
-pub(in crate::host::model::front) fn gemini_file(file: &mut Fields) -> Result<Attachment, Unconvertible> {
+pub(super) fn gemini_file(file: &mut Fields) -> Result<Attachment, Unconvertible> {
     let (mime, url) = (file.required("mimeType")?, file.required("fileUri")?);
     let kind = kind_of(&mime).ok_or_else(|| Unconvertible::new(file.path("mimeType")))?;
     if GOOGLE.iter().any(|google| url.starts_with(google)) {

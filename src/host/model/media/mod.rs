@@ -1,14 +1,13 @@
 //! Images and documents of a request. In the texts of the neutral form a mark stands for each; it is replaced once the request
 //! is written for a model (`written.rs`).
 
-mod read;
+mod kept;
 mod written;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(super) use self::read::{chat, gemini_data, gemini_file, messages, responses};
-use super::GatewayDialect;
-use super::fields::Unconvertible;
+pub(super) use self::kept::{RefusedMedia, ShownConversation};
+use crate::context::ToolForm;
 
 /// Begins and ends a mark: a character that has no meaning (the private use area of Unicode).
 const EDGE: char = '\u{F8FF}';
@@ -21,38 +20,38 @@ const CONVERSE_IMAGES: [(&str, &str); 4] =
 
 /// The images and documents of a request, by the number in their marks.
 #[derive(Debug, Default)]
-pub(super) struct Attachments(Vec<(String, Attachment)>);
+pub(in crate::host::model) struct Attachments(Vec<(String, Attachment)>);
 
 /// An image or a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attachment {
+pub(in crate::host::model) struct Attachment {
     /// Where it is in the request.
-    place: String,
-    kind: AttachmentKind,
-    source: AttachmentSource,
+    pub(in crate::host::model) place: String,
+    pub(in crate::host::model) kind: AttachmentKind,
+    pub(in crate::host::model) source: AttachmentSource,
     /// How it is called.
-    name: Option<SaidField>,
+    pub(in crate::host::model) name: Option<SaidField>,
     /// With how much detail the model sees it.
-    detail: Option<SaidField>,
+    pub(in crate::host::model) detail: Option<SaidField>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AttachmentKind {
+pub(in crate::host::model) enum AttachmentKind {
     Image,
     Document,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum AttachmentSource {
+pub(in crate::host::model) enum AttachmentSource {
     Data { mime: String, base64: String },
     Url { mime: Option<String>, url: String },
 }
 
 /// A field that not every dialect has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct SaidField {
-    path: String,
-    value: String,
+pub(in crate::host::model) struct SaidField {
+    pub(in crate::host::model) path: String,
+    pub(in crate::host::model) value: String,
 }
 
 /// A piece of a text that has marks.
@@ -64,7 +63,7 @@ enum MarkedPiece<'a> {
 
 impl Attachments {
     /// Keeps an attachment; what is returned stands for it in a text.
-    pub(super) fn mark(&mut self, attachment: Attachment) -> String {
+    pub(in crate::host::model) fn mark(&mut self, attachment: Attachment) -> String {
         let number = self.0.len();
         // A text of the client that looks like a mark is none: the digest says so.
         let digest = xxh3_64(format!("{attachment:?}").as_bytes());
@@ -73,22 +72,24 @@ impl Attachments {
         mark
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(in crate::host::model) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Why a model of that dialect cannot have one of them; `None` for the dialect: Bedrock's, which no client speaks.
-    pub(super) fn refused_by(&self, dialect: Option<GatewayDialect>) -> Option<Unconvertible> {
+    /// The place of one that a model of that dialect cannot have.
+    #[cfg(feature = "serve")]
+    pub(in crate::host::model) fn refused_by(&self, dialect: ToolForm) -> Option<&str> {
         let refused = |attachment: &&Attachment| !attachment.fits(dialect);
         let attachment = self.0.iter().map(|(_, attachment)| attachment).find(refused)?;
-        Some(Unconvertible::new(&*attachment.place))
+        Some(&attachment.place)
     }
 
     /// The fields of attachments that a dialect does not have.
-    pub(super) fn left_out(&self, dialect: Option<GatewayDialect>) -> impl Iterator<Item = &str> {
+    #[cfg(feature = "serve")]
+    pub(in crate::host::model) fn left_out(&self, dialect: ToolForm) -> impl Iterator<Item = &str> {
         let fields = self.0.iter().flat_map(move |(_, attachment)| {
             let name = attachment.name.as_ref().filter(|_| !attachment.keeps_name(dialect));
-            let has_detail = matches!(dialect, Some(GatewayDialect::Chat | GatewayDialect::Responses));
+            let has_detail = matches!(dialect, ToolForm::Chat | ToolForm::Responses);
             name.into_iter().chain(attachment.detail.as_ref().filter(|_| !has_detail))
         });
         fields.map(|field| &*field.path)
@@ -126,13 +127,13 @@ impl Attachments {
 
 impl Attachment {
     /// Whether the dialect has a part for it.
-    fn fits(&self, dialect: Option<GatewayDialect>) -> bool {
+    fn fits(&self, dialect: ToolForm) -> bool {
         match (dialect, &self.source) {
             // `File` in `chat_completion_content_part_param.py` of OpenAI's SDK has no address.
-            (Some(GatewayDialect::Chat), AttachmentSource::Url { .. }) => self.kind == AttachmentKind::Image,
+            (ToolForm::Chat, AttachmentSource::Url { .. }) => self.kind == AttachmentKind::Image,
             // `FileData` in `types.py` of google-genai: the type is required.
-            (Some(GatewayDialect::Gemini), AttachmentSource::Url { mime, .. }) => mime.is_some(),
-            (None, _) => self.converse_format().is_some(),
+            (ToolForm::Gemini, AttachmentSource::Url { mime, .. }) => mime.is_some(),
+            (ToolForm::Converse, _) => self.converse_format().is_some(),
             _ => true,
         }
     }
@@ -148,13 +149,14 @@ impl Attachment {
     }
 
     /// Whether the dialect has a field for its name.
-    const fn keeps_name(&self, dialect: Option<GatewayDialect>) -> bool {
+    #[cfg(feature = "serve")]
+    const fn keeps_name(&self, dialect: ToolForm) -> bool {
         let is_document = matches!(self.kind, AttachmentKind::Document);
         let has_address = matches!(self.source, AttachmentSource::Url { .. });
         match dialect {
-            Some(GatewayDialect::Chat | GatewayDialect::Messages) => is_document,
-            Some(GatewayDialect::Responses) => is_document && !has_address,
-            Some(GatewayDialect::Gemini) | None => false,
+            ToolForm::Chat | ToolForm::Messages => is_document,
+            ToolForm::Responses => is_document && !has_address,
+            ToolForm::Gemini | ToolForm::Converse => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Attachment, AttachmentKind, AttachmentSource, Attachments, MarkedPiece, SaidField};
-use crate::host::model::front::GatewayDialect;
+use crate::context::ToolForm;
 
 /// A file must have a name (`File` in `chat_completion_content_part_param.py`); a client need not say one.
 const NAMELESS: &str = "document.pdf";
@@ -12,26 +12,26 @@ const BELOW: &str = "The result is in the next message.";
 
 impl Attachments {
     /// Puts all of them into a request that has their marks.
-    pub(in crate::host::model::front) fn put(&self, dialect: Option<GatewayDialect>, body: &mut Value) {
+    pub(in crate::host::model) fn put(&self, dialect: ToolForm, body: &mut Value) {
         match dialect {
-            Some(GatewayDialect::Chat) => self.put_in_chat(body),
-            Some(GatewayDialect::Messages) => {
+            ToolForm::Chat => self.put_in_chat(body),
+            ToolForm::Messages => {
                 for message in list(body, "messages") {
                     self.put_in_blocks(message);
                 }
             }
-            Some(GatewayDialect::Responses) => {
+            ToolForm::Responses => {
                 for item in list(body, "input") {
                     self.put_in_text(dialect, item.get_mut("output"));
                     self.put_in_text(dialect, item.get_mut("content"));
                 }
             }
-            Some(GatewayDialect::Gemini) => {
+            ToolForm::Gemini => {
                 for content in list(body, "contents") {
                     self.put_in_contents(content);
                 }
             }
-            None => {
+            ToolForm::Converse => {
                 for message in list(body, "messages") {
                     self.put_in_converse(message);
                 }
@@ -40,7 +40,7 @@ impl Attachments {
     }
 
     /// The parts that a text with marks is; `None`: it has none.
-    fn parts(&self, dialect: Option<GatewayDialect>, text: &str) -> Option<Vec<Value>> {
+    fn parts(&self, dialect: ToolForm, text: &str) -> Option<Vec<Value>> {
         let parts = self.pieces(text)?.into_iter().map(|piece| match piece {
             MarkedPiece::Text(text) => text_part(dialect, text),
             MarkedPiece::Attached(attachment) => attachment.part(dialect),
@@ -49,7 +49,7 @@ impl Attachments {
     }
 
     /// A text with marks becomes a list of parts.
-    fn put_in_text(&self, dialect: Option<GatewayDialect>, content: Option<&mut Value>) {
+    fn put_in_text(&self, dialect: ToolForm, content: Option<&mut Value>) {
         if let Some(content) = content
             && let Some(parts) = content.as_str().and_then(|text| self.parts(dialect, text))
         {
@@ -62,15 +62,15 @@ impl Attachments {
         let (mut put, mut below) = (Vec::new(), Vec::new());
         for mut message in taken(body, "messages") {
             if message["role"] == "tool" {
-                if let Some((text, parts)) = self.parted(Some(GatewayDialect::Chat), &message["content"]) {
+                if let Some((text, parts)) = self.parted(ToolForm::Chat, &message["content"]) {
                     message["content"] = if text.is_empty() { BELOW.into() } else { text.into() };
                     let call = message["tool_call_id"].as_str().unwrap_or_default();
-                    below.push(text_part(Some(GatewayDialect::Chat), &format!("Of the result of {call}:")));
+                    below.push(text_part(ToolForm::Chat, &format!("Of the result of {call}:")));
                     below.extend(parts);
                 }
             } else {
                 put.extend(as_user(&mut below));
-                self.put_in_text(Some(GatewayDialect::Chat), message.get_mut("content"));
+                self.put_in_text(ToolForm::Chat, message.get_mut("content"));
             }
             put.push(message);
         }
@@ -82,8 +82,8 @@ impl Attachments {
         let mut put = Vec::new();
         for mut block in taken(message, "content") {
             if block["type"] == "tool_result" {
-                self.put_in_text(Some(GatewayDialect::Messages), block.get_mut("content"));
-            } else if let Some(parts) = self.parts(Some(GatewayDialect::Messages), text(&block)) {
+                self.put_in_text(ToolForm::Messages, block.get_mut("content"));
+            } else if let Some(parts) = self.parts(ToolForm::Messages, text(&block)) {
                 put.extend(parts);
                 continue;
             }
@@ -98,7 +98,7 @@ impl Attachments {
         for mut block in taken(holder, "content") {
             if let Some(result) = block.get_mut("toolResult") {
                 self.put_in_converse(result);
-            } else if let Some(parts) = self.parts(None, text(&block)) {
+            } else if let Some(parts) = self.parts(ToolForm::Converse, text(&block)) {
                 put.extend(parts);
                 continue;
             }
@@ -113,14 +113,14 @@ impl Attachments {
         for mut part in taken(content, "parts") {
             let response = part.pointer_mut("/functionResponse/response").and_then(Value::as_object_mut);
             let Some(response) = response else {
-                match self.parts(Some(GatewayDialect::Gemini), text(&part)) {
+                match self.parts(ToolForm::Gemini, text(&part)) {
                     Some(pieces) => rest.extend(pieces),
                     None => rest.push(part),
                 }
                 continue;
             };
             for said in response.values_mut() {
-                if let Some((text, parts)) = self.parted(Some(GatewayDialect::Gemini), said) {
+                if let Some((text, parts)) = self.parted(ToolForm::Gemini, said) {
                     *said = text.into();
                     below.extend(parts);
                 }
@@ -132,7 +132,7 @@ impl Attachments {
     }
 
     /// The text of a content with marks, and the parts that are none.
-    fn parted(&self, dialect: Option<GatewayDialect>, content: &Value) -> Option<(String, Vec<Value>)> {
+    fn parted(&self, dialect: ToolForm, content: &Value) -> Option<(String, Vec<Value>)> {
         let (mut texts, mut parts) = (Vec::new(), Vec::new());
         for piece in self.pieces(content.as_str()?)? {
             match piece {
@@ -145,32 +145,32 @@ impl Attachments {
 }
 
 impl Attachment {
-    fn part(&self, dialect: Option<GatewayDialect>) -> Value {
+    fn part(&self, dialect: ToolForm) -> Value {
         let name = self.name.as_ref().map(|SaidField { value, .. }| value.as_str());
         let is_image = self.kind == AttachmentKind::Image;
         match dialect {
-            Some(GatewayDialect::Chat) if is_image => {
+            ToolForm::Chat if is_image => {
                 let mut image = json!({"url": self.url()});
                 self.set_detail(&mut image);
                 json!({"type": "image_url", "image_url": image})
             }
-            Some(GatewayDialect::Chat) => {
+            ToolForm::Chat => {
                 let file = json!({"filename": name.unwrap_or(NAMELESS), "file_data": self.url()});
                 json!({"type": "file", "file": file})
             }
-            Some(GatewayDialect::Responses) if is_image => {
+            ToolForm::Responses if is_image => {
                 // The type requires it (`response_input_image_param.py`).
                 let mut image = json!({"type": "input_image", "image_url": self.url(), "detail": "auto"});
                 self.set_detail(&mut image);
                 image
             }
-            Some(GatewayDialect::Responses) => match &self.source {
+            ToolForm::Responses => match &self.source {
                 AttachmentSource::Url { url, .. } => json!({"type": "input_file", "file_url": url}),
                 AttachmentSource::Data { .. } => json!({
                     "type": "input_file", "filename": name.unwrap_or(NAMELESS), "file_data": self.url(),
                 }),
             },
-            Some(GatewayDialect::Messages) => {
+            ToolForm::Messages => {
                 let source = match &self.source {
                     AttachmentSource::Url { url, .. } => json!({"type": "url", "url": url}),
                     AttachmentSource::Data { mime, base64 } => {
@@ -184,7 +184,7 @@ impl Attachment {
                 }
                 block
             }
-            Some(GatewayDialect::Gemini) => match &self.source {
+            ToolForm::Gemini => match &self.source {
                 AttachmentSource::Url { mime, url } => {
                     json!({"fileData": {"mimeType": mime, "fileUri": url}})
                 }
@@ -192,7 +192,7 @@ impl Attachment {
                     json!({"inlineData": {"mimeType": mime, "data": base64}})
                 }
             },
-            None => {
+            ToolForm::Converse => {
                 let (AttachmentSource::Data { base64, .. } | AttachmentSource::Url { url: base64, .. }) =
                     &self.source;
                 json!({"image": {"format": self.converse_format(), "source": {"bytes": base64}}})
@@ -214,11 +214,11 @@ impl Attachment {
     }
 }
 
-fn text_part(dialect: Option<GatewayDialect>, text: &str) -> Value {
+fn text_part(dialect: ToolForm, text: &str) -> Value {
     match dialect {
-        Some(GatewayDialect::Chat | GatewayDialect::Messages) => json!({"type": "text", "text": text}),
-        Some(GatewayDialect::Responses) => json!({"type": "input_text", "text": text}),
-        Some(GatewayDialect::Gemini) | None => json!({ "text": text }),
+        ToolForm::Chat | ToolForm::Messages => json!({"type": "text", "text": text}),
+        ToolForm::Responses => json!({"type": "input_text", "text": text}),
+        ToolForm::Gemini | ToolForm::Converse => json!({ "text": text }),
     }
 }
 
