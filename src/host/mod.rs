@@ -40,6 +40,7 @@ pub mod scripted;
 pub(crate) mod server_certificate;
 mod shared;
 mod similar_file;
+mod spelling;
 mod stop;
 mod surrogates;
 mod task;

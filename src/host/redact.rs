@@ -1,11 +1,13 @@
 //! Known secret values, taken out of everything that is reported.
 
+use core::ops::Range;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
+use super::spelling::spelled;
 use crate::engine::{BodyFacts, Failure, ModelReply, PartialHint, ToolOutcome, WaitHint};
 use crate::session::Message;
 use crate::text::formed;
@@ -111,7 +113,10 @@ impl SecretRedactor {
         let text = self.settled().secrets.iter().fold(text, |text, secret| {
             let secret = secret.expose_secret();
             // Nearly all texts hold no secret, and those are not copied.
-            if text.contains(secret) { text.replace(secret, MARK) } else { text }
+            let text = if text.contains(secret) { text.replace(secret, MARK) } else { text };
+            // What a server has answered may be quoted as it came.
+            let places = spelled(text.as_bytes(), secret);
+            without(text, places)
         });
         if self.forms { without_formed(text) } else { text }
     }
@@ -317,6 +322,11 @@ fn open_address(text: &str) -> Option<usize> {
 /// The text without what has the form of a secret.
 fn without_formed(text: String) -> String {
     let found = formed(&text);
+    without(text, found)
+}
+
+/// The text without what stands there.
+fn without(text: String, found: Vec<Range<usize>>) -> String {
     if found.is_empty() {
         return text;
     }

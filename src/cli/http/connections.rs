@@ -35,7 +35,7 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 /// The most headers of a request; more of them are refused with status 431.
 const MOST_HEADERS: usize = 100;
 /// The most bytes of a request's headers.
-const MOST_HEADER_BYTES: usize = 64 << 10;
+pub(super) const MOST_HEADER_BYTES: usize = 64 << 10;
 /// How many bytes wait for a client that reads slowly. By itself the system keeps some megabytes for each, and says that there is room
 /// again only once a third of them is free: who reads slowly would seem to take nothing.
 const SEND_BUFFER: u32 = 256 << 10;

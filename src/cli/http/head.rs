@@ -4,6 +4,7 @@ use axum::extract::Request;
 use axum::http::header::{CONTENT_ENCODING, HOST, ORIGIN, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderName, StatusCode, Version};
 
+use super::connections::MOST_HEADER_BYTES;
 use super::text;
 
 /// Why a head is refused: the status, and words.
@@ -16,6 +17,11 @@ pub(in crate::cli) type HeadFault = (StatusCode, &'static str);
 /// The first fault.
 pub(in crate::cli) fn check_head(request: &Request) -> Result<(), HeadFault> {
     let headers = request.headers();
+    // The connection refuses what its buffer cannot hold, which is more.
+    let lines = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    if lines.sum::<usize>() > MOST_HEADER_BYTES {
+        return Err((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers have more than 64 KiB"));
+    }
     let bad = |why| Err((StatusCode::BAD_REQUEST, why));
     if [HOST, ORIGIN].iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
         return bad("`Host` and `Origin` come once at most");

@@ -332,13 +332,14 @@ fn page_refused(error: &GatewayError) -> Response {
 
 async fn elsewhere(State(server): State<Arc<GatewayServer>>, headers: HeaderMap, uri: Uri) -> Response {
     if let Err(error) = server.access().client(&headers) {
-        return refusal(dialect_of(&headers), &error);
+        return refusal(dialect_at(&uri, &headers), &error);
     }
     let path: String = uri.path().chars().take(64).collect();
     let message = format!(
         "nothing is served at {path}; requests go to /v1/chat/completions, /v1/messages, /v1/responses or /v1beta/models/"
     );
-    refusal(dialect_of(&headers), &GatewayError::new(StatusCode::NOT_FOUND, "not_found", message))
+    let error = GatewayError::new(StatusCode::NOT_FOUND, "not_found", message);
+    refusal(dialect_at(&uri, &headers), &error)
 }
 
 fn no_method(GatewayEndpoint { dialect, path, .. }: GatewayEndpoint) -> Response {

@@ -36,7 +36,8 @@ impl GatewayError {
         let said = said.filter(|status| status.is_client_error() || status.is_server_error());
         let status = said.unwrap_or(match class {
             ErrorClass::Timeout => StatusCode::GATEWAY_TIMEOUT,
-            ErrorClass::RateLimit => StatusCode::TOO_MANY_REQUESTS,
+            ErrorClass::RateLimit | ErrorClass::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            ErrorClass::ContentFilter | ErrorClass::ContextOverflow => StatusCode::BAD_REQUEST,
             ErrorClass::Overloaded | ErrorClass::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         });

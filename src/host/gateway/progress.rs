@@ -1,6 +1,6 @@
 //! How far a request has come.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::{ContextReduced, Directive, DirectiveKind, Note, OrphanToolCallsPruned};
@@ -13,6 +13,8 @@ pub(super) struct CallProgress {
     target: Mutex<String>,
     /// What was done about the conversation so far.
     repaired: Mutex<Option<OrphanToolCallsPruned>>,
+    /// Whether the last attempt had the conversation as it came all the same.
+    unchanged: AtomicBool,
     /// How often something in the answer was repaired.
     mended: AtomicU32,
     /// What does not hold of an answer that passes all the same, and the place of the rule that lets it.
@@ -27,8 +29,14 @@ impl CallProgress {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         // What is said of an answer is about the one that passes.
         self.mended.store(0, Ordering::Relaxed);
+        self.unchanged.store(false, Ordering::Relaxed);
         *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         target.clone_into(&mut self.target.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What was to be changed in the conversation is not sent.
+    pub(super) fn unchanged(&self) {
+        self.unchanged.store(true, Ordering::Relaxed);
     }
 
     /// Takes what a directive says about the conversation.
@@ -67,7 +75,7 @@ impl CallProgress {
     /// What was done about calls and results, and about the answer, such as `removed=1; inserted=2; answer=1`.
     pub(super) fn repaired(&self) -> Option<String> {
         let repaired = self.repaired.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = repaired.as_ref();
+        let told = repaired.as_ref().filter(|_| !self.unchanged.load(Ordering::Relaxed));
         let count = |of: fn(&OrphanToolCallsPruned) -> u64| told.map_or(0, of);
         let counts = [
             ("removed", count(|told| told.pruned_count.saturating_add(told.dropped_count))),
@@ -84,7 +92,8 @@ impl CallProgress {
     /// What was taken out of the conversation, such as `left_out=12; shortened=3; tokens_before=9000; tokens_after=4200`.
     pub(super) fn reduced(&self) -> Option<String> {
         let reduced = self.reduced.lock().unwrap_or_else(PoisonError::into_inner);
-        let ContextReduced { left_out, shortened, tokens_before, tokens_after, .. } = reduced.as_ref()?;
+        let reduced = reduced.as_ref().filter(|_| !self.unchanged.load(Ordering::Relaxed));
+        let ContextReduced { left_out, shortened, tokens_before, tokens_after, .. } = reduced?;
         let tokens = [("tokens_before", tokens_before), ("tokens_after", tokens_after)];
         let counts = [("left_out", left_out), ("shortened", shortened)];
         let counts = counts.iter().filter(|(_, count)| **count > 0).chain(&tokens);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -26,9 +25,8 @@ use crate::host::clock::Clock;
 use crate::host::guard::{Guard, GuardConfig};
 use crate::host::metrics::MetricsSnapshot;
 use crate::host::model::front::GatewayDialect;
-use crate::host::model::front::{FrontCall, ReplyHead, Unconvertible};
+use crate::host::model::front::{FrontCall, Unconvertible};
 use crate::host::model::relay::{RelayKind, passed_on};
-use crate::host::new_uuid;
 use crate::host::reached::ReachedState;
 #[cfg(feature = "otlp")]
 use crate::host::telemetry::otel;
@@ -304,8 +302,5 @@ fn front(request: &GatewayRequest<'_>) -> Option<Result<FrontCall, Unconvertible
     if kind != RelayKind::Answer {
         return None;
     }
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let model = request.body.model().to_owned();
-    let head = ReplyHead { model, id: new_uuid().simple().to_string(), created };
-    Some(FrontCall::read(dialect, request.body.bytes(), request.body.stream(), head))
+    Some(request.body.front(dialect))
 }

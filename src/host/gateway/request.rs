@@ -3,6 +3,7 @@
 
 use core::fmt;
 use core::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -11,7 +12,9 @@ use serde_json::value::RawValue;
 use super::endpoint::PathCall;
 use super::error::GatewayError;
 use super::history::{DECLARED, INSTRUCTIONS, RawText, place};
+use crate::host::model::front::{FrontCall, GatewayDialect, ReplyHead, Unconvertible};
 use crate::host::model::sent::SentBody;
+use crate::host::new_uuid;
 
 /// The body of a request.
 #[derive(Clone, Debug)]
@@ -129,6 +132,16 @@ impl RequestBody {
     /// Whether the conversation is the end of one that the provider keeps.
     pub(super) const fn is_continued(&self) -> bool {
         self.continued
+    }
+
+    /// The request in the neutral form.
+    ///
+    /// # Errors
+    /// Something in it would change its meaning if it were left out, or it is no request.
+    pub(super) fn front(&self, dialect: GatewayDialect) -> Result<FrontCall, Unconvertible> {
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let head = ReplyHead { model: self.model.clone(), id: new_uuid().simple().to_string(), created };
+        FrontCall::read(dialect, &self.bytes, self.stream, head)
     }
 
     /// The same request with other bytes.

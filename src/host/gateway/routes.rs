@@ -6,6 +6,8 @@ use crate::policy::Selector;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RouteTable {
     routes: Vec<Route>,
+    /// Their names, as they were written.
+    names: Vec<Selector>,
 }
 
 /// One of them.
@@ -19,9 +21,10 @@ pub(crate) struct Route {
 impl RouteTable {
     /// A table of these.
     pub(crate) fn new(mut routes: Vec<Route>) -> Self {
+        let names = routes.iter().map(|route| route.pattern.clone()).collect();
         // The most specific comes first; of those that are alike the one that was written first.
         routes.sort_by(|one, other| other.pattern.cmp(&one.pattern));
-        Self { routes }
+        Self { routes, names }
     }
 
     /// The most specific route for a name. `may`: whether the client may use the route.
@@ -32,6 +35,6 @@ impl RouteTable {
 
     /// The names of those that the client may use.
     pub(crate) fn names<'r>(&'r self, may: impl Fn(&str) -> bool + 'r) -> impl Iterator<Item = &'r Selector> {
-        self.routes.iter().map(|route| &route.pattern).filter(move |pattern| may(pattern.as_str()))
+        self.names.iter().filter(move |name| may(name.as_str()))
     }
 }

@@ -1,5 +1,6 @@
 //! One request of a client as a turn of the guard.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -168,16 +169,19 @@ async fn attempt(
     let asked_model = models.models.get(&asked.target);
     let own = asked_model.and_then(|model| model.speaks.get(&call.endpoint.dialect));
     let correction = open.contract.as_ref().and_then(|contract| contract.correction(&asked.target));
-    let changed = sent.body();
+    let changed = sent.body()?;
     let corrected = own.zip(correction.as_deref()).and_then(|(model, correction)| {
         let (list, elements) = model.written(correction)?;
         changed.as_ref().unwrap_or(&call.body).with_elements(list, &elements)
     });
     let body = corrected.as_ref().or(changed.as_ref()).unwrap_or(&call.body);
-    let front = (own.is_none() && (changed.is_some() || correction.is_some()))
-        .then(|| call.front.as_ref()?.again(body.bytes()).ok())
-        .flatten()
-        .map(|front| front.followed_by(correction.unwrap_or_default()));
+    let again = own.is_none() && (changed.is_some() || correction.is_some());
+    let front = match call.front.as_ref().filter(|_| again).map(|front| front.again(body.bytes())) {
+        Some(front) => {
+            Some(front.map_err(|error| sent.unsent(&error))?.followed_by(correction.unwrap_or_default()))
+        }
+        None => None,
+    };
     let front = front.as_ref().or(call.front.as_ref());
     let other = || Some((asked_model?.converting()?, front?));
     let (model, converted) = match (own, other()) {
@@ -215,6 +219,8 @@ async fn attempt(
             open.charge.as_ref().inspect(|charge| charge.relayed(characters));
         },
         converted: converted.as_ref(),
+        front: &|| body.front(call.endpoint.dialect),
+        repairs: models.repairs(),
         judge: judge.as_ref().map(|judge| judge as &dyn ReplyJudge),
     };
     model.attempt(&request, sink).await
@@ -235,10 +241,27 @@ impl RelayedCall {
 }
 
 impl SentRequest {
-    /// The body with its conversation as it was changed; `None`: it was not, or cannot be.
-    fn body(&self) -> Option<RequestBody> {
-        let body = self.open.history.as_ref()?.with(self.pieces.as_ref()?)?;
-        self.open.call.body.with(body).ok()
+    /// The body with its conversation as it was changed; `None`: it was not.
+    fn body(&self) -> Result<Option<RequestBody>, Failure> {
+        let OpenCall { call, history, progress, .. } = &*self.open;
+        let Some((history, pieces)) = history.as_ref().zip(self.pieces.as_ref()) else { return Ok(None) };
+        if pieces.is_empty() {
+            return Err(self.unsent("nothing is left of the conversation without what belongs to no call"));
+        }
+        let body = history.with(pieces).and_then(|body| call.body.with(body).ok());
+        if body.is_none() {
+            // It goes out as it came, and the answer does not say otherwise.
+            progress.unchanged();
+        }
+        Ok(body)
+    }
+
+    /// The failure of a conversation that cannot be sent as it was changed.
+    fn unsent(&self, why: impl fmt::Display) -> Failure {
+        self.open.progress.unchanged();
+        let message = format!("the conversation was repaired, and cannot be sent so: {why}");
+        let failure = Failure::of(ErrorClass::InvalidRequest, message);
+        Failure { status: Some(400), ..failure }
     }
 }
 

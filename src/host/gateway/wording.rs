@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::error::GatewayError;
-use crate::host::model::front::GatewayDialect;
+use crate::host::model::front::{GatewayDialect, on_one_line};
 
 impl GatewayDialect {
     /// The body of an error.
@@ -20,17 +20,18 @@ impl GatewayDialect {
     /// The event by which a stream that has begun says so. `events` were sent before it.
     pub(crate) fn error_event(self, error: &GatewayError, events: u64) -> Bytes {
         let text = match self {
-            Self::Chat => format!("data: {}\n\n", json!({ "error": openai(error) })),
-            Self::Gemini => format!("data: {}\n\n", json!({ "error": google(error) })),
+            Self::Chat => format!("data: {}\n\n", on_one_line(&json!({ "error": openai(error) }))),
+            Self::Gemini => format!("data: {}\n\n", on_one_line(&json!({ "error": google(error) }))),
             Self::Messages => {
-                format!("event: error\ndata: {}\n\n", json!({ "type": "error", "error": anthropic(error) }))
+                let event = json!({ "type": "error", "error": anthropic(error) });
+                format!("event: error\ndata: {}\n\n", on_one_line(&event))
             }
             Self::Responses => {
                 let event = json!({
                     "type": "error", "code": error.code, "message": error.message, "param": null,
                     "sequence_number": events,
                 });
-                format!("event: error\ndata: {event}\n\n")
+                format!("event: error\ndata: {}\n\n", on_one_line(&event))
             }
         };
         text.into()

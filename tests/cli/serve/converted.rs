@@ -359,6 +359,125 @@ async fn an_answer_comes_as_the_client_wants_it_however_the_model_sends_it() {
     );
 }
 
+/// The answer `hello` of each dialect: its address for a whole one and for a stream, the API, the request, and both forms of it.
+fn hellos() -> [(&'static str, &'static str, &'static str, Value, String, String); 4] {
+    let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 2}});
+    let item = json!({"type": "message", "id": "i", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "hello", "annotations": []}]});
+    let response = json!({"id": "r", "object": "response", "status": "completed", "output": [item]});
+    let candidate = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "hello"}]}, "finishReason": "STOP"}]});
+    let completed = json!({"type": "response.completed", "response": response});
+    let user = json!([{"role": "user", "content": "hi"}]);
+    let begun = BEGUN.replace("I look.", "hello");
+    let ended = r#"data: {"type":"content_block_stop","index":0}
+
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}
+
+data: {"type":"message_stop"}
+
+"#;
+    let gemini = "/v1beta/models/main:";
+    let whole = format!("{gemini}generateContent").leak();
+    let stream = format!("{gemini}streamGenerateContent?alt=sse").leak();
+    [
+        (
+            CHAT,
+            CHAT,
+            "openai",
+            json!({"model": "main", "messages": user}),
+            said("hello"),
+            format!("{CHUNK}{LAST_CHUNKS}"),
+        ),
+        (
+            MESSAGES,
+            MESSAGES,
+            "anthropic",
+            json!({"model": "main", "max_tokens": 9, "messages": user}),
+            message.to_string(),
+            format!("{begun}{ended}"),
+        ),
+        (
+            RESPONSES,
+            RESPONSES,
+            "responses",
+            json!({"model": "main", "input": "hi"}),
+            response.to_string(),
+            format!("event: response.completed\ndata: {completed}\n\n"),
+        ),
+        (
+            whole,
+            stream,
+            "gemini",
+            json!({"contents": [{"parts": [{"text": "hi"}]}]}),
+            candidate.to_string(),
+            format!("data: {candidate}\n\n"),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn the_same_dialect_in_the_other_form_is_no_empty_answer() {
+    for (whole_path, stream_path, api, mut body, whole, stream) in hellos() {
+        let upstream = Upstream::start([Reply::events(&stream), Reply::json(200, "", &whole)]);
+        let gateway = Gateway::start(&one(api, &upstream));
+        let got = gateway.post(whole_path, &[], body.to_string()).await;
+        assert_eq!(
+            (got.status, got.header("content-type"), got.told()),
+            (200, "application/json", ("1", "main", "")),
+            "{got:?}"
+        );
+        assert!(got.json().to_string().contains("\"hello\""), "{got:?}");
+        if api != "gemini" {
+            body["stream"] = true.into();
+        }
+        let got = gateway.post(stream_path, &[], body.to_string()).await;
+        assert_eq!((got.status, got.header("content-type")), (200, "text/event-stream"), "{got:?}");
+        assert!(!events(&got).is_empty() && got.body.contains("\"hello\""), "{got:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_have_the_other_form_is_a_failure() {
+    let upstream = Upstream::start([
+        Reply::json(200, "", &said("hello")),
+        Reply::events(&format!("{CHUNK}{LAST_CHUNKS}")),
+    ]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let two =
+        json!({"model": "main", "stream": true, "n": 1.5, "messages": [{"role": "user", "content": "hi"}]});
+    let got = gateway.post(CHAT, &[], two.to_string()).await;
+    assert_eq!(
+        (got.status, got.told(), got.header("content-type")),
+        (200, ("2", "main", ""), "text/event-stream"),
+        "{got:?}"
+    );
+    assert_eq!(got.body, format!("{CHUNK}{LAST_CHUNKS}"));
+}
+
+#[tokio::test]
+async fn a_stream_without_an_end_of_its_own_ends_with_an_error() {
+    let end = |delta: &str| {
+        let last = format!(
+            "data: {{\"type\":\"message_delta\",\"delta\":{delta},\"usage\":{{\"output_tokens\":2}}}}"
+        );
+        format!(
+            "{BEGUN}data: {{\"type\":\"content_block_stop\",\"index\":0}}\n\n{last}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
+        )
+    };
+    // The client of another dialect cannot continue it, and a stream that does not say why it stops may be cut.
+    for delta in [r#"{"stop_reason":"pause_turn"}"#, r#"{"stop_reason":null}"#, "{}"] {
+        let upstream = Upstream::start([Reply::events(&end(delta))]);
+        let gateway = Gateway::start(&one("anthropic", &upstream));
+        let got = gateway.post(CHAT, &[], chat(true)).await;
+        assert!(got.body.contains("I look.") && !got.body.contains("[DONE]"), "{delta} {got:?}");
+        assert!(
+            !got.body.contains("\"finish_reason\":\"") && events(&got).last().unwrap()["error"].is_object(),
+            "{delta} {got:?}"
+        );
+        let got = gateway.post(RESPONSES, &[], responses(true)).await;
+        assert_eq!(events(&got).last().unwrap()["type"], "error", "{delta} {got:?}");
+    }
+}
+
 #[tokio::test]
 async fn counts_of_tokens_are_not_converted() {
     let upstream = Upstream::start([]);

@@ -60,7 +60,7 @@ fn text(body: &str) -> String {
 #[tokio::test]
 async fn several_events_do_not_spell_it() {
     let pieces = ["it is ", "sk-u", "pstr", "eam", "!"].map(delta).concat();
-    let escaped = delta("it is sk\\u002dupstream!");
+    let escaped = ["it is sk\\u002du", "pstream!"].map(delta).concat();
     for events in [pieces, escaped] {
         let upstream = Upstream::start([Reply::events(&[&events, FINISH, "data: [DONE]\n\n"].concat())]);
         let gateway = Gateway::start(&one("openai", &upstream));
@@ -71,6 +71,28 @@ async fn several_events_do_not_spell_it() {
         assert!(!got.body.contains("pstr") && !got.body.contains("[DONE]"), "{got:?}");
         assert!(got.body.contains("\"code\":\"model_error\""), "{got:?}");
         assert!(got.body.contains("the answer repeats a key of its provider"), "{got:?}");
+    }
+}
+
+/// A key as writers of JSON escape it.
+const ESCAPED: [&str; 2] = [r"sk\u002Dupstream", r"\u0073\u006b-upstrea\u006d"];
+
+#[tokio::test]
+async fn no_escape_spells_it() {
+    for escaped in ESCAPED {
+        let error = format!(r#"{{"error":{{"message":"Incorrect API key: {escaped}"}}}}"#);
+        let whole = said("it is KEY!").replace("KEY", escaped);
+        let events = [&delta(&format!("it is {escaped}!")), FINISH, "data: [DONE]\n\n"].concat();
+        let asterisks = "*".repeat(escaped.len());
+        for (stream, reply, status, expected) in [
+            (false, Reply::json(401, "", &error), 401, error.replace(escaped, "[redacted]")),
+            (false, Reply::json(200, "", &whole), 200, whole.replace(escaped, &asterisks)),
+            (true, Reply::events(&events), 200, events.replace(escaped, &asterisks)),
+        ] {
+            let upstream = Upstream::start([reply]);
+            let got = Gateway::start(&one("openai", &upstream)).post(CHAT, &[], ask(stream)).await;
+            assert_eq!((got.status, &got.body), (status, &expected));
+        }
     }
 }
 

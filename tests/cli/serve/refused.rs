@@ -309,3 +309,46 @@ fn a_policy_that_bounds_a_run_is_no_policy_of_a_gateway_for_check_either() {
     let (code, said) = check(&format!("{file}task: Look it up.\n"));
     assert_eq!(code, Some(0), "a run may have limits: {said}");
 }
+
+#[tokio::test]
+async fn routes_are_listed_as_they_were_written() {
+    let upstream = upstream();
+    let routes = "{b: main, longest: main, 'l*': main, a: main}";
+    let gateway = Gateway::start(&one("openai", &upstream).replace("{main: main}", routes));
+    let listed = gateway.get("/v1/models", &[]).await.json();
+    let names: Vec<&str> =
+        listed["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    assert_eq!(names, ["b", "longest", "a"]);
+}
+
+#[tokio::test]
+async fn an_unknown_address_of_googles_has_an_error_of_googles() {
+    let upstream = upstream();
+    let got = Gateway::start(&one("openai", &upstream))
+        .post("/v1beta/tunedModels/x:generateContent", &[], "{}")
+        .await;
+    assert_eq!((got.status, &got.json()["error"]["status"]), (404, &"NOT_FOUND".into()), "{got:?}");
+}
+
+#[tokio::test]
+async fn the_headers_of_a_request_have_a_bound() {
+    let upstream = upstream();
+    let gateway = Gateway::start(&one("openai", &upstream));
+    for (bytes, status) in [(60_000, 200), (70_000, 431)] {
+        let long = "x".repeat(bytes);
+        let got = gateway.post(CHAT, &[("x-long", &long)], r#"{"model":"main"}"#).await;
+        assert_eq!(got.status, status, "{bytes}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_within_an_answer_has_a_status_of_its_own() {
+    let quota = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
+    let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":3}}"#;
+    for (api, answer, status) in [("openai", quota, 429), ("gemini", blocked, 400)] {
+        let upstream = Upstream::start([Reply::json(200, "", answer)]);
+        let body = r#"{"model":"main","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+        let got = Gateway::start(&one(api, &upstream)).post(MESSAGES, &[], body).await;
+        assert_eq!(got.status, status, "{got:?}");
+    }
+}

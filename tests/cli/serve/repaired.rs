@@ -148,3 +148,25 @@ async fn a_converted_conversation_is_repaired_before() {
     assert_eq!(repaired(&answer), (200, "removed=1", "1"), "{answer:?}");
     assert!(!last(&upstream).to_string().contains("tool_result"));
 }
+
+#[tokio::test]
+async fn what_is_sent_is_what_the_header_says() {
+    let orphan =
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"r"}]}"#;
+    let body = |messages: &str| format!(r#"{{"model":"main","max_tokens":9,"messages":[{messages}]}}"#);
+    let said = r#"{"role":"user","content":"go"},{"role":"assistant","content":"said"}"#;
+    for (api, reply) in [("openai", super::said("hello")), ("anthropic", MESSAGE.to_owned())] {
+        let upstream = Upstream::start([Reply::json(200, "", &reply)]);
+        let gateway = Gateway::start(&one(api, &upstream));
+        let answer = gateway.post(MESSAGES, &[], body(&format!("{said},{orphan}"))).await;
+        assert_eq!(repaired(&answer), (200, "removed=1", "1"), "{answer:?}");
+        let sent = last(&upstream);
+        assert!(!sent.to_string().contains("toolu_1"), "{sent}");
+        assert_eq!(sent["messages"].as_array().unwrap().last().unwrap()["role"], "assistant");
+        // Nothing is left of this one.
+        let answer = gateway.post(MESSAGES, &[], body(orphan)).await;
+        assert_eq!((answer.status, answer.header("x-unfazed-repaired")), (400, ""), "{answer:?}");
+        assert!(answer.body.contains("the conversation was repaired, and cannot be sent so"), "{answer:?}");
+        assert_eq!(upstream.bodies().len(), 1);
+    }
+}

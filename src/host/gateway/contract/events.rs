@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::rewritten::{is_of_type, keeps_numbers, numbers};
 use crate::engine::ModelReply;
-use crate::host::model::front::GatewayDialect;
+use crate::host::model::front::{GatewayDialect, on_one_line};
 
 /// A line of a stream.
 struct StreamLine<'s> {
@@ -139,7 +139,7 @@ fn written(lines: &[StreamLine<'_>]) -> Option<Bytes> {
                 let before = core::str::from_utf8(line.bytes).ok()?;
                 keeps_numbers(said, &numbers(before)).then_some(())?;
                 let end = before.len().saturating_sub(before.trim_end_matches(['\r', '\n']).len());
-                stream.extend_from_slice(format!("data: {said}").as_bytes());
+                stream.extend_from_slice(format!("data: {}", on_one_line(said)).as_bytes());
                 stream.extend_from_slice(line.bytes.get(line.bytes.len().saturating_sub(end)..)?);
             }
             _ => stream.extend_from_slice(line.bytes),
@@ -373,6 +373,16 @@ mod tests {
             let cut = bytes(&before[4..]);
             assert_eq!(rewritten(dialect, cut.as_bytes(), &said, &now), None, "{dialect:?}");
         }
+    }
+
+    #[test]
+    fn no_reader_cuts_an_event_that_was_repaired() {
+        let (said, now) =
+            (reply("", &[("look", "{'n':'\u{2028}'}")]), reply("", &[("look", "{\"n\":\"\u{2028}\"}")]));
+        let event = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": "{'n':'\u{2028}'}"}}]}}]});
+        let stream = rewritten(GatewayDialect::Chat, bytes(&[event]).as_bytes(), &said, &now).unwrap();
+        let stream = core::str::from_utf8(&stream).unwrap();
+        assert!(stream.contains(r#"{\"n\":\"\u2028\"}"#) && !stream.contains('\u{2028}'), "{stream}");
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Fields {
         self.fields.get(name).is_some_and(|value| value == text)
     }
 
+    /// Whether a field within another is that text.
+    pub(super) fn is_within(&self, outer: &str, name: &str, text: &str) -> bool {
+        self.fields.get(outer).and_then(|fields| fields.get(name)).is_some_and(|value| value == text)
+    }
+
     /// Whether a field says something.
     pub(super) fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some_and(|value| !value.is_null())

@@ -98,23 +98,29 @@ impl FrontCall {
         stream: bool,
         head: ReplyHead,
     ) -> Result<Self, Unconvertible> {
+        let request = Self::request(dialect, body)?.continuable()?;
+        Ok(Self { dialect, request, stream, head })
+    }
+
+    fn request(dialect: GatewayDialect, body: &[u8]) -> Result<FrontRequest, Unconvertible> {
         let other = core::str::from_utf8(body).ok().and_then(readable);
         let body = other.as_deref().map_or(body, str::as_bytes);
-        let request = match dialect {
+        match dialect {
             GatewayDialect::Chat => chat::request::read(body),
             GatewayDialect::Messages => messages::request::read(body),
             GatewayDialect::Responses => responses::request::read(body),
             GatewayDialect::Gemini => gemini::request::read(body),
-        };
-        Ok(Self { dialect, request: request?, stream, head })
+        }
     }
 
-    /// The same request with another body.
+    /// The same request with its conversation as it was repaired, which may end with what the model says: the client did not begin
+    /// a message for it.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
     pub(in crate::host) fn again(&self, body: &[u8]) -> Result<Self, Unconvertible> {
-        Self::read(self.dialect, body, self.stream, self.head.clone())
+        let request = Self::request(self.dialect, body)?;
+        Ok(Self { dialect: self.dialect, request, stream: self.stream, head: self.head.clone() })
     }
 
     /// The same request with these messages behind its conversation, in which tools have the names that the client knows.
@@ -212,6 +218,16 @@ impl FrontCall {
         }
         reply
     }
+}
+
+/// A value on the line of an event. Readers that end lines where Unicode does (`str.splitlines` of Python, by which Google's SDK reads
+/// streams) would cut it at three characters that JSON has as they are.
+pub(in crate::host) fn on_one_line(value: &Value) -> String {
+    let line = value.to_string();
+    if !line.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
+        return line;
+    }
+    line.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 /// A reply that is not streamed.

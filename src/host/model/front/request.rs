@@ -193,6 +193,8 @@ impl FrontRequest {
             let kind = part.required("type")?;
             texts.push(match &*kind {
                 "text" | "input_text" | "output_text" => part.required("text")?,
+                // A document of Anthropic's that is plain text.
+                "document" if part.is_within("source", "type", "text") => document(&mut part)?,
                 _ => {
                     let attachment = read(&kind, &mut part)?;
                     let attachment = attachment.ok_or_else(|| Unconvertible::new(part.path("type")))?;
@@ -204,34 +206,70 @@ impl FrontRequest {
         Ok(texts)
     }
 
-    /// A conversation that can be continued by another model.
+    /// A conversation in the order that other models want.
     pub(super) fn checked(mut self) -> Result<Self, Unconvertible> {
         self.messages = results_first(self.messages);
-        let refused = |why| Err(Unconvertible::malformed(self.field_names.conversation, why));
         match self.messages.last() {
-            // Only some models continue a message that has been begun for them; others answer it.
-            Some(Message::Assistant { .. }) => {
-                refused("ends with what the model says, which other models do not continue")
-            }
-            Some(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) => Ok(self),
-            None => refused("has no message"),
+            Some(_) => Ok(self),
+            None => Err(Unconvertible::malformed(self.field_names.conversation, "has no message")),
+        }
+    }
+
+    /// The same, if any model can continue it: only some do so with a message that has been begun for them, and others answer it.
+    pub(super) fn continuable(self) -> Result<Self, Unconvertible> {
+        match self.messages.last() {
+            Some(Message::Assistant { .. }) => Err(Unconvertible::malformed(
+                self.field_names.conversation,
+                "ends with what the model says, which other models do not continue",
+            )),
+            _ => Ok(self),
         }
     }
 }
 
-/// The conversation with the results of calls right behind these, as other dialects want them, whatever was said meanwhile.
+/// The text of a document, behind its title.
+fn document(block: &mut Fields) -> Result<String, Unconvertible> {
+    let title = block.text("title")?;
+    let missing = Unconvertible::malformed(block.path("source"), "is missing");
+    let mut source = block.object("source")?.ok_or(missing)?;
+    let _ = (source.take("type"), source.take("media_type"));
+    let text = source.required("data")?;
+    Ok(title.map_or_else(|| text.clone(), |title| format!("{title}\n\n{text}")))
+}
+
+/// A message, and what was answered to its calls.
+struct AnsweredMessage {
+    message: Message,
+    results: Vec<Message>,
+}
+
+/// The conversation with the result of each call right behind the message that has it, as other dialects want them, whatever was said
+/// meanwhile. Of calls with one id it is that of the last that has none yet, as some models count anew in each reply.
 fn results_first(messages: Vec<Message>) -> Vec<Message> {
-    let (mut ordered, mut meanwhile) = (Vec::with_capacity(messages.len()), Vec::new());
+    let (mut ordered, mut meanwhile) = (Vec::<AnsweredMessage>::with_capacity(messages.len()), Vec::new());
+    let mut open: HashMap<String, Vec<usize>> = HashMap::new();
+    let alone = |message| AnsweredMessage { message, results: Vec::new() };
     for message in messages {
         match message {
-            Message::System { .. } | Message::User { .. } => meanwhile.push(message),
-            Message::Tool { .. } => ordered.push(message),
-            Message::Assistant { .. } => {
+            Message::System { .. } | Message::User { .. } => meanwhile.push(alone(message)),
+            Message::Tool { ref call, .. } => {
+                let of_call = open.get_mut(call).and_then(Vec::pop);
+                let at = of_call.or_else(|| ordered.len().checked_sub(1));
+                match at.and_then(|at| ordered.get_mut(at)) {
+                    Some(before) => before.results.push(message),
+                    None => ordered.push(alone(message)),
+                }
+            }
+            Message::Assistant { ref calls, .. } => {
                 ordered.append(&mut meanwhile);
-                ordered.push(message);
+                for call in calls {
+                    open.entry(call.id.clone()).or_default().push(ordered.len());
+                }
+                ordered.push(alone(message));
             }
         }
     }
     ordered.append(&mut meanwhile);
-    ordered
+    let all = |AnsweredMessage { message, results }| [message].into_iter().chain(results);
+    ordered.into_iter().flat_map(all).collect()
 }

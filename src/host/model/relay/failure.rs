@@ -62,10 +62,14 @@ mod tests {
         // What stands for a key at servers that want none.
         let redactor = SecretRedactor::new(["none".into()]);
         let mask = AnswerMask::new(&redactor);
-        for (status, expected) in [(200, "none of these"), (401, "[redacted] of these")] {
+        for (status, said, expected) in [
+            (200, "none of these", "none of these"),
+            (401, "none of these", "[redacted] of these"),
+            (401, r"n\u006fne of these", "[redacted] of these"),
+        ] {
             let head =
                 AnswerHead { status: StatusCode::from_u16(status).unwrap(), headers: HeaderMap::new() };
-            let answer = Some(WholeAnswer { head, body: "none of these".into() });
+            let answer = Some(WholeAnswer { head, body: said.into() });
             let failure = Failure::of(ErrorClass::InvalidArgs, "no");
             let passed = RelayFailure { failure, answer }.redacted(&redactor, &mask);
             assert_eq!(passed.answer.unwrap().body, expected);

@@ -7,6 +7,7 @@ use memchr::memmem::Finder;
 use reqwest::header::HeaderMap;
 
 use crate::host::redact::SecretRedactor;
+use crate::host::spelling::spelled;
 
 /// A shorter secret stays in answers: it guards little, as the `none` and `EMPTY` of local servers, and stands in too many words.
 const SHORTEST: usize = 8;
@@ -16,7 +17,7 @@ const MASK: u8 = b'*';
 #[derive(Default)]
 pub(super) struct AnswerMask<'s> {
     /// The longest first: one may hold another.
-    secrets: Vec<Finder<'s>>,
+    secrets: Vec<(&'s str, Finder<'s>)>,
 }
 
 /// What a model says in pieces, as far as it may be the beginning of a secret.
@@ -31,12 +32,8 @@ pub(super) struct SaidText {
 
 impl<'s> AnswerMask<'s> {
     pub(super) fn new(redactor: &'s SecretRedactor) -> Self {
-        let secrets: Vec<&str> = redactor.known().filter(|secret| secret.len() >= SHORTEST).collect();
-        // Some writers of JSON escape slashes.
-        let escaped =
-            secrets.iter().filter(|secret| secret.contains('/')).map(|secret| secret.replace('/', "\\/"));
-        let escaped: Vec<_> = escaped.map(|secret| Finder::new(&secret).into_owned()).collect();
-        Self { secrets: secrets.into_iter().map(Finder::new).chain(escaped).collect() }
+        let secrets = redactor.known().filter(|secret| secret.len() >= SHORTEST);
+        Self { secrets: secrets.map(|secret| (secret, Finder::new(secret))).collect() }
     }
 
     /// The bytes without the secrets.
@@ -51,14 +48,17 @@ impl<'s> AnswerMask<'s> {
 
     /// Masks the secrets.
     pub(super) fn mask(&self, bytes: &mut [u8]) {
-        for secret in &self.secrets {
+        for (secret, plain) in &self.secrets {
             let mut from = 0;
             while let Some(rest) = bytes.get_mut(from..)
-                && let Some(at) = secret.find(rest)
+                && let Some(at) = plain.find(rest)
             {
-                let end = at.saturating_add(secret.needle().len());
+                let end = at.saturating_add(secret.len());
                 rest.get_mut(at..end).unwrap_or_default().fill(MASK);
                 from = from.saturating_add(end);
+            }
+            for place in spelled(bytes, secret) {
+                bytes.get_mut(place).unwrap_or_default().fill(MASK);
             }
         }
     }
@@ -77,13 +77,16 @@ impl<'s> AnswerMask<'s> {
 
     /// Whether there is one.
     pub(super) fn finds(&self, bytes: &[u8]) -> bool {
-        self.secrets.iter().any(|secret| secret.find(bytes).is_some())
+        let has = |(secret, plain): &(&str, Finder<'_>)| {
+            plain.find(bytes).is_some() || !spelled(bytes, secret).is_empty()
+        };
+        self.secrets.iter().any(has)
     }
 
     /// How many bytes at the end of a text may be the beginning of a secret.
     fn open_end(&self, text: &[u8]) -> usize {
-        let begun = |secret: &Finder<'_>| {
-            let secret = secret.needle();
+        let begun = |(secret, _): &(&str, Finder<'_>)| {
+            let secret = secret.as_bytes();
             let longest = text.len().min(secret.len().saturating_sub(1));
             let is_begun = |length: &usize| secret.get(..*length).is_some_and(|begun| text.ends_with(begun));
             (1..=longest).rev().find(is_begun).unwrap_or_default()
@@ -164,10 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_that_is_escaped_hides_no_secret() {
+    fn what_is_escaped_hides_no_secret() {
         let redactor = SecretRedactor::new(["key/with/slashes".into()]);
-        let masked = AnswerMask::new(&redactor).masked(Bytes::from_static(br#"{"a":"key\/with\/slashes"}"#));
-        assert_eq!(masked, r#"{"a":"******************"}"#);
+        for spelled in [r"key\/with\/slashes", r"\u006bey\u002Fwith/slashes", r"key/with\\/\\u0073lashes"] {
+            let body = format!(r#"{{"a":"\n{spelled}","b":"\u006bey"}}"#);
+            let masked = AnswerMask::new(&redactor).masked(Bytes::from(body));
+            let asterisks = "*".repeat(spelled.len());
+            assert_eq!(masked, format!(r#"{{"a":"\n{asterisks}","b":"\u006bey"}}"#));
+        }
     }
 
     proptest! {

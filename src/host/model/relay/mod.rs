@@ -3,6 +3,7 @@
 //! whether it has ended.
 
 mod address;
+mod converted;
 mod events;
 mod failure;
 mod headers;
@@ -22,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use self::address::RelayAddresses;
+pub(in crate::host) use self::converted::ConvertedRequest;
 use self::events::RelayedEvents;
 pub(in crate::host) use self::failure::RelayFailure;
 pub(in crate::host) use self::headers::passed_on;
@@ -29,14 +31,14 @@ use self::headers::{of_any_dialect, passed_back};
 pub(in crate::host) use self::judge::{HeldPart, JudgedReply, ReplyForm, ReplyJudge};
 use self::mask::AnswerMask;
 pub(in crate::host) use self::sink::AnswerSink;
-use self::verdict::{checked, fault_of, usable};
+use self::verdict::{checked, fault_of};
 use super::answer::{MOST_LOOKS, announces_events, begins_stream, is_framed, is_whole};
 use super::body::HttpBody;
 use super::config::ModelConfig;
 use super::failure::unreadable;
-use super::front::{FittedRequest, FrontCall};
+use super::front::{FittedRequest, FrontCall, Unconvertible};
 use super::headers::ConfigError;
-use super::refusals::{SentOption, ServerRefusals};
+use super::refusals::ServerRefusals;
 use super::renewed::HeldKey;
 use super::sent::SentBody;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
@@ -104,21 +106,12 @@ pub(in crate::host) struct RelayedRequest<'a> {
     pub(in crate::host) received: &'a (dyn Fn(u64) + Send + Sync),
     /// The request, if it was converted: then the answer is, too.
     pub(in crate::host) converted: Option<&'a ConvertedRequest<'a>>,
+    /// Reads the request, for an answer that is written anew though it was not converted.
+    pub(in crate::host) front: &'a (dyn Fn() -> Result<FrontCall, Unconvertible> + Send + Sync),
+    /// Whether broken arguments of calls are repaired then.
+    pub(in crate::host) repairs: bool,
     /// Who looks at the answer before it is passed on, if it has to hold.
     pub(in crate::host) judge: Option<&'a dyn ReplyJudge>,
-}
-
-/// A request for a model that speaks another dialect than the client.
-pub(in crate::host) struct ConvertedRequest<'a> {
-    pub(in crate::host) body: SentBody,
-    front: &'a FrontCall,
-    /// How it was written.
-    format: Box<dyn WireFormat>,
-    left_out: Vec<String>,
-    /// The options in it that not every server takes.
-    sent: Vec<SentOption>,
-    /// Whether broken arguments of calls are repaired.
-    repairs: bool,
 }
 
 /// The beginning of an answer.
@@ -378,6 +371,9 @@ impl RelayedModel {
         let limits = facts::stated_limits(&open.headers);
         let answer = if request.kind == RelayKind::Answer {
             match open.begun(first).await? {
+                (first, streams) if request.converted.is_none() && streams != request.stream => {
+                    Box::pin(self.in_other_form(open, first, streams)).await
+                }
                 // It is much larger than all else here, and most answers are none.
                 (first, true) => Box::pin(open.stream(&*self.format, first)).await,
                 (first, false) => open.whole(&*self.format, first).await,
@@ -386,6 +382,33 @@ impl RelayedModel {
             open.figures(first).await
         };
         answer.map(|answer| RelayedAnswer { limits, ..answer })
+    }
+
+    /// A stream for a client that wants the whole, or the reverse: it is written as the client asked for, since the SDKs read an answer
+    /// of the other form as an empty one.
+    async fn in_other_form(
+        &self,
+        open: OpenAnswer<'_>,
+        first: Option<Bytes>,
+        streams: bool,
+    ) -> Result<RelayedAnswer, RelayFailure> {
+        let front = (open.request.front)().map_err(|error| {
+            let form = if streams { "a stream, which was not" } else { "no stream, which was" };
+            unreadable(format!("the answer is {form} asked for, and cannot be written as the other: {error}"))
+        })?;
+        let converted = ConvertedRequest {
+            body: SentBody::default(),
+            front: &front,
+            format: (self.plain.provider.format)(self.plain.clone()),
+            left_out: Vec::new(),
+            sent: Vec::new(),
+            repairs: open.request.repairs,
+        };
+        let (body, converted) = (SentBody::default(), Some(&converted));
+        let request = RelayedRequest { body, converted, ..*open.request };
+        let mut open = OpenAnswer { request: &request, ..open };
+        open.head.headers = front.headers(open.head.headers, &[]);
+        if streams { open.stream(&*self.format, first).await } else { open.whole(&*self.format, first).await }
     }
 
     /// The headers of a request: the file's own take precedence over the client's.
@@ -404,29 +427,6 @@ impl RelayedModel {
         // The bytes pass as they are, and the client may not know the coding.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers
-    }
-}
-
-impl ConvertedRequest<'_> {
-    /// The reply as the client gets it, after it was looked at.
-    ///
-    /// # Errors
-    /// A call in it cannot be read.
-    fn settled(&self, reply: ModelReply, judge: Option<&dyn ReplyJudge>) -> Result<JudgedReply, Failure> {
-        let reply = self.front.settled(reply);
-        let judged = match judge {
-            Some(judge) => judge.judge(reply, ReplyForm::Written),
-            None => JudgedReply::unseen(reply),
-        };
-        // What no other dialect can say is a failure in any case.
-        let reply = usable(judged.reply, self.repairs)
-            .map_err(|failure| judged.refused.clone().unwrap_or(failure))?;
-        Ok(JudgedReply { reply, ..judged })
-    }
-
-    /// The fields of the client's request that the model does not get.
-    pub(in crate::host) fn left_out(&self) -> String {
-        self.left_out.join(", ")
     }
 }
 
@@ -602,7 +602,10 @@ impl OpenAnswer<'_> {
         } else {
             finished.and_then(checked)
         };
-        let reply = match unless_continued(finished, false) {
+        // A dialect that has no word for it would be continued by nobody.
+        let finished =
+            if converted.is_some() { finished.map(Some) } else { unless_continued(finished, false) };
+        let reply = match finished {
             Ok(reply) => reply,
             Err(failure) if has_begun || converted.is_some() => return Err(failure.into()),
             Err(failure) => {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::reply::{call, finish_reason, id, usage};
 use crate::engine::ModelReply;
-use crate::host::model::front::{ReplyHead, ReplyWriter};
+use crate::host::model::front::{ReplyHead, ReplyWriter, on_one_line};
 
 /// The chunks of one completion.
 pub(in crate::host::model::front) struct ChatStream {
@@ -27,7 +27,7 @@ impl ChatStream {
         if self.counts {
             chunk["usage"] = tokens;
         }
-        format!("data: {chunk}\n\n")
+        format!("data: {}\n\n", on_one_line(&chunk))
     }
 
     fn delta(&self, delta: &Value, reason: Option<&str>) -> String {

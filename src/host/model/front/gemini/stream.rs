@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::reply::{calls, last, piece};
 use crate::engine::ModelReply;
-use crate::host::model::front::{ReplyHead, ReplyWriter};
+use crate::host::model::front::{ReplyHead, ReplyWriter, on_one_line};
 
 /// The pieces of one answer.
 pub(in crate::host::model::front) struct GeminiStream(pub(in crate::host::model::front) ReplyHead);
@@ -29,5 +29,5 @@ impl ReplyWriter for GeminiStream {
 }
 
 fn event(data: &Value) -> String {
-    format!("data: {data}\n\n")
+    format!("data: {}\n\n", on_one_line(data))
 }

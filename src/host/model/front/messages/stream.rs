@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::reply::{message, stop_reason, tool_use, usage};
 use crate::engine::ModelReply;
-use crate::host::model::front::{ReplyHead, ReplyWriter};
+use crate::host::model::front::{ReplyHead, ReplyWriter, on_one_line};
 use crate::host::model::wire::sent_input;
 use crate::session::Usage;
 
@@ -83,5 +83,5 @@ fn stop(index: usize) -> String {
 
 fn event(name: &str, mut data: Value) -> String {
     data["type"] = name.into();
-    format!("event: {name}\ndata: {data}\n\n")
+    format!("event: {name}\ndata: {}\n\n", on_one_line(&data))
 }

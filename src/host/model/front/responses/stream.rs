@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::reply::{ResponseHead, message, output, part, status};
 use crate::engine::ModelReply;
-use crate::host::model::front::ReplyWriter;
+use crate::host::model::front::{ReplyWriter, on_one_line};
 
 /// The events of one response.
 pub(in crate::host::model::front) struct ResponsesStream {
@@ -24,7 +24,7 @@ impl ResponsesStream {
         data["type"] = name.into();
         data["sequence_number"] = self.sent.into();
         self.sent = self.sent.saturating_add(1);
-        format!("event: {name}\ndata: {data}\n\n")
+        format!("event: {name}\ndata: {}\n\n", on_one_line(&data))
     }
 
     fn begin(&mut self) -> String {

@@ -50,6 +50,19 @@ const PARTS: [(GatewayDialect, &Provider, &str); 4] = [
 ];
 
 #[test]
+fn a_document_of_plain_text_is_a_text() {
+    let source = json!({"type": "text", "media_type": "text/plain", "data": "It rains."});
+    let user = json!([
+        {"type": "document", "source": source, "title": "weather.txt", "citations": {"enabled": true}},
+        {"type": "document", "source": source}, {"type": "text", "text": "?"},
+    ]);
+    let body = json!({"max_tokens": 9, "messages": [{"role": "user", "content": user}]});
+    let (body, left_out) = fitted(Messages, &body, Provider::OPENAI);
+    assert_eq!(body["messages"][0]["content"], "weather.txt\n\nIt rains.\n\nIt rains.\n\n?");
+    assert_eq!(left_out, ["messages.content.citations"]);
+}
+
+#[test]
 fn an_image_and_a_document_are_parts_of_each_dialect_in_their_order() {
     for (from, ..) in PARTS {
         for (to, provider, parts) in PARTS {

@@ -223,6 +223,81 @@ fn messages_are_a_request_of_a_chat() {
 }
 
 #[test]
+fn each_result_is_right_behind_its_call() {
+    let told = |body: &Value| {
+        let told = |message: &Value| match message["tool_calls"].as_array() {
+            Some(calls) => {
+                format!("call {}", calls.iter().map(|call| call["id"].as_str().unwrap()).collect::<String>())
+            }
+            None => message["tool_call_id"]
+                .as_str()
+                .or(message["content"].as_str())
+                .unwrap_or_default()
+                .to_owned(),
+        };
+        body["messages"].as_array().unwrap().iter().map(told).collect::<Vec<String>>()
+    };
+    // Turns of one role that follow each other are one.
+    let turn = |id: &str| json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "look", "input": {}}]});
+    let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "r"});
+    let turns = json!({"max_tokens": 9, "messages": [
+        {"role": "user", "content": "q"}, turn("a"), turn("b"), {"role": "user", "content": [result("a"), result("b")]},
+        {"role": "user", "content": "more"},
+    ]});
+    let (body, _) = fitted(Messages, &turns, Provider::OPENAI);
+    assert_eq!(told(&body), ["q", "call a", "a", "call b", "b", "more"]);
+    // The results of Responses may be anywhere, and models that count anew in each reply use an id again.
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "look", "arguments": "{}"});
+    let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "r"});
+    let user = json!({"role": "user", "content": "q"});
+    for (items, expected) in [
+        (
+            vec![
+                user.clone(),
+                call("a"),
+                user.clone(),
+                call("b"),
+                output("b"),
+                user.clone(),
+                output("a"),
+                user.clone(),
+            ],
+            vec!["q", "call a", "a", "q", "call b", "b", "q", "q"],
+        ),
+        (
+            vec![user.clone(), call("a"), output("a"), user.clone(), call("a"), output("a"), user.clone()],
+            vec!["q", "call a", "a", "q", "call a", "a", "q"],
+        ),
+    ] {
+        let (body, _) = fitted(Responses, &json!({ "input": items }), Provider::OPENAI);
+        assert_eq!(
+            told(&body).iter().map(|said| said.split('_').next().unwrap()).collect::<Vec<_>>(),
+            expected
+        );
+    }
+}
+
+#[test]
+fn no_reader_cuts_an_event() {
+    let text = "a\u{85}b\u{2028}c\u{2029}d";
+    for dialect in [Chat, Messages, Responses, Gemini] {
+        let body = match dialect {
+            Chat => chat_request(),
+            Messages => messages_request(),
+            Responses => json!({"input": "hi"}),
+            Gemini => json!({"contents": [{"parts": [{"text": "hi"}]}]}),
+        };
+        let mut writer = read(dialect, &body, true).unwrap().writer();
+        let mut said = reply(FinishReason::Stop);
+        said.text = text.to_owned();
+        said.calls[0].call.arguments = json!({ "a": text }).to_string();
+        let stream = writer.text(text) + &writer.end(&said);
+        assert!(!stream.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{dialect:?} {stream}");
+        assert!(events(&stream).iter().any(|event| event.to_string().contains(text)), "{dialect:?} {stream}");
+    }
+}
+
+#[test]
 fn what_would_change_the_meaning_is_refused_by_its_place() {
     let user = |content: Value| json!([{"role": "user", "content": content}]);
     let hi = user(json!("hi"));

@@ -72,6 +72,11 @@ impl WireUsage {
     }
 }
 
+/// An answer that looks whole but does not say why the model stopped.
+pub(super) fn without_reason() -> Failure {
+    failure::cut_off("the answer has no `stop_reason`, so it may be cut")
+}
+
 /// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of
 /// calls are unique in it.
 ///
@@ -91,7 +96,7 @@ pub(crate) fn read_body(
     let content = response.content.ok_or_else(|| failure::unreadable("the answer holds no content"))?;
     // A stream that broke off behind a router may come as a whole message.
     if response.stop_reason.as_ref().is_none_or(String::is_empty) {
-        return Err(failure::cut_off("the answer has no `stop_reason`, so it may be cut"));
+        return Err(without_reason());
     }
     to_reply(content, response.stop_reason, response.usage, conversation)
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::reply::{WireUsage, to_reply, unexpected};
+use super::reply::{WireUsage, to_reply, unexpected, without_reason};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
@@ -148,14 +148,17 @@ impl StreamDecoder for ReplyBlocks {
     }
 
     fn is_whole(&self) -> bool {
-        // An end after which there is neither content nor a reason is one that a router made.
-        let has_ended = self.stop.is_some() || (self.done && !self.begun.is_empty());
-        has_ended && !self.begun.iter().any(|block| block.open)
+        // `message_stop` alone proves nothing: a router also writes it behind a stream that broke off.
+        self.stop.is_some() && !self.has_open()
     }
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
         if self.done && !self.started {
             return Err(failure::unreadable("the answer holds no message"));
+        }
+        let has_said = !self.begun.is_empty() && !self.has_open();
+        if self.done && self.stop.is_none() && has_said {
+            return Err(without_reason());
         }
         // The SDKs raise nothing where a stream stops early, so half an answer would pass for a whole one.
         if !self.is_whole() {
@@ -167,6 +170,10 @@ impl StreamDecoder for ReplyBlocks {
 }
 
 impl ReplyBlocks {
+    fn has_open(&self) -> bool {
+        self.begun.iter().any(|block| block.open)
+    }
+
     fn count(&mut self, usage: Option<WireUsage>) {
         if let Some(later) = usage {
             self.usage = Some(self.usage.unwrap_or_default().then(later));
@@ -387,6 +394,18 @@ mod tests {
             let failure = assemble(events).unwrap_err();
             let found = (failure.class, failure.message.as_str());
             assert_eq!(found, (Some(ErrorClass::NetworkError), *says), "{events:?}");
+        }
+        // Its last event does not say why it stops.
+        let (ended, unsaid) = (
+            json!({"type": "message_stop"}),
+            json!({"type": "message_delta", "delta": {"stop_reason": null}}),
+        );
+        for before in [vec![], vec![unsaid], vec![end("")]] {
+            let failure = assemble(
+                &[&[start(), text.clone(), stop(0)], &*before, core::slice::from_ref(&ended)].concat(),
+            )
+            .unwrap_err();
+            assert_eq!(failure.message, "the answer has no `stop_reason`, so it may be cut", "{before:?}");
         }
         let whole = assemble(&[start(), text, stop(0), end("end_turn")]).unwrap();
         assert_eq!((whole.text.as_str(), whole.finish), ("x", FinishReason::Stop));

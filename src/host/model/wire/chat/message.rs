@@ -70,7 +70,30 @@ pub(crate) struct WireFunction {
     pub(crate) arguments: Option<String>,
 }
 
+/// What calls are called that came in the field `function_call`, which `tool_calls` have replaced (`OpenAI`'s
+/// `chat_completion_message.py`). Older servers write it still.
+const LEGACY: &str = "function_call";
+
+impl ChatMessage {
+    /// The call, or the piece of it, that is in the field of old; `None`: there is none, or it repeats one of `tool_calls`.
+    pub(super) fn take_legacy_call(&mut self) -> Option<WireCall> {
+        let function = self.extra.get(LEGACY).filter(|said| said.is_object())?;
+        let function: WireFunction = serde_json::from_value(function.clone()).unwrap_or_default();
+        let said = [&function.name, &function.arguments].into_iter().flatten();
+        if !self.tool_calls.is_empty() || said.map(String::len).sum::<usize>() == 0 {
+            return None;
+        }
+        self.extra.shift_remove(LEGACY);
+        Some(WireCall { kind: Some(LEGACY.to_owned()), function, ..WireCall::default() })
+    }
+}
+
 impl WireCall {
+    /// Whether it came in the field of old.
+    pub(super) fn is_legacy(&self) -> bool {
+        self.kind.as_deref() == Some(LEGACY)
+    }
+
     /// Whether its arguments stop before their end.
     pub(super) fn is_half(&self) -> bool {
         let arguments = self.function.arguments.as_deref().map(str::trim).filter(|text| !text.is_empty());

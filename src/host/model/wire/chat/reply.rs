@@ -101,12 +101,14 @@ pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
 /// # Errors
 /// The model stopped because something went wrong.
 pub(super) fn to_reply(
-    message: ChatMessage,
+    mut message: ChatMessage,
     finish: Option<String>,
     usage: Option<WireUsage>,
     conversation: &[Message],
 ) -> Result<ModelReply, Failure> {
     let mut finish = finish::finish(finish)?;
+    let legacy = message.take_legacy_call();
+    message.tool_calls.extend(legacy);
     let mut extra = message.extra;
     extra.retain(|_, value| !is_blank(value));
     let mut text = message.content.map(ChatContent::into_text).unwrap_or_default();
@@ -195,6 +197,25 @@ mod tests {
         ]);
         let expected = [call("a", "{broken"), call("b", r#"{"x":1}"#), call("c", "{}"), call("d", "{}")];
         assert_eq!(message(&json!({"content": null, "tool_calls": calls})).calls, expected);
+    }
+
+    #[test]
+    fn a_call_of_old_is_one() {
+        let old = json!({"name": "look", "arguments": "{\"x\":1}"});
+        let said = json!({"content": null, "function_call": old});
+        let reply = read(&json!({"choices": [{"message": said, "finish_reason": "function_call"}]})).unwrap();
+        assert_eq!(
+            (&reply.calls, reply.finish),
+            (&vec![call("call_1", r#"{"x":1}"#)], FinishReason::ToolCalls)
+        );
+        assert!(reply.extra.is_empty(), "{:?}", reply.extra);
+        // Some servers write both.
+        let new = json!([{"id": "a", "function": old}]);
+        let reply = message(&json!({"content": null, "function_call": old, "tool_calls": new}));
+        assert_eq!(reply.calls, [call("a", r#"{"x":1}"#)]);
+        for none in [json!(null), json!({"name": "", "arguments": ""}), json!("auto")] {
+            assert_eq!(message(&json!({"content": "x", "function_call": none})).calls, []);
+        }
     }
 
     #[test]

@@ -158,7 +158,12 @@ impl ChatParts {
         self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
     }
 
-    fn add(&mut self, delta: ChatMessage) -> Result<(), Failure> {
+    fn add(&mut self, mut delta: ChatMessage) -> Result<(), Failure> {
+        // Those that write both begin both.
+        if self.calls.iter().all(WireCall::is_legacy) {
+            let legacy = delta.take_legacy_call();
+            delta.tool_calls.extend(legacy);
+        }
         self.tally.received = self.tally.received.saturating_add(length(&delta));
         if let Some(content) = delta.content {
             let text = content.into_text();
@@ -297,6 +302,31 @@ mod tests {
 
     fn call(id: &str, name: &str, arguments: &str) -> ProposedCall {
         ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }.into()
+    }
+
+    #[test]
+    fn a_call_of_old_is_one() {
+        let piece = |said: Value| delta(&json!({ "function_call": said }));
+        let reply = assemble(&[
+            piece(json!({"name": "look", "arguments": ""})),
+            piece(json!({"arguments": "{\"x\""})),
+            piece(json!({"arguments": ":1}"})),
+            end("function_call"),
+        ])
+        .unwrap();
+        assert_eq!(
+            (reply.calls, reply.finish),
+            (vec![call("call_1", "look", r#"{"x":1}"#)], FinishReason::ToolCalls)
+        );
+        // Some servers write both.
+        let both = |said: Value, new: Value| delta(&json!({"function_call": said, "tool_calls": [new]}));
+        let begun = json!({"name": "look", "arguments": "{}"});
+        let reply = assemble(&[
+            both(begun.clone(), json!({"index": 0, "id": "a", "function": begun})),
+            piece(json!({"arguments": ""})),
+            end("tool_calls"),
+        ]);
+        assert_eq!(reply.unwrap().calls, [call("a", "look", "{}")]);
     }
 
     #[test]

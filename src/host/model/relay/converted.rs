@@ -1,0 +1,49 @@
+//! Requests and answers that are written anew.
+
+use super::SentBody;
+use super::judge::{JudgedReply, ReplyForm, ReplyJudge};
+use super::verdict::usable;
+use crate::engine::{Failure, ModelReply};
+use crate::host::model::front::FrontCall;
+use crate::host::model::refusals::SentOption;
+use crate::host::model::wire::WireFormat;
+
+/// A request for a model that speaks another dialect than the client.
+pub(in crate::host) struct ConvertedRequest<'a> {
+    pub(in crate::host) body: SentBody,
+    pub(super) front: &'a FrontCall,
+    /// How it was written.
+    pub(super) format: Box<dyn WireFormat>,
+    pub(super) left_out: Vec<String>,
+    /// The options in it that not every server takes.
+    pub(super) sent: Vec<SentOption>,
+    /// Whether broken arguments of calls are repaired.
+    pub(super) repairs: bool,
+}
+
+impl ConvertedRequest<'_> {
+    /// The reply as the client gets it, after it was looked at.
+    ///
+    /// # Errors
+    /// A call in it cannot be read.
+    pub(super) fn settled(
+        &self,
+        reply: ModelReply,
+        judge: Option<&dyn ReplyJudge>,
+    ) -> Result<JudgedReply, Failure> {
+        let reply = self.front.settled(reply);
+        let judged = match judge {
+            Some(judge) => judge.judge(reply, ReplyForm::Written),
+            None => JudgedReply::unseen(reply),
+        };
+        // What no other dialect can say is a failure in any case.
+        let reply = usable(judged.reply, self.repairs)
+            .map_err(|failure| judged.refused.clone().unwrap_or(failure))?;
+        Ok(JudgedReply { reply, ..judged })
+    }
+
+    /// The fields of the client's request that the model does not get.
+    pub(in crate::host) fn left_out(&self) -> String {
+        self.left_out.join(", ")
+    }
+}
