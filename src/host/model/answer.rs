@@ -3,7 +3,7 @@
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
-use super::failure::{inside_success, unreadable};
+use super::failure::{cut_off, inside_success, unreadable};
 #[cfg(feature = "bedrock")]
 use super::frames::FrameParser;
 use super::sse::{SseEvent, SseParser};
@@ -280,6 +280,9 @@ impl EventStream {
         if self.done {
             return self.assembly.reply(conversation);
         }
+        if self.parser.is_open() {
+            return Err(cut_off("the stream of the answer ends in the middle of a frame"));
+        }
         if let Some(last) = self.parser.finish() {
             // The HTML standard drops an event that no blank line ends. Servers do leave that line out, so one that
             // is whole JSON counts.
@@ -311,11 +314,19 @@ impl EventParser {
         }
     }
 
+    /// Whether what has come ends in the middle of a frame, which says how long it is.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Sse(_) => false,
+            #[cfg(feature = "bedrock")]
+            Self::Frames(parser) => parser.is_open(),
+        }
+    }
+
     /// The event that the end of the stream completes.
     fn finish(&mut self) -> Option<SseEvent> {
         match self {
             Self::Sse(parser) => parser.finish(),
-            // A frame says how long it is: one that is not whole was cut.
             #[cfg(feature = "bedrock")]
             Self::Frames(_) => None,
         }

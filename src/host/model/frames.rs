@@ -47,6 +47,11 @@ impl FrameParser {
         complete
     }
 
+    /// Whether a frame has begun and not ended.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     fn complete(&mut self, events: &mut Vec<SseEvent>) -> Result<(), FrameError> {
         while let Some(length) = self.open.get(..LENGTH).map(|mut length| length.get_u32()) {
             let length = usize::try_from(length).unwrap_or(usize::MAX);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{gemini, messages, read_as, responses};
-use crate::engine::{Failure, ModelReply};
+use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::wire::WireFormat;
 
 /// One event: its name, its data, and the text that is new in it.
@@ -334,6 +334,57 @@ fn places(value: &Value, at: &str) -> Vec<String> {
         _ => Vec::new(),
     };
     inner.into_iter().flat_map(|(at, value)| [vec![at.clone()], places(value, &at)].concat()).collect()
+}
+
+#[test]
+fn a_call_that_was_stopped_before_its_arguments_is_none() {
+    for stream in streams().into_iter().filter(|stream| stream.name != "responses") {
+        let read = |events: &[Event]| stream.read(&stream.bytes(events)).unwrap();
+        let calls = |reply: &ModelReply| -> Vec<String> {
+            reply.calls.iter().map(|call| call.call.arguments.clone()).collect()
+        };
+        let mut empty = stream.events.clone();
+        empty.iter_mut().for_each(|event| without_arguments(&mut event.1));
+        assert_eq!(calls(&read(&empty)), ["{}"], "{}", stream.name);
+        let stopped = |mut events: Vec<Event>| {
+            let (_, data, _) = &mut events[stream.end];
+            let mut text = data.to_string();
+            for (end, stop) in [("tool_calls", "length"), ("tool_use", "max_tokens"), ("STOP", "MAX_TOKENS")]
+            {
+                text = text.replace(&format!("\"{end}\""), &format!("\"{stop}\""));
+            }
+            *data = serde_json::from_str(&text).unwrap();
+            read(&events)
+        };
+        let reply = stopped(empty);
+        assert_eq!((reply.text.as_str(), &reply.finish), ("Hello", &FinishReason::Length), "{}", stream.name);
+        assert!(reply.calls.is_empty(), "{}: {reply:?}", stream.name);
+        // One that is whole stays.
+        assert_eq!(calls(&stopped(stream.events.clone())).len(), 1, "{}", stream.name);
+    }
+}
+
+/// Empties all arguments, in pieces and whole.
+fn without_arguments(value: &mut Value) {
+    match value {
+        Value::String(text) if ARGUMENTS.contains(&text.as_str()) => text.clear(),
+        Value::Object(fields) if fields.contains_key("item") => fields.clear(),
+        Value::Object(fields) => fields.values_mut().for_each(without_arguments),
+        Value::Array(items) => items.iter_mut().for_each(without_arguments),
+        _ => {}
+    }
+}
+
+#[cfg(feature = "bedrock")]
+#[test]
+fn a_frame_that_is_cut_makes_the_answer_a_cut_one() {
+    let stream = streams().pop().unwrap();
+    let (whole, all) = (stream.bytes(&stream.events[..=stream.end]), stream.bytes(&stream.events));
+    assert!(stream.read(&whole).is_ok() && stream.read(&all).is_ok());
+    for cut in whole.len() + 1..all.len() {
+        let failure = stream.read(&all[..cut]).unwrap_err();
+        assert_eq!(failure.message, "the stream of the answer ends in the middle of a frame", "{cut}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Why a model stopped, in the words of all providers, and whether its answer is one at all.
 
-use crate::engine::{Failure, FinishReason};
+use crate::engine::{Failure, FinishReason, ProposedCall};
 use crate::host::redact::presentable;
 
 /// The most characters of a reason that are kept.
@@ -62,6 +62,20 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
     })
 }
 
+/// The calls of an answer that stopped so, each with arguments. Servers write none for a tool that takes none. In an answer that was
+/// stopped the model may not have begun to write them: what such a call would have become is unknown, so it is none.
+pub(super) fn begun(mut calls: Vec<ProposedCall>, finish: &FinishReason) -> Vec<ProposedCall> {
+    let stopped =
+        matches!(finish, FinishReason::Length | FinishReason::ContextWindow | FinishReason::ContentFilter);
+    calls.retain(|proposal| !stopped || !proposal.call.arguments.trim().is_empty());
+    for call in calls.iter_mut().map(|proposal| &mut proposal.call) {
+        if call.arguments.trim().is_empty() {
+            "{}".clone_into(&mut call.arguments);
+        }
+    }
+    calls
+}
+
 /// An answer that stopped with that word before it was whole.
 pub(super) fn not_whole(said: &str, word: &str) -> Failure {
     let what = match word {
@@ -79,6 +93,7 @@ fn short(said: &str) -> String {
 mod tests {
     use super::*;
     use crate::policy::{ErrorClass, Policy};
+    use crate::session::ToolCall;
 
     fn told(said: &str) -> Result<FinishReason, Failure> {
         finish(Some(said.to_owned()))
@@ -113,6 +128,20 @@ mod tests {
             }
         }
         assert_eq!(finish(None), Ok(FinishReason::Unsaid));
+    }
+
+    #[test]
+    fn a_call_without_arguments_is_one_unless_the_answer_was_stopped() {
+        let call = |arguments: &str| -> ProposedCall {
+            ToolCall { id: "a".into(), name: "look".into(), arguments: arguments.into() }.into()
+        };
+        let all = || vec![call(" "), call("{}"), call("{\"x\": ")];
+        for finish in [FinishReason::Length, FinishReason::ContextWindow, FinishReason::ContentFilter] {
+            assert_eq!(begun(all(), &finish), [call("{}"), call("{\"x\": ")], "{finish:?}");
+        }
+        for finish in [FinishReason::Stop, FinishReason::ToolCalls, FinishReason::Unsaid] {
+            assert_eq!(begun(all(), &finish), [call("{}"), call("{}"), call("{\"x\": ")], "{finish:?}");
+        }
     }
 
     #[test]

@@ -21,12 +21,12 @@ pub(super) fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Str
     })
 }
 
-/// The input of a tool call as JSON. Who imitates an API may leave that of a tool without parameters out, and tools
-/// expect an object; a text is what was put together of a stream, broken or not.
+/// The input of a tool call as JSON; empty where there is none ([`begun`](super::finish::begun)): an empty object is also what
+/// stands there before the model has written any. A text is what was put together of a stream, broken or not.
 pub(super) fn read_input(said: Option<&Value>) -> String {
     match said {
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
+        None | Some(Value::Null) => String::new(),
+        Some(Value::Object(input)) if input.is_empty() => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(input) => input.to_string(),
     }

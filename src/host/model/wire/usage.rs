@@ -21,6 +21,9 @@ pub(super) struct WireUsage {
     /// As `DeepSeek` says it.
     #[serde(default, deserialize_with = "lenient::or_default")]
     prompt_cache_hit_tokens: u64,
+    /// As Moonshot, z.ai and MiniMax say it.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    cached_tokens: u64,
 }
 
 /// What the tokens of the request are.
@@ -48,7 +51,7 @@ impl WireUsage {
         Usage {
             input: self.prompt_tokens,
             output: self.completion_tokens.max(all).max(reasoning),
-            cache_read: details.cached_tokens.max(self.prompt_cache_hit_tokens),
+            cache_read: details.cached_tokens.max(self.prompt_cache_hit_tokens).max(self.cached_tokens),
             cache_write: details.cache_write_tokens,
             reasoning,
         }

@@ -134,6 +134,7 @@ pub(super) fn to_reply(
         }
     }
     let extra = kept(&blocks).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
+    let calls = finish::begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
 

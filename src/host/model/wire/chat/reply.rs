@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::message::{ChatContent, ChatMessage, WireCall};
+use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
 use super::plain::{self, ChatChoice};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
@@ -124,6 +124,7 @@ pub(super) fn to_reply(
     if !call_extras.is_empty() {
         extra.insert(CALL_EXTRAS.to_owned(), Value::Object(call_extras));
     }
+    let calls = finish::begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
 
@@ -140,10 +141,9 @@ fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<ProposedCall>, M
         if !call.extra.is_empty() {
             extras.insert(id.clone(), Value::Object(call.extra));
         }
-        // Servers write no arguments at all for a tool that takes none.
-        let arguments = call.function.arguments.filter(|text| !text.trim().is_empty());
-        let name = call.function.name.unwrap_or_default();
-        ToolCall { id, name, arguments: arguments.unwrap_or_else(|| "{}".to_owned()) }.into()
+        let WireFunction { name, arguments } = call.function;
+        let (name, arguments) = (name.unwrap_or_default(), arguments.unwrap_or_default());
+        ToolCall { id, name, arguments }.into()
     });
     (calls.collect(), extras)
 }

@@ -30,6 +30,15 @@ struct ChatChunk {
     choices: Vec<ChunkChoice>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
+    /// Where Groq says more, the tokens among it.
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    x_groq: Option<GroqNote>,
+}
+
+#[derive(Deserialize)]
+struct GroqNote {
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +46,13 @@ struct ChunkChoice {
     #[serde(default)]
     index: u64,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    delta: ChatMessage,
+    delta: Option<ChatMessage>,
+    /// All of it in one piece, where a server streams what it has whole.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    message: Option<ChatMessage>,
+    /// Where Moonshot says the tokens.
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     /// As Google's server has called it.
@@ -82,26 +97,32 @@ impl StreamDecoder for ChatParts {
         }
         let plain = (event.name != "error").then(|| plain::read(event.data.as_bytes())).flatten();
         let chunk = match plain {
-            Some((choices, usage)) => ChatChunk { choices, usage },
+            Some((choices, usage)) => ChatChunk { choices, usage, x_groq: None },
             None => match event::data(event, headers)? {
                 Some(value) => serde_json::from_value(value).map_err(|error| unexpected(&error))?,
                 None => return Ok(StreamProgress::More),
             },
         };
         // Gemini repeats the counts in several chunks, so they replace each other and are never added up.
-        self.usage = chunk.usage.or(self.usage);
+        self.usage = chunk.usage.or(chunk.x_groq.and_then(|note| note.usage)).or(self.usage);
         // With `include_usage` a last chunk without choices reports the tokens.
         self.counted = self.started && chunk.choices.is_empty() && (self.counted || chunk.usage.is_some());
         for choice in chunk.choices {
             let said = choice.finish_reason.filter(|said| !said.is_empty());
             let said = said.or(choice.google_reason.filter(|said| !said.is_empty()));
+            self.usage = chunk.usage.or(choice.usage).or(self.usage);
+            // One that repeats all of it behind its pieces says nothing new.
+            let message = choice.message.filter(|_| choice.index != 0 || self.is_blank());
+            let delta = choice.delta.or(message).unwrap_or_default();
             // The reply is the first choice, and others must not be mixed into it.
             if choice.index == 0 {
                 self.started = true;
-                self.add(choice.delta)?;
+                // More of the answer shows that the end before it was none: servers of Gemini's models write one at each piece.
+                self.finish = self.finish.take().filter(|_| !continues(&delta));
+                self.add(delta)?;
                 self.finish = said.or(self.finish.take());
             } else if self.others.take(choice.index, said.is_some()) {
-                self.tally.received = self.tally.received.saturating_add(length(&choice.delta));
+                self.tally.received = self.tally.received.saturating_add(length(&delta));
             }
         }
         Ok(StreamProgress::More)
@@ -151,6 +172,11 @@ impl ChatParts {
     /// Nothing yet. Where `finish_optional`, the end of the stream is enough.
     pub(super) fn of(finish_optional: bool) -> Self {
         Self { finish_optional, ..Self::default() }
+    }
+
+    /// Whether nothing of the answer has come.
+    const fn is_blank(&self) -> bool {
+        self.text.is_empty() && self.calls.is_empty()
     }
 
     /// Whether the first choice has.
@@ -223,6 +249,11 @@ impl ChatParts {
         self.tally.kept = merge(&mut call.extra, piece.extra, kept);
         Ok(())
     }
+}
+
+/// Whether a delta has a piece of the answer, or of a call.
+fn continues(delta: &ChatMessage) -> bool {
+    !delta.tool_calls.is_empty() || delta.content.as_ref().is_some_and(|content| content.length() > 0)
 }
 
 /// How many characters a delta has, of its text, of what is said aside and of calls.
@@ -409,6 +440,46 @@ mod tests {
         assert!(failure.message.contains("`finish_reason: optional`"), "{}", failure.message);
         let reply = assemble_with(ChatParts::of(true), &events).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish), ("x", FinishReason::Unsaid));
+    }
+
+    #[test]
+    fn what_follows_an_end_opens_the_answer_again() {
+        let mut early = delta(&json!({"content": "a"}));
+        early["choices"][0]["finish_reason"] = json!("stop");
+        let call = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"x"}});
+        for more in [json!({"content": "b"}), json!({ "tool_calls": [call] })] {
+            let failure = assemble(&[early.clone(), delta(&more), json!("[DONE]")]).unwrap_err();
+            assert_eq!(failure.class, Some(ErrorClass::NetworkError), "{more}");
+        }
+        let mut again = delta(&json!({"content": "b"}));
+        again["choices"][0]["finish_reason"] = json!("length");
+        let reply = assemble(&[early.clone(), again]).unwrap();
+        assert_eq!((reply.text.as_str(), reply.finish), ("ab", FinishReason::Length));
+        // Azure's filter, and others, have something to say behind the end.
+        let empty = delta(&json!({"content": "", "role": "assistant", "tool_calls": []}));
+        assert_eq!(assemble(&[early, empty]).unwrap().finish, FinishReason::Stop);
+    }
+
+    #[test]
+    fn tokens_are_read_wherever_a_server_says_them() {
+        let said = json!({"prompt_tokens": 9, "completion_tokens": 4, "cached_tokens": 3});
+        let expected = Usage { input: 9, output: 4, cache_read: 3, ..Usage::default() };
+        let (mut at_choice, mut at_note) = (end("stop"), end("stop"));
+        at_choice["choices"][0]["usage"] = said.clone();
+        at_note["x_groq"] = json!({"id": "req_1", "usage": said});
+        for last in [at_choice, at_note] {
+            let reply = assemble(&[delta(&json!({"content": "x"})), last.clone()]).unwrap();
+            assert_eq!(reply.usage, Some(expected), "{last}");
+        }
+    }
+
+    #[test]
+    fn an_answer_may_come_whole_in_one_event() {
+        let message = json!({"role": "assistant", "content": "Hello"});
+        let whole = json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
+        assert_eq!(assemble(std::slice::from_ref(&whole)).unwrap().text, "Hello");
+        // Behind its pieces it is a repetition.
+        assert_eq!(assemble(&[delta(&json!({"content": "Hello"})), whole]).unwrap().text, "Hello");
     }
 
     #[test]

@@ -84,6 +84,11 @@ pub(super) fn is_bare_text(part: &Part) -> bool {
     part.contains_key("text") && part.keys().all(|field| matches!(field.as_str(), "text" | "thought"))
 }
 
+/// Whether a part is code that the server runs for the model, or what came of it.
+pub(super) fn is_executed(part: &Part) -> bool {
+    ["executableCode", "codeExecutionResult"].iter().any(|field| part.contains_key(*field))
+}
+
 pub(super) fn is_thought(part: &Part) -> bool {
     part.get("thought").is_some_and(|thought| *thought == true)
 }

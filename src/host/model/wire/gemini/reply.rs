@@ -8,7 +8,7 @@ use super::parts::{Part, call, kept, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CONTENT;
-use crate::host::model::wire::finish::finish;
+use crate::host::model::wire::finish::{begun, finish};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::lenient;
 use crate::host::redact::presentable;
@@ -137,6 +137,7 @@ pub(super) fn to_reply(
     }
     let ids: Vec<String> = calls.iter().map(|proposal| proposal.call.id.clone()).collect();
     let extra = kept(parts, &ids, issuer).map(|kept| (CONTENT.to_owned(), kept)).into_iter().collect();
+    let calls = begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
 

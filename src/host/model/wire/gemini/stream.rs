@@ -1,10 +1,13 @@
 //! Answers, put together chunk by chunk; a body that is not streamed is one chunk. Chunks have no numbers and no end of
-//! their own: an answer is whole once it says why the model stopped, and then nothing may follow.
+//! their own: an answer is whole once the last of them says why the model stopped. A tool of the server's own may end a round, and
+//! proxies write an end at each chunk, so what follows an end opens the answer again.
 
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::parts::{Part, call, checked, is_bare_text, is_thought, misshapen, said, text, word};
+use super::parts::{
+    Part, SIGNATURE, call, checked, is_bare_text, is_executed, is_thought, misshapen, said, text, word,
+};
 use super::reply::{AnswerChunk, Candidate, WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::{cut_off, inside_success, unreadable};
@@ -39,7 +42,7 @@ pub(super) fn read_body(
     if !answer.started {
         return Err(unreadable("the answer holds no candidates"));
     }
-    if !answer.is_whole() {
+    if !answer.is_whole() && !answer.is_between_rounds() {
         return Err(cut_off("the answer has no `finishReason`, so it may be cut"));
     }
     Box::new(answer).reply(conversation)
@@ -94,7 +97,8 @@ impl StreamDecoder for ReplyParts {
     }
 
     fn is_whole(&self) -> bool {
-        self.blocked.is_some() || (self.finish.is_some() && self.others.are_whole())
+        let has_ended = self.finish.is_some() && !self.is_between_rounds();
+        self.blocked.is_some() || (has_ended && self.others.are_whole())
     }
 
     fn ask(&mut self, choices: u64) {
@@ -104,6 +108,11 @@ impl StreamDecoder for ReplyParts {
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
         if let Some(blocked) = self.blocked {
             return Err(blocked);
+        }
+        if self.is_between_rounds() {
+            return Err(cut_off(
+                "the answer ends after the code that the model had run, before it says anything",
+            ));
         }
         let finish = self.finish.filter(|_| !self.others.is_open());
         let Some(finish) = finish else { return Err(unread::ended_early(self.started)) };
@@ -138,24 +147,31 @@ impl ReplyParts {
         first.into_iter().next().map_or(Ok(()), |candidate| self.continue_with(candidate))
     }
 
+    /// Whether a tool of the server's own has ended a round, and the model has said nothing since.
+    fn is_between_rounds(&self) -> bool {
+        let is_aside = |part| is_executed(part) || is_thought(part);
+        self.finish.as_ref().is_some_and(|(reason, _)| reason == "STOP")
+            && self.parts.iter().any(is_executed)
+            && self.parts.iter().all(is_aside)
+    }
+
     fn continue_with(&mut self, candidate: Candidate) -> Result<(), Failure> {
         self.started = true;
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.push(checked(part)?)?;
         }
-        let Some(reason) = candidate.finish_reason.filter(|reason| is_said(reason)) else { return Ok(()) };
-        if self.finish.as_ref().is_some_and(|(first, _)| *first != reason) {
-            return Err(unreadable("the answer says twice why the model stopped, and not the same"));
+        if let Some(reason) = candidate.finish_reason.filter(|reason| is_said(reason)) {
+            self.finish = Some((reason, candidate.finish_message));
         }
-        self.finish = Some((reason, candidate.finish_message));
         Ok(())
     }
 
     fn push(&mut self, part: Part) -> Result<(), Failure> {
         let text = text(&part);
         // A last chunk may repeat the reason with an empty text.
-        if self.finish.is_some() && (!text.is_empty() || call(&part).is_some()) {
-            return Err(unreadable("the stream of the answer continues after the model has stopped"));
+        let is_aside = |field: &String| matches!(field.as_str(), "text" | "thought" | SIGNATURE);
+        if !text.is_empty() || !part.keys().all(is_aside) {
+            self.finish = None;
         }
         let is_repeated = |call| self.parts.iter().any(|part| super::parts::call(part) == Some(call));
         if call(&part).is_some_and(|call| !word(call, "id").is_empty() && is_repeated(call)) {

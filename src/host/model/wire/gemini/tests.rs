@@ -163,17 +163,43 @@ fn a_chunk_in_a_wrong_place_is_no_answer() {
         let end = moved.pop().unwrap();
         moved.insert(at, end);
         let failure = said(&moved);
-        assert_eq!(failure.message, "the stream of the answer continues after the model has stopped");
-        assert_eq!(class(&failure), ErrorClass::ModelError);
+        assert_eq!(failure.message, "the stream of the answer ends in the middle");
+        assert_eq!(class(&failure), ErrorClass::NetworkError);
     }
     let mut twice = rich();
     twice.insert(5, twice[5].clone());
     assert_eq!(said(&twice).message, "the stream of the answer has a function call twice");
-    let two_ends = [last(&json!([{"text": "x"}]), "STOP"), last(&json!([]), "MAX_TOKENS")];
-    assert_eq!(said(&two_ends).message, "the answer says twice why the model stopped, and not the same");
     let mut repeated = rich();
     repeated.push(repeated[6].clone());
     assert_eq!(streamed(&repeated), streamed(&rich()));
+}
+
+#[test]
+fn the_last_end_counts_and_what_follows_an_end_opens_the_answer_again() {
+    let (code, ran) = (
+        json!({"executableCode": {"language": "PYTHON", "code": "print(1)"}}),
+        json!({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}}),
+    );
+    let rounds = [
+        chunk(&json!([{"text": "hm", "thought": true}, code])),
+        last(&json!([ran]), "STOP"),
+        chunk(&json!([{"text": "It is 1."}])),
+        last(&json!([{"text": "", "thoughtSignature": "c2ln"}]), "STOP"),
+    ];
+    assert_eq!(streamed(&rounds).unwrap().text, "It is 1.");
+    assert_eq!(read(&Value::Array(rounds.to_vec())).unwrap().text, "It is 1.");
+    for end in 1..rounds.len() {
+        for failure in [streamed(&rounds[..end]), read(&Value::Array(rounds[..end].to_vec()))] {
+            assert_eq!(class(&failure.unwrap_err()), ErrorClass::NetworkError, "{end}");
+        }
+    }
+    let empty_first =
+        [last(&json!([]), "STOP"), chunk(&json!([{"text": "x"}])), last(&json!([]), "MAX_TOKENS")];
+    let reply = streamed(&empty_first).unwrap();
+    assert_eq!((reply.text.as_str(), reply.finish), ("x", FinishReason::Length));
+    assert!(streamed(&empty_first[..2]).is_err());
+    let at_each = [last(&json!([{"text": "x"}]), "STOP"), last(&json!([{"text": "y"}]), "STOP")];
+    assert_eq!(streamed(&at_each).unwrap().text, "xy");
 }
 
 #[test]

@@ -59,11 +59,11 @@ impl WireFormat for ResponsesFormat {
         headers: &HeaderMap,
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
-        reply::read_body(body, headers, conversation, (&self.issuer, self.continues()))
+        reply::read_body(body, headers, conversation, (&self.issuer, self.continues(), self.most()))
     }
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
-        Box::new(ReplyItems::of(&self.issuer, self.continues()))
+        Box::new(ReplyItems::of(&self.issuer, self.continues(), self.most()))
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {

@@ -10,7 +10,7 @@ use super::items::{Item, is_unfinished, kept, kind, normal, parts, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::RESPONSE;
-use crate::host::model::wire::finish::{finish, not_whole};
+use crate::host::model::wire::finish::{begun, finish, not_whole};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{lenient, unread};
@@ -31,6 +31,8 @@ pub(super) struct WireResponse {
     incomplete_details: Option<IncompleteDetails>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    max_output_tokens: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -48,7 +50,7 @@ pub(super) fn read_body(
     body: &[u8],
     headers: &HeaderMap,
     conversation: &[Message],
-    (issuer, keeps): (&str, bool),
+    (issuer, keeps, most): (&str, bool, Option<u64>),
 ) -> Result<ModelReply, Failure> {
     let value = unread::json(body)?;
     if let Some(failure) = failure::inside_success(&value, headers) {
@@ -57,7 +59,7 @@ pub(super) fn read_body(
     let mut response: WireResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let items = response.output.take().ok_or_else(without_output)?;
     let items = items.into_iter().map(normal).collect::<Result<_, _>>()?;
-    to_reply(items, &response, conversation, (issuer, keeps))
+    to_reply(items, &response, conversation, (issuer, keeps, most))
 }
 
 /// JSON of another shape than the format's.
@@ -70,7 +72,8 @@ pub(super) fn without_output() -> Failure {
     failure::unreadable("the answer holds no output")
 }
 
-/// The reply that the items of a response are. `keeps`: whether the server keeps it, and the next request continues it.
+/// The reply that the items of a response are. `keeps`: whether the server keeps it, and the next request continues it; `most`: the
+/// most tokens that were asked for.
 ///
 /// # Errors
 /// The response is not whole.
@@ -78,9 +81,9 @@ pub(super) fn to_reply(
     mut items: Vec<Item>,
     response: &WireResponse,
     conversation: &[Message],
-    (issuer, keeps): (&str, bool),
+    (issuer, keeps, most): (&str, bool, Option<u64>),
 ) -> Result<ModelReply, Failure> {
-    let finish = response.finish(&items)?;
+    let finish = response.finish(&items, most)?;
     let is_cut = response.status.as_deref() != Some("completed");
     if is_cut {
         // What the call would have become is unknown.
@@ -103,6 +106,7 @@ pub(super) fn to_reply(
     }
     let extra = kept(&items, issuer).map(|kept| (RESPONSE.to_owned(), kept)).into_iter().collect();
     let usage = response.usage.map(WireUsage::usage);
+    let calls = begun(calls, &finish);
     let mut reply = ModelReply { text, calls, finish, usage, extra, ..ModelReply::default() };
     // One that was cut may have calls at the server that are none here.
     if let Some(id) = response.id.as_deref().filter(|id| keeps && !is_cut && !id.is_empty()) {
@@ -112,9 +116,8 @@ pub(super) fn to_reply(
 }
 
 fn call(id: String, item: &Item) -> ProposedCall {
-    let arguments = word(item, "arguments");
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
-    ToolCall { id, name: word(item, "name").to_owned(), arguments: arguments.to_owned() }.into()
+    let (name, arguments) = (word(item, "name").to_owned(), word(item, "arguments").to_owned());
+    ToolCall { id, name, arguments }.into()
 }
 
 /// Whether a call of an answer that was stopped would be run though it is not whole. One whose arguments are no JSON is
@@ -128,9 +131,12 @@ fn is_half(call: &Item) -> bool {
 
 impl WireResponse {
     /// Why the model stopped.
-    fn finish(&self, items: &[Item]) -> Result<FinishReason, Failure> {
+    fn finish(&self, items: &[Item], most: Option<u64>) -> Result<FinishReason, Failure> {
         match self.status.as_deref() {
-            Some("completed") => completed(items),
+            Some("completed") => completed(items).map(|finish| {
+                // llama.cpp calls an answer completed that it has cut there.
+                if self.is_full(most) { FinishReason::Length } else { finish }
+            }),
             Some("incomplete") => {
                 let details = self.incomplete_details.as_ref();
                 let reason = details.and_then(|details| details.reason.clone());
@@ -139,6 +145,14 @@ impl WireResponse {
             Some(status) => Err(not_whole(status, status)),
             None => Err(failure::cut_off("the answer has no `status`, so it may be cut")),
         }
+    }
+}
+
+impl WireResponse {
+    /// Whether it has as many tokens as it may have.
+    fn is_full(&self, most: Option<u64>) -> bool {
+        let said = self.usage.map_or(0, |usage| usage.usage().output);
+        said > 0 && self.max_output_tokens.or(most).is_some_and(|most| said >= most)
     }
 }
 

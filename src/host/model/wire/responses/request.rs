@@ -68,6 +68,12 @@ impl ResponsesFormat {
         self.continues && self.stores()
     }
 
+    /// The most tokens of a reply, as far as they are the same in every request.
+    pub(super) fn most(&self) -> Option<u64> {
+        let said = self.extra.get("max_output_tokens").and_then(Value::as_u64);
+        said.or(self.max_tokens.map(u64::from))
+    }
+
     /// Whether the server has refused what the model thought before.
     pub(super) fn refuses_reasoning(&self) -> bool {
         self.refuses_reasoning.load(Ordering::Relaxed)

@@ -68,6 +68,8 @@ pub(super) struct ReplyItems {
     issuer: String,
     /// Whether the server keeps the response, and the next request continues it.
     keeps: bool,
+    /// The most tokens that were asked for.
+    most: Option<u64>,
     items: Vec<StreamedItem>,
     numbers: EventNumbers,
     /// The response, and its items, once it has ended.
@@ -168,14 +170,14 @@ impl StreamDecoder for ReplyItems {
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
         let Some((response, items)) = self.end else { return Err(unread::ended_early(self.started)) };
-        to_reply(items, &response, conversation, (&self.issuer, self.keeps))
+        to_reply(items, &response, conversation, (&self.issuer, self.keeps, self.most))
     }
 }
 
 impl ReplyItems {
     /// Nothing yet, of that issuer.
-    pub(super) fn of(issuer: &str, keeps: bool) -> Self {
-        Self { issuer: issuer.to_owned(), keeps, ..Self::default() }
+    pub(super) fn of(issuer: &str, keeps: bool, most: Option<u64>) -> Self {
+        Self { issuer: issuer.to_owned(), keeps, most, ..Self::default() }
     }
 
     /// An event in the middle.

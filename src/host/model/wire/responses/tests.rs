@@ -311,6 +311,22 @@ fn a_response_says_why_it_ended() {
 }
 
 #[test]
+fn an_answer_with_as_many_tokens_as_it_may_have_was_cut() {
+    let format = |most| ResponsesFormat { max_tokens: most, ..responses() };
+    let body = whole(&[message("x")]).to_string();
+    let finish = |most| read_as(&format(most), "application/json", &[body.as_bytes()]).unwrap().finish;
+    assert_eq!(
+        (finish(None), finish(Some(21)), finish(Some(20))),
+        (FinishReason::Stop, FinishReason::Stop, FinishReason::Length)
+    );
+    // The server says itself how many it may have: a budget may have lowered them.
+    let mut lowered = whole(&[message("x")]);
+    lowered["max_output_tokens"] = 20.into();
+    let read = read_as(&format(Some(500)), "application/json", &[lowered.to_string().as_bytes()]);
+    assert_eq!(read.unwrap().finish, FinishReason::Length);
+}
+
+#[test]
 fn a_status_that_is_no_end_is_no_answer() {
     for status in ["in_progress", "queued", "cancelled", "failed"] {
         let mut response = whole(&rich());
@@ -398,7 +414,7 @@ fn calls_have_ids_of_their_own_whatever_was_sent() {
 
 #[test]
 fn what_has_come_is_counted_in_characters() {
-    let mut items = ReplyItems::of("host main", false);
+    let mut items = ReplyItems::of("host main", false, None);
     let events = events(&rich(), 99);
     let mut counts = Vec::new();
     for event in &events {
@@ -449,7 +465,7 @@ proptest! {
         let reply = streamed(&events).unwrap();
         prop_assert_eq!(&reply, &read(&whole(&items)).unwrap());
         prop_assert_eq!(&reply.text, &text);
-        let mut decoder = ReplyItems::of("host main", false);
+        let mut decoder = ReplyItems::of("host main", false, None);
         let end = end.index(events.len());
         let mut shown = String::new();
         for event in &events[..end] {
