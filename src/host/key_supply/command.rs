@@ -19,6 +19,9 @@ use crate::policy::ErrorClass;
 /// The most bytes that a command may print: tokens have a few thousand.
 const MOST: usize = 64 * 1024;
 
+/// A shorter word of an error is no token.
+const SHORTEST_TOKEN: usize = 16;
+
 /// A key that a command prints: as plain text, or as JSON with the time at which it expires. It gets no input, and no shell
 /// reads it.
 ///
@@ -126,5 +129,45 @@ fn failed(failure: Failure) -> Failure {
     };
     // What it complained of may have a token in it.
     let shown = SecretRedactor::default().with_forms(true).failure(failure, None);
-    Failure::of(class, format!("the command of the key failed: {}", shown.message))
+    Failure::of(class, format!("the command of the key failed: {}", without_tokens(&shown.message)))
+}
+
+/// What a command of keys complains of, without words that may be one: long, with letters and digits. Tokens have no form that all
+/// have.
+fn without_tokens(said: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+');
+    let mut shown = String::with_capacity(said.len());
+    let mut rest = said;
+    while !rest.is_empty() {
+        let (word, more) = rest.split_at(rest.find(|c| !is_part(c)).unwrap_or(rest.len()));
+        let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+        let is_token =
+            word.len() >= SHORTEST_TOKEN && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+        shown.push_str(if is_token { "[redacted]" } else { word });
+        let (between, next) = more.split_at(more.find(is_part).unwrap_or(more.len()));
+        shown.push_str(between);
+        rest = next;
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_complains_of_has_no_token_in_it() {
+        for (said, shown) in [
+            ("no login; token SECRET-abcdefghijkl123456", "no login; token [redacted]"),
+            ("key=\"abcDEF0123456789\" refused", "key=\"[redacted]\" refused"),
+            ("exit code 3 of ./token.sh: no login", "exit code 3 of ./token.sh: no login"),
+            (
+                "a-very-long-word-without-digits 12345678901234567890",
+                "a-very-long-word-without-digits 12345678901234567890",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(without_tokens(said), shown);
+        }
+    }
 }

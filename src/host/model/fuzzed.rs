@@ -85,19 +85,22 @@ pub(super) fn request(messages: &[crate::session::Message]) -> crate::host::port
     }
 }
 
-fn chat() -> ChatFormat {
+pub(super) fn chat() -> ChatFormat {
     let sampling = SamplingOptions { stream: true, temperature: None, max_tokens: None, extra: Map::new() };
     ChatFormat {
         model: "main".into(),
         sampling,
+        issuer: "host main".into(),
         server: ChatServer::default(),
         learned_forms: LearnedForms::default(),
     }
 }
 
-fn messages() -> MessagesFormat {
+pub(super) fn messages() -> MessagesFormat {
     MessagesFormat {
         model: "main".into(),
+        issuer: "host main".into(),
+        refuses_thinking: Arc::default(),
         max_tokens: 100,
         stream: true,
         temperature: None,

@@ -193,6 +193,10 @@ impl SseParser {
             // A line that begins with a colon is a comment. `id` and `retry` are for reconnecting, which would be
             // another call.
             b"" | b"id" | b"retry" => {}
+            // llama.cpp writes what went wrong in a field of its own: `error: {"code":500,...}`.
+            b"error" if value.starts_with(b"{") => {
+                self.stray_line(&[b"{\"error\":", value, b"}"].concat());
+            }
             _ => self.stray_line(line),
         }
     }

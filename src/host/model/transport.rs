@@ -2,8 +2,10 @@
 //! says what is written and what the bytes mean.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -54,11 +56,24 @@ pub(super) struct ModelTransport {
     redactor: SecretRedactor,
     /// What its model has refused of what the configuration asks for.
     dropped: DroppedOptions,
+    left_out: SaidNotes,
     /// The key of each request, if it is asked for again.
     key: Option<RequestKey>,
     /// Signs each request, where no key is sent.
     #[cfg(feature = "bedrock")]
     signer: Option<AwsSigner>,
+}
+
+/// Notes, each of which is given once.
+#[derive(Debug, Default)]
+struct SaidNotes(Mutex<BTreeSet<String>>);
+
+impl SaidNotes {
+    /// Those that have not been given.
+    fn first(&self, notes: Vec<String>) -> Vec<String> {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.into_iter().filter(|note| said.insert(note.clone())).collect()
+    }
 }
 
 /// The body of a request: whole, or in pieces.
@@ -111,6 +126,7 @@ impl ModelTransport {
             redactor: SecretRedactor::new(config.secrets())
                 .learning(config.renewed_key.iter().map(RenewedKey::learned)),
             dropped: DroppedOptions::default(),
+            left_out: SaidNotes::default(),
             key: config.keyed().map(RequestKey::new),
             #[cfg(feature = "bedrock")]
             signer: signer(config),
@@ -161,7 +177,10 @@ impl ModelTransport {
             let body = Bytes::from(self.dropped.left_out_of(body));
             let key = self.key().await?;
             match self.attempt(format, body.clone(), request, key.as_ref(), seen).await {
-                Ok(reply) => return Ok(ModelReply { notes, ..reply }),
+                Ok(reply) => {
+                    let left_out = self.left_out.first(format.left_out(request.messages));
+                    return Ok(ModelReply { notes: [left_out, notes].concat(), ..reply });
+                }
                 Err(failure) => {
                     // A refusal of the form is no failed attempt: the request goes out again as the server wants it.
                     let refusal = unquoted(&failure, &body);

@@ -55,12 +55,15 @@ async fn an_answer_is_the_same_whole_and_streamed() {
         calls: vec![call("toolu_1", "look", r#"{"item":42}"#), call("toolu_2", "rest", "{}")],
         finish: FinishReason::ToolCalls,
         usage: Some(Usage { input: 500, output: 20, cache_read: 300, cache_write: 100, reasoning: 0 }),
-        extra: [("thinking_anthropic".to_owned(), kept)].into_iter().collect(),
         ..ModelReply::default()
     };
     for way in BOTH {
         let entry = ScriptEntry::new(ScriptOutcome::Answer(thoughtful()));
-        assert_eq!(ask(way, script(entry), LONG).await.unwrap(), expected, "{way:?}");
+        let mut reply = ask(way, script(entry), LONG).await.unwrap();
+        let came = reply.extra.remove("thinking_anthropic").unwrap();
+        assert_eq!((&reply, &came["items"]), (&expected, &kept), "{way:?}");
+        // Who signed it: the model and its server.
+        assert!(came["issuer"].as_str().unwrap().starts_with("127.0.0.1:"), "{came}");
     }
 }
 

@@ -80,16 +80,14 @@ async fn a_stream_of_which_more_would_be_kept_than_may_be_is_refused() {
 #[tokio::test]
 async fn nor_is_more_kept_of_blocks() {
     let more = "x".repeat(500_000);
-    let begin =
-        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
-    for delta in [
-        json!({"type": "text_delta", "text": more}),
-        json!({"type": "thinking_delta", "thinking": more}),
-        json!({"type": "input_json_delta", "partial_json": more}),
-        json!({"type": "citations_delta", "citation": {"cited_text": more}}),
+    for (block, delta) in [
+        ("text", json!({"type": "text_delta", "text": more})),
+        ("thinking", json!({"type": "thinking_delta", "thinking": more})),
+        ("tool_use", json!({"type": "input_json_delta", "partial_json": more})),
+        ("text", json!({"type": "citations_delta", "citation": {"cited_text": more}})),
     ] {
         let mut data = vec![json!({"type": "content_block_delta", "index": 0, "delta": delta}); 20];
-        data.insert(0, begin.clone());
+        data.insert(0, json!({"type": "content_block_start", "index": 0, "content_block": {"type": block}}));
         let said = refused(&data, |base_url| Box::new(anthropic(base_url, true))).await;
         assert_eq!(said, "the answer is larger than 8 MiB");
     }

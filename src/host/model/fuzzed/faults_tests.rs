@@ -344,7 +344,9 @@ fn a_call_that_was_stopped_before_its_arguments_is_none() {
             reply.calls.iter().map(|call| call.call.arguments.clone()).collect()
         };
         let mut empty = stream.events.clone();
-        empty.iter_mut().for_each(|event| without_arguments(&mut event.1));
+        for event in &mut empty {
+            without_arguments(&mut event.1);
+        }
         assert_eq!(calls(&read(&empty)), ["{}"], "{}", stream.name);
         let stopped = |mut events: Vec<Event>| {
             let (_, data, _) = &mut events[stream.end];
@@ -362,6 +364,18 @@ fn a_call_that_was_stopped_before_its_arguments_is_none() {
         // One that is whole stays.
         assert_eq!(calls(&stopped(stream.events.clone())).len(), 1, "{}", stream.name);
     }
+}
+
+/// As llama.cpp writes it where the window is full.
+#[test]
+fn an_error_in_a_field_of_the_stream_has_its_class() {
+    let stream = &streams()[0];
+    let mut bytes = stream.bytes(&stream.events[..2]);
+    let error = r#"{"code":500,"message":"Context size has been exceeded.","type":"server_error"}"#;
+    bytes.extend_from_slice(format!("error: {error}\n\n").as_bytes());
+    let failure = stream.read(&bytes).unwrap_err();
+    let class = failure.classified(&crate::policy::Policy::builtin()).class;
+    assert_eq!(class, crate::policy::ErrorClass::ContextOverflow, "{failure:?}");
 }
 
 /// Empties all arguments, in pieces and whole.

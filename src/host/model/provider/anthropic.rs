@@ -1,5 +1,7 @@
 //! Anthropic's messages API.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use reqwest::Url;
 use serde_json::Value;
@@ -97,9 +99,10 @@ fn endpoint(_: &ModelConfig, url: &mut Url) {
 
 /// The format for the model that is reached so.
 fn format(config: ModelConfig) -> MessagesFormat {
+    let issuer = config.issuer();
     let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
     let max_tokens = max_tokens.unwrap_or(ModelConfig::MAX_TOKENS);
-    MessagesFormat { model, max_tokens, stream, temperature, extra }
+    MessagesFormat { model, issuer, max_tokens, stream, temperature, extra, refuses_thinking: Arc::default() }
 }
 
 /// A model has a page of its own.

@@ -103,10 +103,10 @@ fn endpoint(_: &ModelConfig, url: &mut Url) {
 
 /// The format for the model that is reached so.
 pub(super) fn format(config: ModelConfig) -> ChatFormat {
-    let server = server(&config);
+    let (server, issuer) = (server(&config), config.issuer());
     let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
     let sampling = SamplingOptions { stream, temperature, max_tokens, extra };
-    ChatFormat { model, sampling, server, learned_forms: LearnedForms::default() }
+    ChatFormat { model, issuer, sampling, server, learned_forms: LearnedForms::default() }
 }
 
 /// What is known of the server, with what the configuration says of it.

@@ -468,9 +468,9 @@ mod tests {
         let front = front(Chat);
         let converted = converting(&front, Provider::BEDROCK);
         let mask = AnswerMask::default();
-        // So many frames have come whole; the tokens alone may be missing.
+        // So many frames have come whole, and the beginning of the next one: a frame that does not end is a cut.
         for (whole, has_text, has_ended) in
-            [(0, false, false), (2, true, false), (3, true, false), (4, true, true), (5, true, true)]
+            [(0, false, false), (2, true, false), (3, true, false), (4, true, false), (5, true, true)]
         {
             let mut bytes = stream[..whole].concat();
             bytes.extend(stream.get(whole).map_or(&[][..], |cut| &cut[..9]));

@@ -80,6 +80,9 @@ fn json_between_the_events_is_kept_on_one_line_or_several() {
     assert_eq!(strays("data: x\n\n{\"error\": 1}\ndata: y\n\n"), (vec!["{\"error\": 1}\n".to_owned()], 2));
     assert_eq!(strays("[{\n  \"error\": 1\n}]"), (vec!["[{\n  \"error\": 1\n}]\n".to_owned()], 0));
     assert_eq!(strays(": {}\nfoo\nid: {}\n\"a\": {}\n"), (vec![], 0));
+    let field = strays("error: {\"code\":500}\n");
+    assert_eq!(field, (vec!["{\"error\":{\"code\":500}}\n".to_owned()], 0));
+    assert_eq!(strays("error: broken\nerror\n"), (vec![], 0));
     assert_eq!(strays(&"{\n".repeat(100_000)).0.len(), 1);
     assert_eq!(strays(&"{}\n".repeat(100_000)).0.len(), MAX_STRAYS);
 }

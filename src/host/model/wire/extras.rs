@@ -2,16 +2,18 @@
 
 use serde_json::{Map, Value};
 
+use crate::session::Message;
+
 /// The field that keeps what a provider sent with single tool calls, by call id. It goes back into the calls, never on the
 /// wire by this name.
 pub(super) const CALL_EXTRAS: &str = "tool_calls";
 
-/// The field that keeps the blocks of an answer of Anthropic's messages that are more than text and tool calls,
-/// all of them in their order. It is never sent by this name.
+/// The field that keeps the blocks of an answer of Anthropic's messages that are more than text and tool calls: who sent them
+/// ([`ISSUER`]), and all of them in their order ([`ITEMS`]). It is never sent by this name.
 pub(super) const KEPT: &str = "thinking_anthropic";
 
-/// The field that keeps the same of the Responses API: who sent the items ([`ISSUER`]), and all of them in their order
-/// ([`ITEMS`]). It is never sent by this name.
+/// The field that keeps the same of the Responses API: who sent the items, and all of them in their order. It is never sent by this
+/// name.
 pub(super) const RESPONSE: &str = "output_responses";
 pub(super) const ISSUER: &str = "issuer";
 pub(super) const ITEMS: &str = "items";
@@ -24,10 +26,36 @@ pub(super) const CONTENT: &str = "thinking_gemini";
 /// by this name.
 pub(super) const CONVERSE: &str = "thinking_bedrock";
 
+/// The field that says who signed what came with a message of chat completions. It is never sent.
+pub(super) const SIGNER: &str = "reasoning_issuer";
+
+/// What other models thought, or what else came with their replies, is in a conversation, and a request to this issuer leaves it out.
+/// `own` is the field in which its own format keeps such things; `None`: it keeps none, and sends reasoning as it came.
+pub(super) fn has_foreign(conversation: &[Message], own: Option<&str>, issuer: &str) -> bool {
+    let is_foreign = |field: &str, value: &Value| match field {
+        KEPT | RESPONSE | CONTENT | CONVERSE => {
+            let has_items = value.get(ITEMS).and_then(Value::as_array).is_some_and(|items| !items.is_empty());
+            has_items && (own != Some(field) || value.get(ISSUER).and_then(Value::as_str) != Some(issuer))
+        }
+        SIGNER => own.is_none() && value != issuer,
+        _ => own.is_some() && (field.starts_with("reasoning") || field == "thinking"),
+    };
+    conversation.iter().any(|message| match message {
+        Message::Assistant { extra, .. } => extra.iter().any(|(field, value)| is_foreign(field, value)),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => false,
+    })
+}
+
+/// The note about it.
+pub(super) fn foreign_note(model: &str) -> String {
+    format!("`{model}` is not sent the reasoning that came with earlier replies of other models")
+}
+
 /// Takes out what only one wire format can send. A session may change its provider, and strict servers refuse fields that
 /// they do not know.
 pub(super) fn take_out_kept(extra: &mut Map<String, Value>) {
     extra.shift_remove(KEPT);
+    extra.shift_remove(SIGNER);
     extra.shift_remove(RESPONSE);
     extra.shift_remove(CONTENT);
     extra.shift_remove(CONVERSE);
@@ -37,7 +65,7 @@ pub(super) fn take_out_kept(extra: &mut Map<String, Value>) {
 pub(super) fn kept_ids(extra: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     extra.iter_mut().flat_map(|(field, kept)| {
         let (places, id) = match field.as_str() {
-            KEPT => (kept.as_array_mut(), "id"),
+            KEPT => (kept.get_mut(ITEMS).and_then(Value::as_array_mut), "id"),
             RESPONSE => (kept.get_mut(ITEMS).and_then(Value::as_array_mut), "call_id"),
             CONTENT | CONVERSE => (kept.get_mut(ITEMS).and_then(Value::as_array_mut), "call"),
             _ => (None, ""),

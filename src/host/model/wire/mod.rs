@@ -57,6 +57,12 @@ pub(crate) trait WireFormat: Send + Sync {
     /// An answer of which nothing has come yet.
     fn begin(&self) -> Box<dyn StreamDecoder>;
 
+    /// What of a conversation its requests leave out, or write otherwise for it, in words.
+    fn left_out(&self, conversation: &[Message]) -> Vec<String> {
+        let _ = conversation;
+        Vec::new()
+    }
+
     /// What a refusal teaches about the server, in words: the request is written in another way from now on. `None`:
     /// nothing new.
     fn learn(&self, failure: &Failure) -> Option<String> {

@@ -275,7 +275,7 @@ mod tests {
         };
         let extra = json!({
             "tool_calls": {"a:1": {"signature": "s"}, "b": {"signature": "t"}},
-            "thinking_anthropic": [{"type": "tool_use", "id": "a:1"}, {"type": "tool_use", "id": "b"}],
+            "thinking_anthropic": {"items": [{"type": "tool_use", "id": "a:1"}, {"type": "tool_use", "id": "b"}]},
             "output_responses": {"items": [{"type": "reasoning", "id": "b"}, {"type": "function_call", "call_id": "b"}]},
         });
         let conversation = [Message::Assistant { text, calls, extra: extra.as_object().cloned().unwrap() }];
@@ -285,7 +285,7 @@ mod tests {
         assert_ne!(id, "a:1");
         assert_eq!(extra["tool_calls"][id], json!({"signature": "s"}));
         assert_eq!(extra["tool_calls"]["b"], json!({"signature": "t"}));
-        assert_eq!(extra["thinking_anthropic"][0]["id"], json!(id));
+        assert_eq!(extra["thinking_anthropic"]["items"][0]["id"], json!(id));
         assert_eq!(extra["output_responses"]["items"][1]["call_id"], json!("b"));
     }
 

@@ -21,7 +21,7 @@ pub(super) struct WireUsage {
     /// As `DeepSeek` says it.
     #[serde(default, deserialize_with = "lenient::or_default")]
     prompt_cache_hit_tokens: u64,
-    /// As Moonshot, z.ai and MiniMax say it.
+    /// As Moonshot, z.ai and `MiniMax` say it.
     #[serde(default, deserialize_with = "lenient::or_default")]
     cached_tokens: u64,
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::host::model::wire::extras::KEPT;
+use super::MessagesFormat;
+use crate::host::model::wire::extras::{ISSUER, ITEMS, KEPT};
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::pieces::{LENGTH, pieces, with_rest};
 use crate::host::model::wire::sendable::{safe_name, sendable, sent_input};
@@ -11,7 +12,7 @@ use crate::session::{Message, ToolCall};
 
 /// The conversation without what precedes it: the roles alternate, and of a user's blocks the results of tools come
 /// first, as the API wants it.
-pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
+pub(super) fn messages(format: &MessagesFormat, conversation: &[Message]) -> Vec<Value> {
     let mut turns = RoleTurns::default();
     for message in sendable(conversation, IdForm::WORD, &[]) {
         match &*message {
@@ -21,7 +22,7 @@ pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
                 turns.push("user", vec![result(call, text, *error)], Vec::new());
             }
             Message::Assistant { text, calls, extra } => {
-                turns.push("assistant", Vec::new(), assistant(text, calls, extra.get(KEPT)));
+                turns.push("assistant", Vec::new(), assistant(format, text, calls, extra.get(KEPT)));
             }
         }
     }
@@ -51,11 +52,11 @@ fn call(call: &ToolCall) -> Value {
     json!({"type": "tool_use", "id": id, "name": safe_name(name), "input": sent_input(arguments)})
 }
 
-/// What a model said, in the order in which it said it if that is known.
-fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value> {
-    let Some(Value::Array(kept)) = kept else {
-        return said(text).into_iter().chain(calls.iter().map(call)).collect();
-    };
+/// What a model said, in the order in which it said it if that is known. What it signed goes back to itself alone.
+fn assistant(format: &MessagesFormat, text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value> {
+    let own = is_own(format, kept);
+    let kept = items(kept);
+    let with_rest = |block, place| if own { with_rest(block, place) } else { block };
     let mut open: Vec<&ToolCall> = calls.iter().collect();
     let mut blocks = Vec::new();
     // The text was changed since, by what was taken out of it, so the lengths no longer fit.
@@ -78,7 +79,8 @@ fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value>
             }
             // Thinking goes back "unmodified and in [its] original order" (`thinking_block_param.py` of Anthropic's
             // SDK).
-            _ => blocks.push(place.clone()),
+            _ if own && !(format.refuses_thinking() && is_thinking(place)) => blocks.push(place.clone()),
+            _ => {}
         }
     }
     blocks.extend(whole.take().into_iter().flat_map(said));
@@ -86,9 +88,29 @@ fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value>
     blocks
 }
 
+/// Whether what is kept of a reply came from this model.
+fn is_own(format: &MessagesFormat, kept: Option<&Value>) -> bool {
+    kept.and_then(|kept| kept.get(ISSUER)?.as_str()) == Some(&format.issuer)
+}
+
+fn items(kept: Option<&Value>) -> &[Value] {
+    kept.and_then(|kept| kept.get(ITEMS)?.as_array()).map_or(&[], Vec::as_slice)
+}
+
+fn is_thinking(block: &Value) -> bool {
+    block.get("type").is_some_and(|kind| kind == "thinking" || kind == "redacted_thinking")
+}
+
+/// Whether a reply is sent with thinking of the model's own at its start.
+pub(super) fn begins_thinking(format: &MessagesFormat, extra: &Map<String, Value>) -> bool {
+    let kept = extra.get(KEPT);
+    let begins = items(kept).first().is_some_and(is_thinking);
+    begins && is_own(format, kept) && !format.refuses_thinking()
+}
+
 /// The blocks to keep of an answer; `None`: text and tool calls say it all. Of these only the places are kept, and what
 /// else came with them.
-pub(super) fn kept(blocks: &[Map<String, Value>]) -> Option<Value> {
+pub(super) fn kept(blocks: &[Map<String, Value>], issuer: &str) -> Option<Value> {
     let mut plain = true;
     let mut keep = |block: &Map<String, Value>| {
         let (known, place): (&[&str], _) = match block.get("type").and_then(Value::as_str) {
@@ -111,12 +133,13 @@ pub(super) fn kept(blocks: &[Map<String, Value>]) -> Option<Value> {
         with_rest(place, &Value::Object(rest))
     };
     let kept: Vec<Value> = blocks.iter().map(&mut keep).collect();
-    (!plain).then_some(Value::Array(kept))
+    (!plain).then(|| json!({ ISSUER: issuer, ITEMS: kept }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::model::fuzzed::messages as format;
     use crate::host::model::wire::turns::system;
 
     fn tool(call: &str, text: &str, error: bool) -> Message {
@@ -129,7 +152,10 @@ mod tests {
             name: "look".into(),
             arguments: (*arguments).into(),
         };
-        let extra = kept.map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
+        let extra = kept
+            .map(|kept| (KEPT.to_owned(), json!({ISSUER: "host main", ITEMS: kept})))
+            .into_iter()
+            .collect();
         Message::Assistant { text: text.into(), calls: calls.iter().map(call).collect(), extra }
     }
 
@@ -146,7 +172,7 @@ mod tests {
             Message::user("quick"),
         ];
         assert_eq!(
-            messages(&conversation),
+            messages(&format(), &conversation),
             [
                 json!({"role": "user", "content": [{"type": "text", "text": "go"}]}),
                 json!({"role": "assistant", "content": [
@@ -170,7 +196,7 @@ mod tests {
         let silent =
             [Message::user("go"), said_by_model(" ", &[], None), Message::user(""), Message::user("on")];
         let go = json!([{"type": "text", "text": "go"}, {"type": "text", "text": "on"}]);
-        assert_eq!(messages(&silent), [json!({"role": "user", "content": go})]);
+        assert_eq!(messages(&format(), &silent), [json!({"role": "user", "content": go})]);
         let result = result("a", " \n", false);
         assert_eq!(result, json!({"type": "tool_result", "tool_use_id": "a"}));
     }
@@ -179,7 +205,7 @@ mod tests {
     fn ids_of_other_providers_are_sent_as_the_api_takes_them() {
         let conversation =
             [said_by_model("", &[("functions.look:0", "{}")], None), tool("functions.look:0", "x", false)];
-        let sent = messages(&conversation);
+        let sent = messages(&format(), &conversation);
         let id = sent[0]["content"][0]["id"].as_str().unwrap();
         assert!(IdForm::WORD.takes(id), "{id}");
         assert_eq!(sent[1]["content"][0]["tool_use_id"], json!(id));
@@ -192,8 +218,10 @@ mod tests {
         let place = json!({"type": "tool_use", "id": "a", "caller": {"type": "direct"}});
         let text = |chars: usize| json!({"type": "text", "chars": chars});
         let kept = json!([thinking, text(5), hidden, text(7), place]);
-        let sent =
-            messages(&[said_by_model("Süß! Let me.", &[("a", "{}"), ("b", "{}")], Some(kept.clone()))]);
+        let sent = messages(
+            &format(),
+            &[said_by_model("Süß! Let me.", &[("a", "{}"), ("b", "{}")], Some(kept.clone()))],
+        );
         let said = |text: &str| json!({"type": "text", "text": text});
         let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "look", "input": {}});
         let mut first = call("a");
@@ -203,7 +231,7 @@ mod tests {
             json!([thinking, said("Süß! "), hidden, said("Let me."), first, call("b")])
         );
         // What was taken out of the text stays out.
-        let sent = messages(&[said_by_model("Süß! [redacted].", &[("a", "{}")], Some(kept))]);
+        let sent = messages(&format(), &[said_by_model("Süß! [redacted].", &[("a", "{}")], Some(kept))]);
         assert_eq!(sent[0]["content"], json!([thinking, hidden, said("Süß! [redacted]."), first]));
     }
 
@@ -214,12 +242,32 @@ mod tests {
             block(json!({"type": "text", "text": "naïve", "citations": null})),
             block(json!({"type": "tool_use", "id": "a", "name": "n", "input": {"x": 1}})),
         ];
-        assert_eq!(kept(&plain), None);
+        assert_eq!(kept(&plain, "here"), None);
         let thinking = block(json!({"type": "thinking", "thinking": "hm", "signature": "s"}));
         let all: Vec<_> = [thinking.clone()].into_iter().chain(plain).collect();
         let places = json!([thinking, {"type": "text", "chars": 5}, {"type": "tool_use", "id": "a"}]);
-        assert_eq!(kept(&all), Some(places));
+        assert_eq!(kept(&all, "here"), Some(json!({"issuer": "here", "items": places})));
         let cited = block(json!({"type": "text", "text": "x", "citations": [{"url": "u"}]}));
-        assert_eq!(kept(&[cited]), Some(json!([{"type": "text", "chars": 1, "citations": [{"url": "u"}]}])));
+        let items = json!([{"type": "text", "chars": 1, "citations": [{"url": "u"}]}]);
+        assert_eq!(kept(&[cited], "here"), Some(json!({"issuer": "here", "items": items})));
+    }
+
+    #[test]
+    fn what_a_model_signed_goes_back_to_itself_alone() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
+        let place = json!({"type": "tool_use", "id": "a", "caller": {"type": "direct"}});
+        let cited = json!({"type": "text", "chars": 5, "citations": [{"encrypted_index": "eHg="}]});
+        let reply = said_by_model("Look.", &[("a", "{}")], Some(json!([thinking, cited, place])));
+        let other = MessagesFormat { issuer: "elsewhere main".into(), ..format() };
+        let plain = json!([
+            {"type": "text", "text": "Look."}, {"type": "tool_use", "id": "a", "name": "look", "input": {}},
+        ]);
+        assert_eq!(messages(&other, std::slice::from_ref(&reply))[0]["content"], plain);
+        // One that has refused it once is not sent it again, and is sent all else.
+        let refusing = format();
+        refusing.refuses_thinking.store(true, core::sync::atomic::Ordering::Relaxed);
+        let sent = messages(&refusing, &[reply])[0]["content"].clone();
+        assert_eq!(sent.as_array().map(Vec::len), Some(2), "{sent}");
+        assert_eq!(sent[1]["caller"], json!({"type": "direct"}));
     }
 }

@@ -86,6 +86,7 @@ pub(crate) fn read_body(
     body: &[u8],
     headers: &HeaderMap,
     conversation: &[Message],
+    issuer: &str,
 ) -> Result<ModelReply, Failure> {
     let value = unread::json(body)?;
     // Gateways answer with status 200 and an error in the body.
@@ -98,12 +99,12 @@ pub(crate) fn read_body(
     if response.stop_reason.as_ref().is_none_or(String::is_empty) {
         return Err(without_reason());
     }
-    to_reply(content, response.stop_reason, response.usage, conversation)
+    to_reply(content, response.stop_reason, response.usage, (conversation, issuer))
 }
 
 /// JSON of another shape than the format's.
 pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
-    failure::unreadable(format!("the answer is not a message: {error}"))
+    misshapen(&error.to_string())
 }
 
 /// The reply that complete blocks are. The input of a tool call may be text that was put together, and broken.
@@ -114,7 +115,7 @@ pub(super) fn to_reply(
     mut blocks: Vec<Map<String, Value>>,
     stop: Option<String>,
     usage: Option<WireUsage>,
-    conversation: &[Message],
+    (conversation, issuer): (&[Message], &str),
 ) -> Result<ModelReply, Failure> {
     let finish = finish::finish(stop)?;
     let mut ids = None;
@@ -122,9 +123,10 @@ pub(super) fn to_reply(
     for block in &mut blocks {
         match block.get("type").and_then(Value::as_str) {
             Some("text") => {
-                text.push_str(block.get("text").and_then(Value::as_str).unwrap_or_default());
+                text.push_str(word(block, "text")?);
             }
             Some("tool_use") => {
+                word(block, "name")?;
                 let ids = ids.get_or_insert_with(|| CallIds::of(conversation));
                 let id = ids.next(block.get("id").and_then(Value::as_str).map(str::to_owned));
                 block.insert("id".to_owned(), id.as_str().into());
@@ -133,9 +135,26 @@ pub(super) fn to_reply(
             _ => {}
         }
     }
-    let extra = kept(&blocks).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
+    let extra = kept(&blocks, issuer).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
     let calls = finish::begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
+}
+
+/// A field of a block that is text; empty if it has none.
+///
+/// # Errors
+/// It is of another type: to pass over it would make another reply of it.
+fn word<'b>(block: &'b Map<String, Value>, field: &str) -> Result<&'b str, Failure> {
+    match block.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(misshapen(&format!("`{field}` of a block is not a string"))),
+    }
+}
+
+/// An answer of another shape than the format's.
+pub(super) fn misshapen(what: &str) -> Failure {
+    failure::unreadable(format!("the answer is not a message: {what}"))
 }
 
 fn call(id: String, block: &Map<String, Value>) -> ProposedCall {
@@ -151,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     fn read(body: &Value) -> ModelReply {
-        read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[]).unwrap()
+        read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[], "here").unwrap()
     }
 
     #[test]
@@ -181,7 +200,8 @@ mod tests {
             thinking, {"type": "tool_use", "id": "", "name": "look", "input": {}},
         ], "stop_reason": "tool_use"}));
         let place = json!({"type": "tool_use", "id": reply.calls[0].call.id});
-        assert_eq!(Value::Object(reply.extra), json!({"thinking_anthropic": [thinking, place]}));
+        let kept = json!({"issuer": "here", "items": [thinking, place]});
+        assert_eq!(Value::Object(reply.extra), json!({ "thinking_anthropic": kept }));
     }
 
     #[test]
@@ -241,7 +261,7 @@ mod tests {
             ),
         ];
         for (body, class, says) in table {
-            let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[]).unwrap_err();
+            let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[], "here").unwrap_err();
             assert_eq!((failure.class, failure.message.as_str()), (Some(class), says), "{body}");
         }
     }

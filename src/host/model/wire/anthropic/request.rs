@@ -1,15 +1,18 @@
 //! Requests of the messages format.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::{Map, Value, json};
 
 use super::MessagesFormat;
-use super::blocks::messages;
+use super::blocks::{begins_thinking, messages};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
 use crate::host::model::wire::add_extra;
 use crate::host::model::wire::sendable::called;
 use crate::host::model::wire::turns::system;
 use crate::host::port::ModelRequest;
+use crate::session::Message;
 
 /// The body of one request.
 pub(super) fn body(format: &MessagesFormat, request: &ModelRequest<'_>) -> Value {
@@ -21,7 +24,7 @@ pub(super) fn body(format: &MessagesFormat, request: &ModelRequest<'_>) -> Value
     if let Some(system) = system(request.messages) {
         write("system", json!(system));
     }
-    write("messages", messages(request.messages).into());
+    write("messages", messages(format, request.messages).into());
     let (tools, choice) = tools(format, request);
     if !tools.is_empty() {
         write("tools", tools.into());
@@ -36,10 +39,20 @@ pub(super) fn body(format: &MessagesFormat, request: &ModelRequest<'_>) -> Value
         write("temperature", json!(temperature));
     }
     add_extra(&mut body, &format.extra);
+    if cannot_think(format, request.messages) {
+        body.insert("thinking".to_owned(), json!({"type": "disabled"}));
+    }
     if let Some(most) = request.max_output {
         lower(&mut body, most);
     }
     Value::Object(body)
+}
+
+impl MessagesFormat {
+    /// Whether the server has refused what the model thought before.
+    pub(super) fn refuses_thinking(&self) -> bool {
+        self.refuses_thinking.load(Ordering::Relaxed)
+    }
 }
 
 /// The least tokens that thinking may have; they are fewer than those of the whole reply.
@@ -83,6 +96,19 @@ fn tools(format: &MessagesFormat, request: &ModelRequest<'_>) -> (Vec<Value>, Op
     (tools, choice)
 }
 
+/// Whether the model is asked to think and cannot: "When `thinking` is enabled, a final `assistant` message must start with a
+/// thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)", which another model has not written.
+pub(super) fn cannot_think(format: &MessagesFormat, conversation: &[Message]) -> bool {
+    let kind = format.extra.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
+    // What is `adaptive` need not begin with a block.
+    let must = kind == Some("enabled") || (format.refuses_thinking() && thinks(&format.extra));
+    let last = conversation.iter().rev().find_map(|message| match message {
+        Message::Assistant { calls, extra, .. } => Some((calls, extra)),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => None,
+    });
+    must && last.is_some_and(|(calls, extra)| !calls.is_empty() && !begins_thinking(format, extra))
+}
+
 /// Whether the model is asked to think.
 fn thinks(extra: &Map<String, Value>) -> bool {
     let kind = extra.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
@@ -92,9 +118,11 @@ fn thinks(extra: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Failure;
     use crate::engine::ToolSpec;
-    use crate::host::model::fuzzed::request;
-    use crate::session::{Message, ToolCall};
+    use crate::host::model::fuzzed::{messages as main_format, request};
+    use crate::host::model::wire::WireFormat;
+    use crate::session::ToolCall;
 
     fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, extra: &Value, messages: &[Message]) -> Value {
         let request = ModelRequest { tools, tool_choice, ..request(messages) };
@@ -104,6 +132,7 @@ mod tests {
             stream: true,
             temperature: Some(0.5),
             extra: extra.as_object().cloned().unwrap_or_default(),
+            ..main_format()
         };
         body(&format, &request)
     }
@@ -176,5 +205,58 @@ mod tests {
         assert_eq!(request["tool_choice"], json!({"type": "none"}));
         let request = written(vec![], ToolChoice::Auto, &Value::Null, &messages[..1]);
         assert_eq!((request.get("tools"), request.get("tool_choice")), (None, None));
+    }
+
+    #[test]
+    fn a_model_thinks_only_where_its_last_calls_began_with_thinking() {
+        let extra = json!({"thinking": {"type": "enabled", "budget_tokens": 2000}});
+        let said = |issuer: &str, kind: &str| {
+            let items = json!([{"type": kind, "data": "eHg="}, {"type": "tool_use", "id": "a"}]);
+            let kept = json!({"thinking_anthropic": {"issuer": issuer, "items": items}});
+            let call = ToolCall { id: "a".into(), name: "look".into(), arguments: "{}".into() };
+            let extra = kept.as_object().cloned().unwrap();
+            vec![Message::user("go"), Message::Assistant { text: String::new(), calls: vec![call], extra }]
+        };
+        let thinking = |extra: &Value, messages: &[Message]| {
+            written(vec![], ToolChoice::Auto, extra, messages)["thinking"].clone()
+        };
+        let disabled = json!({"type": "disabled"});
+        assert_eq!(thinking(&extra, &said("host main", "redacted_thinking")), extra["thinking"]);
+        assert_eq!(thinking(&extra, &said("elsewhere", "redacted_thinking")), disabled);
+        assert_eq!(thinking(&extra, &said("host main", "text")), disabled);
+        assert_eq!(thinking(&extra, &[Message::user("go")]), extra["thinking"]);
+        let adaptive = json!({"thinking": {"type": "adaptive"}});
+        assert_eq!(thinking(&adaptive, &said("elsewhere", "thinking")), adaptive["thinking"]);
+        let format = MessagesFormat { extra: extra.as_object().cloned().unwrap(), ..main_format() };
+        let notes = |messages: &[Message]| format.left_out(messages);
+        assert_eq!(notes(&said("host main", "thinking")), Vec::<String>::new());
+        assert_eq!(
+            notes(&said("elsewhere", "thinking")),
+            [
+                "`main` is not sent the reasoning that came with earlier replies of other models",
+                "`main` is asked without `thinking`: the last calls in the conversation came without any of its own",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_refusal_of_thinking_is_learned_once() {
+        let refused =
+            |message: &str| Failure { status: Some(400), message: message.into(), ..Failure::default() };
+        for message in [
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+        ] {
+            let format = main_format();
+            let note =
+                "`main` refused the request, which is sent again without the thinking of earlier replies";
+            assert_eq!(format.learn(&refused(message)).as_deref(), Some(note));
+            assert_eq!(format.learn(&refused(message)), None);
+        }
+        for message in
+            ["`thinking.budget_tokens` must be less than `max_tokens`", "Invalid signature of the request"]
+        {
+            assert_eq!(main_format().learn(&refused(message)), None, "{message}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::reply::{WireUsage, to_reply, unexpected, without_reason};
+use super::reply::{WireUsage, misshapen, to_reply, unexpected, without_reason};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
@@ -22,11 +22,11 @@ struct MessagesEvent {
     #[serde(default, rename = "type", deserialize_with = "lenient::text")]
     kind: Option<String>,
     #[serde(default)]
-    index: u64,
+    index: Option<u64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     message: MessageStart,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    content_block: Map<String, Value>,
+    #[serde(default)]
+    content_block: Option<Map<String, Value>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Map<String, Value>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
@@ -81,6 +81,7 @@ struct MessageStart {
 /// An answer that is being put together.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyBlocks {
+    issuer: String,
     begun: Vec<ReplyBlock>,
     /// Where the block with that `index` is.
     places: HashMap<u64, usize>,
@@ -109,7 +110,7 @@ impl StreamDecoder for ReplyBlocks {
         if event.name != "error"
             && let Ok(PlainPiece { index, delta, .. }) = serde_json::from_str(&event.data)
         {
-            self.add(index, delta.said())?;
+            self.add(Some(index), delta.said())?;
             return Ok(StreamProgress::More);
         }
         let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
@@ -119,7 +120,7 @@ impl StreamDecoder for ReplyBlocks {
                 self.started = true;
                 self.count(read.message.usage);
             }
-            "content_block_start" => self.begin(read.index, read.content_block),
+            "content_block_start" => self.begin(read.index, read.content_block)?,
             "content_block_delta" => self.add(read.index, read.delta.into_iter())?,
             "content_block_stop" => block(&mut self.begun, &self.places, read.index)?.open = false,
             "message_delta" => {
@@ -165,11 +166,16 @@ impl StreamDecoder for ReplyBlocks {
             return Err(unread::ended_early(self.started));
         }
         let blocks = self.begun.into_iter().map(ReplyBlock::whole).collect();
-        to_reply(blocks, self.stop, self.usage, conversation)
+        to_reply(blocks, self.stop, self.usage, (conversation, &self.issuer))
     }
 }
 
 impl ReplyBlocks {
+    /// An answer of that issuer.
+    pub(super) fn of(issuer: &str) -> Self {
+        Self { issuer: issuer.to_owned(), ..Self::default() }
+    }
+
     fn has_open(&self) -> bool {
         self.begun.iter().any(|block| block.open)
     }
@@ -180,45 +186,72 @@ impl ReplyBlocks {
         }
     }
 
-    fn begin(&mut self, index: u64, fields: Map<String, Value>) {
+    /// # Errors
+    /// It contradicts what came before, or is no block.
+    fn begin(&mut self, index: Option<u64>, block: Option<Map<String, Value>>) -> Result<(), Failure> {
         self.started = true;
+        // Servers that leave the index out send one block after the other.
+        let index = index.unwrap_or_else(|| u64::try_from(self.begun.len()).unwrap_or(u64::MAX));
+        let wrong =
+            |what| Err(failure::unreadable(format!("the stream of the answer begins block {index} {what}")));
+        let has_kind = |fields: &Map<String, Value>| fields.get("type").is_some_and(Value::is_string);
+        let Some(fields) = block.filter(has_kind) else { return wrong("without saying what it is") };
+        if self.stop.is_some() {
+            return wrong("after the model has stopped");
+        }
+        // Deltas name their block by its index, and a server may leave some out.
+        if self.places.insert(index, self.begun.len()).is_some() {
+            return wrong("twice");
+        }
         self.tally.has_calls |= fields.get("type").is_some_and(|kind| kind == "tool_use");
         let said = ["text", "thinking", "data", "name"].iter().filter_map(|key| fields.get(*key)?.as_str());
         self.tally.received = self.tally.received.saturating_add(said.map(chars).sum());
         let fields_weight = fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
         self.tally.kept += EACH + fields_weight;
-        // Deltas name their block by its index, and a server may leave some out.
-        self.places.insert(index, self.begun.len());
         self.begun.push(ReplyBlock { fields, input: String::new(), open: true });
+        Ok(())
     }
 
     fn add<K: AsRef<str>>(
         &mut self,
-        index: u64,
+        index: Option<u64>,
         delta: impl Iterator<Item = (K, Value)>,
     ) -> Result<(), Failure> {
-        let Self { begun, places, tally, .. } = self;
+        let Self { begun, places, tally, stop, .. } = self;
         let block = block(begun, places, index)?;
+        let has_ended = stop.is_some() || !block.open;
         let mut grown = 0;
         for (field, value) in delta {
+            // Compatible servers send empty pieces behind the end.
+            if field.as_ref() == "type" || value.is_null() || (has_ended && value == "") {
+                continue;
+            }
+            if has_ended {
+                let what = "the stream of the answer continues with a block that has ended";
+                return Err(failure::unreadable(what));
+            }
             if let ("text", Some(text)) = (field.as_ref(), value.as_str()) {
                 tally.fresh.push_str(text);
             }
-            grown = block.add(field.as_ref(), value, &mut tally.kept).unwrap_or(grown);
+            grown = block.add(field.as_ref(), value, &mut tally.kept)?.unwrap_or(grown);
         }
         tally.received = tally.received.saturating_add(grown);
         Ok(())
     }
 }
 
-/// The block with that `index`.
+/// The block with that `index`; without one, the last.
 fn block<'b>(
     begun: &'b mut [ReplyBlock],
     places: &HashMap<u64, usize>,
-    index: u64,
+    index: Option<u64>,
 ) -> Result<&'b mut ReplyBlock, Failure> {
-    let at = places.get(&index).copied();
+    let at = match index {
+        Some(index) => places.get(&index).copied(),
+        None => begun.len().checked_sub(1),
+    };
     at.and_then(|at| begun.get_mut(at)).ok_or_else(|| {
+        let index = index.unwrap_or_default();
         failure::unreadable(format!(
             "the stream of the answer continues with block {index}, which it has not begun"
         ))
@@ -228,8 +261,17 @@ fn block<'b>(
 impl ReplyBlock {
     /// Takes a field of the next piece, which makes `kept` larger: how many characters it has, if it is something that the model
     /// writes.
-    fn add(&mut self, field: &str, value: Value, kept: &mut usize) -> Option<u64> {
+    ///
+    /// # Errors
+    /// It is of another type, or of another kind of block: to pass over it would make another reply of it.
+    fn add(&mut self, field: &str, value: Value, kept: &mut usize) -> Result<Option<u64>, Failure> {
         match (field, value) {
+            ("text" | "thinking" | "partial_json" | "signature", value) if !value.is_string() => {
+                return Err(misshapen(&format!("`{field}` of a piece is not a string")));
+            }
+            ("text" | "thinking" | "partial_json", _) if self.is_other_than(field) => {
+                return Err(misshapen(&format!("a block has a piece of another kind, `{field}`")));
+            }
             ("text" | "thinking", Value::String(more)) => {
                 let grown = chars(&more);
                 *kept += more.len();
@@ -237,12 +279,12 @@ impl ReplyBlock {
                     Some(Value::String(text)) => text.push_str(&more),
                     _ => drop(self.fields.insert(field.to_owned(), Value::String(more))),
                 }
-                return Some(grown);
+                return Ok(Some(grown));
             }
             ("partial_json", Value::String(more)) => {
                 *kept += more.len();
                 self.input.push_str(&more);
-                return Some(chars(&more));
+                return Ok(Some(chars(&more)));
             }
             // A signature comes in one piece, and two joined ones would be refused.
             ("signature", signature) => {
@@ -259,7 +301,17 @@ impl ReplyBlock {
             }
             _ => {}
         }
-        None
+        Ok(None)
+    }
+
+    /// Whether a piece with that field is none of it. What a block of an unknown kind has is unknown.
+    fn is_other_than(&self, field: &str) -> bool {
+        match self.fields.get("type").and_then(Value::as_str) {
+            Some("text") => field != "text",
+            Some("thinking") => field != "thinking",
+            Some("tool_use") => field != "partial_json",
+            _ => false,
+        }
     }
 
     /// The block as it is in an answer that is not streamed; input that is broken stays a text.
@@ -284,7 +336,7 @@ mod tests {
     use serde_json::json;
 
     fn taken(events: &[Value]) -> Result<ReplyBlocks, Failure> {
-        let mut blocks = ReplyBlocks::default();
+        let mut blocks = ReplyBlocks::of("here");
         for data in events {
             let name = data["type"].as_str().unwrap_or_default().to_owned();
             blocks.take(&SseEvent { name, data: data.to_string() }, &HeaderMap::new())?;
@@ -353,12 +405,12 @@ mod tests {
         assert_eq!(reply.calls, [call("a", r#"{"x": 1}"#), call("b", "{}")]);
         assert_eq!((reply.text.as_str(), reply.finish), ("Let me look.", FinishReason::ToolCalls));
         assert_eq!(reply.usage, Some(Usage { input: 17, output: 9, cache_read: 7, ..Usage::default() }));
-        let kept = json!({"thinking_anthropic": [
+        let kept = json!({"thinking_anthropic": {"issuer": "here", "items": [
             {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
             {"type": "text", "chars": 12},
             {"type": "tool_use", "id": "a"},
             {"type": "tool_use", "id": "b"},
-        ]});
+        ]}});
         assert_eq!(Value::Object(reply.extra), kept);
     }
 
@@ -432,6 +484,79 @@ mod tests {
         assert_eq!((unknown.class, unknown.message.as_str()), (Some(ErrorClass::ModelError), says));
         let empty = assemble(&[json!({"type": "message_stop"})]).unwrap_err();
         assert_eq!(empty.message, "the answer holds no message");
+    }
+
+    #[test]
+    fn what_is_of_another_type_or_contradicts_the_end_is_no_answer() {
+        let text = begin(0, &json!({"type": "text", "text": ""}));
+        let piece = |index: u64, field: &str, value: Value| json!({"type": "content_block_delta", "index": index, "delta": {"type": "x", field: value}});
+        let late = delta(0, "text_delta", "text", "late");
+        let table: &[(&[Value], &str)] = &[
+            (
+                &[call(0, "a"), piece(0, "partial_json", json!({"x": 1}))],
+                "`partial_json` of a piece is not a string",
+            ),
+            (
+                &[call(0, "a"), piece(0, "partial_json", json!(5))],
+                "`partial_json` of a piece is not a string",
+            ),
+            (&[text.clone(), piece(0, "text", json!(5))], "`text` of a piece is not a string"),
+            (
+                &[text.clone(), piece(0, "partial_json", json!("{}"))],
+                "a piece of another kind, `partial_json`",
+            ),
+            (&[call(0, "a"), late.clone()], "a piece of another kind, `text`"),
+            (
+                &[begin(0, &json!({"type": "text", "text": 5})), stop(0), end("end_turn")],
+                "`text` of a block is not a string",
+            ),
+            (
+                &[begin(0, &json!({"type": "tool_use", "id": "a", "name": 5})), stop(0), end("tool_use")],
+                "`name` of a block is not a string",
+            ),
+            (
+                &[json!({"type": "content_block_start", "index": 0})],
+                "begins block 0 without saying what it is",
+            ),
+            (&[begin(0, &json!({}))], "begins block 0 without saying what it is"),
+            (&[text.clone(), stop(0), text.clone()], "begins block 0 twice"),
+            (&[text.clone(), stop(0), late.clone()], "continues with a block that has ended"),
+            (&[text.clone(), stop(0), end("end_turn"), late], "continues with a block that has ended"),
+            (
+                &[text.clone(), stop(0), end("end_turn"), call(1, "a")],
+                "begins block 1 after the model has stopped",
+            ),
+        ];
+        for (events, says) in table {
+            let failure = assemble(&[&[start()], *events].concat()).unwrap_err();
+            assert_eq!(failure.class, Some(ErrorClass::ModelError), "{events:?}");
+            assert!(failure.message.ends_with(says), "{}", failure.message);
+        }
+        let nothing = [
+            delta(0, "text_delta", "text", ""),
+            json!({"type": "content_block_delta", "index": 0, "delta": null}),
+        ];
+        let whole = [&[start(), text, stop(0), end("end_turn")], &nothing[..]].concat();
+        assert_eq!(assemble(&whole).unwrap().finish, FinishReason::Stop);
+    }
+
+    #[test]
+    fn blocks_without_an_index_follow_each_other() {
+        let without = |mut event: Value| {
+            event.as_object_mut().unwrap().remove("index");
+            event
+        };
+        let events = [
+            begin(0, &json!({"type": "text", "text": ""})),
+            delta(0, "text_delta", "text", "Hi"),
+            stop(0),
+            call(1, "a"),
+            delta(1, "input_json_delta", "partial_json", "{}"),
+            stop(1),
+        ];
+        let events: Vec<Value> = events.into_iter().map(without).collect();
+        let reply = assemble(&[&[start()], &events[..], &[end("tool_use")]].concat()).unwrap();
+        assert_eq!((reply.text.as_str(), reply.calls.len()), ("Hi", 1));
     }
 
     #[test]

@@ -16,12 +16,13 @@ use reqwest::header::HeaderMap;
 
 pub(crate) use learned::LearnedForms;
 pub(crate) use message::{ChatContent, ChatMessage, WireCall, chat_messages};
-use reply::read_answer;
 pub(crate) use reply::read_body;
+use reply::{read_answer, signed};
 pub(crate) use request::{ChatRequest, SamplingOptions};
 pub(crate) use server::ChatServer;
 use stream::ChatParts;
 
+use super::extras::{foreign_note, has_foreign};
 use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
@@ -32,6 +33,8 @@ use crate::session::Message;
 pub(crate) struct ChatFormat {
     /// The model's name on the server.
     pub(crate) model: String,
+    /// The model and its server: nobody else takes what it signed.
+    pub(crate) issuer: String,
     /// What is the same for every request.
     pub(crate) sampling: SamplingOptions,
     /// What is known of the server.
@@ -47,6 +50,7 @@ impl WireFormat for ChatFormat {
             request,
             &self.sampling,
             &self.learned_forms.applied_to(self.server),
+            &self.issuer,
         ))
     }
 
@@ -56,14 +60,65 @@ impl WireFormat for ChatFormat {
         headers: &HeaderMap,
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
-        read_answer(body, headers, conversation, self.server.finish_optional)
+        let reply = read_answer(body, headers, conversation, self.server.finish_optional)?;
+        Ok(signed(reply, &self.issuer))
     }
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
-        Box::new(ChatParts::of(self.server.finish_optional))
+        Box::new(ChatParts::of(self.server.finish_optional, &self.issuer))
+    }
+
+    fn left_out(&self, conversation: &[Message]) -> Vec<String> {
+        let any = has_foreign(conversation, None, &self.issuer);
+        any.then(|| foreign_note(&self.model)).into_iter().collect()
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {
         self.learned_forms.learn(failure, &self.model, self.server, |option| self.sampling.sends(option))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::host::model::fuzzed::{chat, request};
+
+    #[test]
+    fn what_a_model_signed_goes_back_to_itself_alone() {
+        let message = json!({
+            "content": "", "reasoning_content": "hm", "reasoning_details": [{"signature": "c2ln"}],
+            "tool_calls": [{"id": "a", "function": {"name": "look", "arguments": "{}"},
+                "extra_content": {"google": {"thought_signature": "c2ln"}}}],
+        });
+        let body = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).to_string();
+        let event = |delta: &Value, end: Value| crate::host::model::sse::SseEvent {
+            name: String::new(),
+            data: json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]}).to_string(),
+        };
+        let mut stream = chat().begin();
+        stream.take(&event(&message, Value::Null), &HeaderMap::new()).unwrap();
+        stream.take(&event(&json!({}), "tool_calls".into()), &HeaderMap::new()).unwrap();
+        for reply in [chat().read(body.as_bytes(), &HeaderMap::new(), &[]), stream.reply(&[])] {
+            let ModelReply { text, calls, extra, .. } = reply.unwrap();
+            let calls = calls.into_iter().map(|proposal| proposal.call).collect();
+            let messages = [Message::user("go"), Message::Assistant { text, calls, extra }];
+            let sent = |format: &ChatFormat| -> Value {
+                serde_json::from_slice(&format.write(&request(&messages)).unwrap()).unwrap()
+            };
+            let own = &sent(&chat())["messages"][1];
+            assert_eq!(own["reasoning_details"], message["reasoning_details"]);
+            assert_eq!(own["tool_calls"][0]["extra_content"], message["tool_calls"][0]["extra_content"]);
+            assert_eq!(chat().left_out(&messages), Vec::<String>::new());
+            let other = ChatFormat { issuer: "elsewhere main".into(), ..chat() };
+            let foreign = sent(&other)["messages"][1].to_string();
+            assert!(
+                !foreign.contains("c2ln") && foreign.contains("\"reasoning_content\":\"hm\""),
+                "{foreign}"
+            );
+            assert!(!own.to_string().contains("reasoning_issuer") && !foreign.contains("reasoning_issuer"));
+            assert_eq!(other.left_out(&messages).len(), 1);
+        }
     }
 }

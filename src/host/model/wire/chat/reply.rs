@@ -9,11 +9,14 @@ use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
 use super::plain::{self, ChatChoice};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
-use crate::host::model::wire::extras::CALL_EXTRAS;
+use crate::host::model::wire::extras::{CALL_EXTRAS, SIGNER};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall};
+
+/// The fields of a message that may hold signatures.
+pub(super) const SIGNED: [&str; 3] = [CALL_EXTRAS, "reasoning_details", "extra_content"];
 
 #[derive(Deserialize)]
 struct ChatResponse {
@@ -126,6 +129,15 @@ pub(super) fn to_reply(
     }
     let calls = finish::begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
+}
+
+/// The reply with the name of who signed it, if somebody did: Gemini's models sign calls, and `OpenRouter` has the signatures of others
+/// among `reasoning_details`.
+pub(super) fn signed(mut reply: ModelReply, issuer: &str) -> ModelReply {
+    if SIGNED.iter().any(|field| reply.extra.contains_key(*field)) {
+        reply.extra.insert(SIGNER.to_owned(), issuer.into());
+    }
+    reply
 }
 
 /// The calls, each with an id that no other call of the conversation has, and what came with them.

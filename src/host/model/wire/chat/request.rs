@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::message::{ChatContent, ChatMessage};
+use super::reply::SIGNED;
 use super::server::{ChatServer, MaxTokens, ReasoningRule};
 use crate::engine::{ToolChoice, ToolSpec};
+use crate::host::model::wire::extras::SIGNER;
 use crate::host::model::wire::sendable::sendable;
 use crate::host::model::wire::{add_extra, lenient};
 use crate::host::port::ModelRequest;
@@ -76,6 +78,7 @@ impl ChatRequest {
         request: &ModelRequest<'_>,
         sampling: &SamplingOptions,
         server: &ChatServer,
+        issuer: &str,
     ) -> Self {
         let tools: Vec<_> = request.tools.iter().map(|spec| ChatTool::from(*spec)).collect();
         let tool_choice = match &request.tool_choice {
@@ -87,7 +90,7 @@ impl ChatRequest {
         };
         Self {
             model: model.to_owned(),
-            messages: messages(request, server),
+            messages: messages(request, server, issuer),
             tools,
             tool_choice,
             stream: sampling.stream,
@@ -136,7 +139,7 @@ fn lower(options: &mut Map<String, Value>, usual: MaxTokens, most: u64) {
 /// The conversation as the server takes it. Guidance after the result of a tool becomes a part of that result, where it
 /// must; a reply that says nothing is left out, since Mistral, Cohere, Databricks and Moonshot refuse one, and what users say
 /// on both sides of it is joined.
-fn messages(request: &ModelRequest<'_>, server: &ChatServer) -> Vec<ChatMessage> {
+fn messages(request: &ModelRequest<'_>, server: &ChatServer, issuer: &str) -> Vec<ChatMessage> {
     let conversation = sendable(request.messages, server.call_ids, &request.tools);
     let mut messages: Vec<ChatMessage> = Vec::with_capacity(conversation.len());
     let mut left_out = false;
@@ -152,7 +155,7 @@ fn messages(request: &ModelRequest<'_>, server: &ChatServer) -> Vec<ChatMessage>
                 join(last, text);
             }
             Message::User { text, .. } if left_out && follows("user") => join(last, text),
-            message => messages.push(ChatMessage::from(message)),
+            message => messages.push(without_foreign(ChatMessage::from(message), message, issuer)),
         }
         left_out = false;
     }
@@ -177,6 +180,16 @@ fn join(last: Option<&mut ChatMessage>, text: &str) {
         let said = last.content.take().map(ChatContent::into_text).unwrap_or_default();
         last.content = Some(ChatContent::Text(format!("{said}\n\n{text}")));
     }
+}
+
+/// Leaves out what another model signed.
+fn without_foreign(mut sent: ChatMessage, message: &Message, issuer: &str) -> ChatMessage {
+    let Message::Assistant { extra, .. } = message else { return sent };
+    if extra.get(SIGNER).is_some_and(|signer| signer != issuer) {
+        sent.extra.retain(|field, _| !SIGNED.contains(&field.as_str()));
+        sent.tool_calls.iter_mut().for_each(|call| call.extra.clear());
+    }
+    sent
 }
 
 /// Leaves out what other servers sent with a message, where this one refuses it.
@@ -220,11 +233,12 @@ mod tests {
     ) -> Value {
         let messages = [Message::user("hello")];
         let request = ModelRequest { max_output, ..request(&messages, tools, tool_choice) };
-        serde_json::to_value(ChatRequest::new("m", &request, sampling, &ChatServer::default())).unwrap()
+        serde_json::to_value(ChatRequest::new("m", &request, sampling, &ChatServer::default(), "here"))
+            .unwrap()
     }
 
     fn sent(conversation: &[Message], server: &ChatServer) -> Vec<ChatMessage> {
-        messages(&request(conversation, vec![], ToolChoice::Auto), server)
+        messages(&request(conversation, vec![], ToolChoice::Auto), server, "here")
     }
 
     fn request<'a>(

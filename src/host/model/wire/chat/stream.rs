@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
 use super::plain::{self, ChatChoice};
-use super::reply::{to_reply, unexpected};
+use super::reply::{signed, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
@@ -72,6 +72,7 @@ impl ChatChoice for ChunkChoice {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the stream")]
 pub(crate) struct ChatParts {
+    issuer: String,
     text: String,
     calls: Vec<WireCall>,
     /// Where the call with that `index` is in `calls`.
@@ -164,14 +165,14 @@ impl StreamDecoder for ChatParts {
             extra: self.extra,
             ..ChatMessage::default()
         };
-        to_reply(message, self.finish, self.usage, conversation)
+        Ok(signed(to_reply(message, self.finish, self.usage, conversation)?, &self.issuer))
     }
 }
 
 impl ChatParts {
     /// Nothing yet. Where `finish_optional`, the end of the stream is enough.
-    pub(super) fn of(finish_optional: bool) -> Self {
-        Self { finish_optional, ..Self::default() }
+    pub(super) fn of(finish_optional: bool, issuer: &str) -> Self {
+        Self { issuer: issuer.to_owned(), finish_optional, ..Self::default() }
     }
 
     /// Whether nothing of the answer has come.
@@ -438,7 +439,7 @@ mod tests {
         let failure = assemble(&events).unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::NetworkError));
         assert!(failure.message.contains("`finish_reason: optional`"), "{}", failure.message);
-        let reply = assemble_with(ChatParts::of(true), &events).unwrap();
+        let reply = assemble_with(ChatParts::of(true, "here"), &events).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish), ("x", FinishReason::Unsaid));
     }
 
@@ -488,10 +489,10 @@ mod tests {
             let call = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}});
             delta(&json!({ "tool_calls": [call] }))
         };
-        let whole = assemble_with(ChatParts::of(true), &[piece("{}"), json!("[DONE]")]).unwrap();
+        let whole = assemble_with(ChatParts::of(true, "here"), &[piece("{}"), json!("[DONE]")]).unwrap();
         assert_eq!(whole.calls, [call("a", "look", "{}")]);
         let half = [piece("{\"x\": 1"), json!("[DONE]")];
-        let failure = assemble_with(ChatParts::of(true), &half).unwrap_err();
+        let failure = assemble_with(ChatParts::of(true, "here"), &half).unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::NetworkError));
         assert_eq!(failure.message, "the stream of the answer ends in the middle");
     }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::family::ModelFamily;
 use self::stream::ReplyBlocks;
+use super::extras::{CONVERSE, foreign_note, has_foreign};
 use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
@@ -54,6 +55,11 @@ impl WireFormat for ConverseFormat {
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
         Box::new(ReplyBlocks::of(&self.issuer))
+    }
+
+    fn left_out(&self, conversation: &[Message]) -> Vec<String> {
+        let any = has_foreign(conversation, Some(CONVERSE), &self.issuer);
+        any.then(|| foreign_note(&self.model)).into_iter().collect()
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {

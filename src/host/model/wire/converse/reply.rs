@@ -84,7 +84,7 @@ pub(super) fn read_body(
 
 /// JSON of another shape than the format's.
 pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
-    failure::unreadable(format!("the answer is not a message: {error}"))
+    misshapen(&error.to_string())
 }
 
 /// The reply that complete blocks are. The input of a tool call may be text that was put together, and broken.
@@ -102,12 +102,17 @@ pub(super) fn to_reply(
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in &mut blocks {
         if !block.is_object() {
-            return Err(failure::unreadable("the answer is not a message: one of its blocks is no object"));
+            return Err(misshapen("one of its blocks is no object"));
         }
         cited(block);
-        if let Some(said) = block.get("text").and_then(Value::as_str) {
+        let said = word(block, "text")?;
+        if block.get("text").is_some_and(Value::is_string) {
             text.push_str(said);
         } else if let Some(tool) = block.get_mut("toolUse") {
+            if !tool.is_object() {
+                return Err(misshapen("a tool call is no object"));
+            }
+            word(tool, "name")?;
             let ids = ids.get_or_insert_with(|| CallIds::of(conversation));
             let id = ids.next(tool.get("toolUseId").and_then(Value::as_str).map(str::to_owned));
             calls.push(call(&id, tool));
@@ -119,6 +124,23 @@ pub(super) fn to_reply(
     let extra = kept(&blocks, issuer).map(|kept| (CONVERSE.to_owned(), kept)).into_iter().collect();
     let calls = finish::begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
+}
+
+/// An answer of another shape than the format's.
+pub(super) fn misshapen(what: &str) -> Failure {
+    failure::unreadable(format!("the answer is not a message: {what}"))
+}
+
+/// A field that is text; empty if there is none.
+///
+/// # Errors
+/// It is of another type: to pass over it would make another reply of it.
+fn word<'b>(block: &'b Value, field: &str) -> Result<&'b str, Failure> {
+    match block.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(misshapen(&format!("`{field}` of a block is not a string"))),
+    }
 }
 
 /// A text with citations is a text.
@@ -216,6 +238,16 @@ mod tests {
         ] {
             let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[], "").unwrap_err();
             assert_eq!((failure.class, failure.message.as_str()), (Some(class), says), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_block_of_another_type_is_no_answer() {
+        for block in
+            [json!({"text": 5}), json!({"toolUse": "x"}), json!({"toolUse": {"toolUseId": "t", "name": 5}})]
+        {
+            let failure = read(&answer(&json!([block]), "end_turn")).unwrap_err();
+            assert_eq!(failure.class, Some(ErrorClass::ModelError), "{block}");
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use aws_smithy_types::base64;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::reply::{WireUsage, to_reply, unexpected};
+use super::reply::{WireUsage, misshapen, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
@@ -82,7 +83,7 @@ enum BlockContent {
         signature: Option<String>,
     },
     /// Reasoning that only its issuer can read.
-    Sealed(Value),
+    Sealed(String),
     /// What nobody here knows.
     Other,
 }
@@ -156,8 +157,14 @@ impl ReplyBlocks {
     }
 
     fn begin(&mut self, index: u64, start: Map<String, Value>) -> Result<(), Failure> {
+        if self.stop.is_some() {
+            return Err(unreadable(format!(
+                "the stream of the answer begins block {index} after the model has stopped"
+            )));
+        }
         let content = match start.into_iter().next() {
-            Some((kind, Value::Object(fields))) if kind == "toolUse" => {
+            Some((kind, fields)) if kind == "toolUse" => {
+                let Value::Object(fields) = fields else { return Err(misshapen("a tool call is no object")) };
                 let named = fields.get("name").and_then(Value::as_str).map_or(0, chars);
                 self.tally.received = self.tally.received.saturating_add(named);
                 self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
@@ -176,6 +183,9 @@ impl ReplyBlocks {
     }
 
     fn add(&mut self, index: u64, kind: &str, delta: &Value) -> Result<(), Failure> {
+        if self.stop.is_some() && *delta != "" {
+            return Err(unreadable("the stream of the answer continues after the model has stopped"));
+        }
         let block = match self.begun.get_mut(&index) {
             Some(block) if !block.open => {
                 let what = format!("the stream of the answer continues with block {index}, which has ended");
@@ -195,7 +205,10 @@ impl ReplyBlocks {
         if let (BlockContent::Text(_), Some(text)) = (&block.content, delta.as_str()) {
             self.tally.fresh.push_str(text);
         }
-        let (characters, bytes) = block.content.add(delta);
+        let added = block.content.add(kind, delta);
+        let (characters, bytes) = added.ok_or_else(|| {
+            misshapen(&format!("a piece of block {index} is of another type, or of another block"))
+        })?;
         self.tally.received = self.tally.received.saturating_add(characters);
         self.tally.kept += bytes;
         Ok(())
@@ -207,37 +220,45 @@ impl BlockContent {
     fn begun_by(kind: &str, delta: &Value) -> Option<Self> {
         match kind {
             "text" => Some(Self::Text(String::new())),
-            "reasoningContent" if delta.get("redactedContent").is_some() => Some(Self::Sealed(Value::Null)),
+            "reasoningContent" if delta.get("redactedContent").is_some() => Some(Self::Sealed(String::new())),
             "reasoningContent" => Some(Self::Reasoning { text: String::new(), signature: None }),
             "toolUse" => None,
             _ => Some(Self::Other),
         }
     }
 
-    /// Adds a piece: how many characters the model has written with it, and how many bytes it takes.
-    fn add(&mut self, delta: &Value) -> (u64, usize) {
-        let field = |name: &str| delta.get(name).and_then(Value::as_str);
-        let (target, piece) = match self {
-            Self::Text(text) => (text, delta.as_str()),
-            Self::Call { input, .. } => (input, field("input")),
-            Self::Reasoning { text, signature } => {
-                // It comes in one piece, and two joined ones would be refused.
-                if let Some(sealed) = field("signature") {
-                    *signature = Some(sealed.to_owned());
-                    return (0, sealed.len());
-                }
-                (text, field("text"))
-            }
-            Self::Sealed(sealed) => {
-                let Some(more) = delta.get("redactedContent") else { return (0, 0) };
-                *sealed = more.clone();
-                return (0, weight(more));
-            }
-            Self::Other => return (0, 0),
+    /// Adds a piece: how many characters the model has written with it, and how many bytes it takes. `None`: it is of another type, or
+    /// of another block: to pass over it would make another reply of it.
+    fn add(&mut self, kind: &str, delta: &Value) -> Option<(u64, usize)> {
+        let field = |name: &str| match (delta, delta.get(name)) {
+            (Value::Object(_), None | Some(Value::Null)) => Some(""),
+            (Value::Object(_), Some(field)) => field.as_str(),
+            _ => None,
         };
-        let piece = piece.unwrap_or_default();
+        let (target, piece) = match (self, kind) {
+            (Self::Text(text), "text") => (text, delta.as_str()?),
+            (Self::Call { input, .. }, "toolUse") => (input, field("input")?),
+            (Self::Reasoning { text, signature }, "reasoningContent") => {
+                // It comes in one piece, and two joined ones would be refused.
+                let sealed = field("signature")?;
+                if !sealed.is_empty() {
+                    *signature = Some(sealed.to_owned());
+                    return Some((0, sealed.len()));
+                }
+                (text, field("text")?)
+            }
+            (Self::Sealed(sealed), "reasoningContent") => {
+                let more = field("redactedContent")?;
+                *sealed = joined(sealed, more);
+                return Some((0, more.len()));
+            }
+            (Self::Other, _) => return Some((0, 0)),
+            (_, "text" | "toolUse" | "reasoningContent") => return None,
+            // Citations, and what is unknown here.
+            _ => return Some((0, 0)),
+        };
         target.push_str(piece);
-        (chars(piece), piece.len())
+        Some((chars(piece), piece.len()))
     }
 
     /// The block as it is in an answer that is not streamed; input that is broken stays a text.
@@ -258,6 +279,15 @@ impl BlockContent {
             Self::Sealed(sealed) => json!({"reasoningContent": {"redactedContent": sealed}}),
             Self::Other => return None,
         })
+    }
+}
+
+/// The bytes of two pieces, all in base64.
+fn joined(first: &str, more: &str) -> String {
+    match (base64::decode(first), base64::decode(more)) {
+        (Ok(first), Ok(more)) => base64::encode([first, more].concat()),
+        // What is no base64 only its issuer understands.
+        _ => [first, more].concat(),
     }
 }
 
@@ -402,9 +432,55 @@ mod tests {
                 "the stream of the answer continues with block 0, which has ended",
             ),
             (vec![call(0, "a"), call(0, "b")], "the stream of the answer begins block 0 twice"),
+            (
+                vec![call(0, "a"), stop(0), end("tool_use"), call(1, "b")],
+                "the stream of the answer begins block 1 after the model has stopped",
+            ),
+            (
+                vec![start(), end("end_turn"), delta(0, &json!({"text": "late"}))],
+                "the stream of the answer continues after the model has stopped",
+            ),
+            (
+                vec![("contentBlockStart", json!({"contentBlockIndex": 0, "start": {"toolUse": "x"}}))],
+                "the answer is not a message: a tool call is no object",
+            ),
         ] {
             let failure = assemble(&events).unwrap_err();
             assert_eq!((failure.class, failure.message.as_str()), (Some(ErrorClass::ModelError), says));
         }
+    }
+
+    #[test]
+    fn a_piece_of_another_type_or_block_is_no_answer() {
+        let says = "the answer is not a message: a piece of block 0 is of another type, or of another block";
+        for (first, wrong) in [
+            (delta(0, &json!({"text": "Hi"})), json!({"text": 5})),
+            (delta(0, &json!({"text": "Hi"})), json!({"toolUse": {"input": "{}"}})),
+            (call(0, "a"), json!({"toolUse": {"input": {"x": 1}}})),
+            (call(0, "a"), json!({"toolUse": "{}"})),
+            (call(0, "a"), json!({"text": "Hi"})),
+            (
+                delta(0, &json!({"reasoningContent": {"text": "hm"}})),
+                json!({"reasoningContent": {"signature": 5}}),
+            ),
+        ] {
+            let failure =
+                assemble(&[start(), first, delta(0, &wrong), stop(0), end("end_turn")]).unwrap_err();
+            assert_eq!(
+                (failure.class, failure.message.as_str()),
+                (Some(ErrorClass::ModelError), says),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn sealed_reasoning_may_come_in_pieces() {
+        // "a" and "bcd": each piece is base64 of its own.
+        let sealed = |piece: &str| delta(0, &json!({"reasoningContent": {"redactedContent": piece}}));
+        let text = delta(1, &json!({"text": "Hi"}));
+        let events = [start(), sealed("YQ=="), sealed("YmNk"), stop(0), text, stop(1), end("end_turn")];
+        let kept = &assemble(&events).unwrap().extra["thinking_bedrock"]["items"][0];
+        assert_eq!(kept, &json!({"reasoningContent": {"redactedContent": "YWJjZA=="}}));
     }
 }

@@ -23,6 +23,7 @@ pub(in crate::host::model) use contents::STAND_IN;
 use family::GeminiFamily;
 use stream::ReplyParts;
 
+use super::extras::{CONTENT, foreign_note, has_foreign};
 use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
@@ -84,6 +85,11 @@ impl WireFormat for GeminiFormat {
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
         Box::new(ReplyParts::of(&self.issuer))
+    }
+
+    fn left_out(&self, conversation: &[Message]) -> Vec<String> {
+        let any = has_foreign(conversation, Some(CONTENT), &self.issuer);
+        any.then(|| foreign_note(&self.model)).into_iter().collect()
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {

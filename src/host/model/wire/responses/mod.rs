@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 pub(crate) use continued::LostResponses;
 use stream::ReplyItems;
 
+use super::extras::{RESPONSE, foreign_note, has_foreign};
 use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
@@ -64,6 +65,11 @@ impl WireFormat for ResponsesFormat {
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
         Box::new(ReplyItems::of(&self.issuer, self.continues(), self.most()))
+    }
+
+    fn left_out(&self, conversation: &[Message]) -> Vec<String> {
+        let any = has_foreign(conversation, Some(RESPONSE), &self.issuer);
+        any.then(|| foreign_note(&self.model)).into_iter().collect()
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {
