@@ -38,6 +38,8 @@ pub(super) struct FrontRequest {
     /// The tools that take a text, which are functions of one argument for other models.
     pub(super) customs: BTreeSet<String>,
     pub(super) left_out: LeftOut,
+    /// Whether the client's conversation ends with what the model says.
+    is_begun: bool,
     /// What the marks in texts stand for.
     pub(super) attachments: Attachments,
     /// The name of each call, by its id: a result has the id alone.
@@ -208,6 +210,7 @@ impl FrontRequest {
 
     /// A conversation in the order that other models want.
     pub(super) fn checked(mut self) -> Result<Self, Unconvertible> {
+        self.is_begun = matches!(self.messages.last(), Some(Message::Assistant { .. }));
         self.messages = results_first(self.messages);
         match self.messages.last() {
             Some(_) => Ok(self),
@@ -217,13 +220,11 @@ impl FrontRequest {
 
     /// The same, if any model can continue it: only some do so with a message that has been begun for them, and others answer it.
     pub(super) fn continuable(self) -> Result<Self, Unconvertible> {
-        match self.messages.last() {
-            Some(Message::Assistant { .. }) => Err(Unconvertible::malformed(
-                self.field_names.conversation,
-                "ends with what the model says, which other models do not continue",
-            )),
-            _ => Ok(self),
+        if self.is_begun {
+            let why = "ends with what the model says, which other models do not continue";
+            return Err(Unconvertible::malformed(self.field_names.conversation, why));
         }
+        Ok(self)
     }
 }
 

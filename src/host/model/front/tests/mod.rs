@@ -14,7 +14,7 @@ use super::{FrontCall, LEFT_OUT, ReplyHead};
 use crate::engine::{FinishReason, ModelReply, ProposedCall};
 use crate::host::model::config::{ModelConfig, Provider};
 use crate::host::model::refusals::ServerRefusals;
-use crate::session::{ToolCall, Usage};
+use crate::session::{Message, ToolCall, Usage};
 
 fn read(dialect: GatewayDialect, body: &Value, stream: bool) -> Result<FrontCall, String> {
     let head = ReplyHead { model: "asked".into(), id: "1".into(), created: 7 };
@@ -246,6 +246,12 @@ fn each_result_is_right_behind_its_call() {
     ]});
     let (body, _) = fitted(Messages, &turns, Provider::OPENAI);
     assert_eq!(told(&body), ["q", "call a", "a", "call b", "b", "more"]);
+    // That a later call has none yet is mended elsewhere, and begins no message.
+    let open = json!({"max_tokens": 9, "messages": [
+        {"role": "user", "content": "q"}, turn("a"), turn("b"), {"role": "user", "content": [result("a")]},
+    ]});
+    let open = read(Messages, &open, false).unwrap();
+    assert!(matches!(open.conversation().last(), Some(Message::Assistant { .. })));
     // The results of Responses may be anywhere, and models that count anew in each reply use an id again.
     let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "look", "arguments": "{}"});
     let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "r"});
