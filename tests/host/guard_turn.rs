@@ -1,9 +1,14 @@
 //! Guards around calls of models: their records, windows that are too small, histories that providers refuse.
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use unfazed::engine::{Failure, Outcome};
 use unfazed::host::guard::CallError;
 use unfazed::host::{AttemptStatus, Guard, GuardConfig, MetricId, ModelAttempt, ModelFacts, Price};
@@ -80,6 +85,36 @@ async fn a_guard_learns_what_providers_count() {
         turn.call_with_usage(|()| Some(twice), |_, ()| async { Ok::<_, Failure>(()) }).await.unwrap();
         assert_eq!(first_asked(&guard, 5_000).await, then);
     }
+}
+
+/// Counts how often a task is woken.
+#[derive(Default)]
+struct WakeCount(AtomicUsize);
+
+impl Wake for WakeCount {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// tokio hands a task that wakes itself to another thread, which costs more than all that a guard does.
+#[tokio::test(start_paused = true)]
+async fn a_turn_does_not_wake_itself() {
+    let (guard, _) = guard(POLICY, &["spare"]);
+    let (answer, answered) = oneshot::channel();
+    let mut answered = Some(answered);
+    let count = Arc::new(WakeCount::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let turn = guard.turn(()).call(|_, ()| {
+        let answered = answered.take().unwrap();
+        async move { answered.await.map_err(|_| Failure::default()) }
+    });
+    let mut turn = pin!(turn);
+    assert!(turn.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    answer.send("hello").unwrap();
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    let Poll::Ready(ended) = turn.as_mut().poll(&mut Context::from_waker(&waker)) else { panic!("it waits") };
+    assert_eq!((ended.unwrap(), count.0.load(Ordering::Relaxed)), ("hello", 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use futures_util::FutureExt;
 #[cfg(feature = "serve")]
@@ -646,6 +647,17 @@ impl OpenTicket {
         // The session was lost: there is nothing to withdraw.
         self.ended = self.next.is_none();
         self.next.take().ok_or(ProposalError::Stopped)
+    }
+
+    /// Nobody waits for the next directive until it is asked for again. Otherwise the task that answers a piece of work, which is the one
+    /// that waits, would wake itself, and tokio wakes another thread for such a task.
+    pub(in crate::host) fn stop_waiting(&mut self) {
+        let mut nobody = Context::from_waker(Waker::noop());
+        if self.next.is_none()
+            && let Poll::Ready(next) = self.directives.poll_recv(&mut nobody)
+        {
+            self.next = next;
+        }
     }
 
     /// Whether nothing was decided about the proposal that is not carried out.

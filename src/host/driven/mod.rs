@@ -265,6 +265,7 @@ impl DrivenRun {
                 directive = open.next() => directive?,
                 // Work that was dropped is aborted, and says nothing.
                 Some(ended) = under_way.next() => {
+                    open.stop_waiting();
                     if let Ok(event) = ended {
                         self.locked.tell(event)?;
                     }

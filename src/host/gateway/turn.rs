@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,6 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
+use memchr::memchr_iter;
 use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -96,7 +98,7 @@ pub(super) async fn relay(
     ticket: BoardTicket,
     charge: Option<KeyCharge>,
 ) -> GatewayAnswer {
-    let (sink, mut begun, pieces) = AnswerSink::new();
+    let (sink, pieces) = AnswerSink::new();
     let cut = || Box::pin(models.cut.clone().cancelled_owned());
     let history = call.history(&models.policy.current());
     let is_answer = call.endpoint.kind == RelayKind::Answer;
@@ -106,24 +108,30 @@ pub(super) async fn relay(
     let progress = CallProgress::default();
     let open = Arc::new(OpenCall { call, history, contract, sink, progress, ticket, charge });
     let mut turn: TurnFuture = Box::pin(turn(Arc::clone(models), Arc::clone(&open)));
-    let ended = tokio::select! {
-        biased;
-        Ok(head) = &mut begun => return OutgoingStream::new(open, pieces, cut()).of(turn).answer(head),
-        ended = &mut turn => ended,
-    };
-    // A short stream may have begun and ended at once.
-    if let Ok(head) = begun.try_recv() {
-        return OutgoingStream::new(open, pieces, cut()).after(&ended).answer(head);
+    let ended = poll_fn(|context| {
+        let polled = turn.as_mut().poll(context).map(Some);
+        // The turn alone begins the answer, and it is polled here.
+        if polled.is_pending() && open.sink.head().is_some() { Poll::Ready(None) } else { polled }
+    });
+    let ended = ended.await;
+    if let Some(head) = open.sink.head().cloned() {
+        let stream = OutgoingStream::new(open, pieces, cut());
+        let stream = match &ended {
+            // A short stream may have begun and ended at once.
+            Some(ended) => stream.after(ended),
+            None => stream.of(turn),
+        };
+        return stream.answer(head);
     }
     let (dialect, progress) = (open.call.endpoint.dialect, &open.progress);
-    open.ticket.ended(ended.is_ok());
+    open.ticket.ended(matches!(ended, Some(Ok(_))));
     match ended {
-        Ok(RelayedAnswer { whole: Some(answer), .. }) => GatewayAnswer::whole(answer, progress),
-        Ok(RelayedAnswer { whole: None, .. }) => {
+        Some(Ok(RelayedAnswer { whole: Some(answer), .. })) => GatewayAnswer::whole(answer, progress),
+        Some(Ok(RelayedAnswer { whole: None, .. })) | None => {
             let error = GatewayError::of(ErrorClass::NetworkError, None, "the answer has not begun");
             GatewayAnswer::refused(dialect, &error)
         }
-        Err(error) => GatewayAnswer::failed(dialect, error, progress),
+        Some(Err(error)) => GatewayAnswer::failed(dialect, error, progress),
     }
 }
 
@@ -388,7 +396,9 @@ impl OutgoingStream {
 
     /// Counts the events of a piece, in which comments are none: all providers write the data of each on one line.
     fn sent(&mut self, piece: Bytes) -> Bytes {
-        let events = piece.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"data:")).count();
+        let ends = memchr_iter(b'\n', &piece).map(|end| end.saturating_add(1));
+        let lines = iter::once(0).chain(ends).filter_map(|start| piece.get(start..));
+        let events = lines.filter(|line| line.starts_with(b"data:")).count();
         self.events = self.events.saturating_add(u64::try_from(events).unwrap_or(u64::MAX));
         piece
     }

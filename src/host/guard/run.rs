@@ -292,7 +292,10 @@ impl Proposed {
         while self.settled.is_none() {
             let directive = tokio::select! {
                 biased;
-                done = &mut work => return Some(done),
+                done = &mut work => {
+                    self.open.stop_waiting();
+                    return Some(done);
+                }
                 directive = self.open.next() => directive,
             };
             match directive {

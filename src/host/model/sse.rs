@@ -5,6 +5,8 @@
 //! is found where the data is read. Not in the standard: the limit on the size of an event, [`SseParser::finish`], and
 //! [`SseParser::strays`].
 
+use memchr::memchr2;
+
 /// The most bytes one event may hold.
 const MAX_EVENT: usize = 1024 * 1024;
 /// The most bytes between two events: comments that keep a line open come every few seconds, and have some ten bytes.
@@ -99,7 +101,7 @@ impl SseParser {
             self.after_cr = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
-        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        while let Some(end) = memchr2(b'\n', b'\r', rest) {
             let (head, tail) = rest.split_at(end);
             self.bound(head.len())?;
             self.between = self.between.saturating_add(end).saturating_add(1);

@@ -22,7 +22,7 @@ use super::failure::{self, cause, cut_off, unreadable};
 use super::headers::ConfigError;
 use super::renewed::{HeldKey, RenewedKey, RequestKey};
 use super::wire::{StreamProgress, WireFormat, unquoted, without_mark};
-use super::within::{self, within};
+use super::within::{self, MovingLimit, within};
 #[cfg(feature = "bedrock")]
 use super::{config::Auth, headers::trimmed, signer::AwsSigner};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
@@ -354,7 +354,7 @@ impl ModelTransport {
         let headers = response.headers().clone();
         let mut body = HttpBody::of(response).map_err(|error| broken(&error))?;
         let mut answer = HttpAnswer::announced_by(&headers);
-        let (mut size, mut whole_since) = (0, None);
+        let (mut size, mut whole_since, mut limit) = (0, None, MovingLimit::default());
         loop {
             let begun = answer.has_begun();
             let until = if answer.is_whole() {
@@ -366,17 +366,17 @@ impl ModelTransport {
                 self.first_token(started, timeouts)
             };
             let next = match until {
-                Some(until) => tokio::time::timeout_at(until, body.chunk()).await,
-                None => Ok(body.chunk().await),
+                Some(until) => limit.within(until, body.chunk()).await,
+                None => Some(body.chunk().await),
             };
             let bytes = match next {
-                Ok(Ok(Some(bytes))) => bytes,
-                Ok(Ok(None)) => break,
+                Some(Ok(Some(bytes))) => bytes,
+                Some(Ok(None)) => break,
                 // What is missing can no longer change the answer.
-                Ok(Err(_)) | Err(_) if answer.is_whole() => break,
-                Ok(Err(error)) => return Err(broken(&error)),
-                Err(_) if begun => return Err(within::stalled(timeouts)),
-                Err(_) => return Err(within::no_first_token(timeouts)),
+                Some(Err(_)) | None if answer.is_whole() => break,
+                Some(Err(error)) => return Err(broken(&error)),
+                None if begun => return Err(within::stalled(timeouts)),
+                None => return Err(within::no_first_token(timeouts)),
             };
             size += bytes.len();
             request.traffic.receives(bytes.len());

@@ -1,6 +1,11 @@
 //! What ends a call from outside: the run is stopped, or a time is over.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use tokio::task::unconstrained;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::engine::{CallTimeouts, Failure};
 use crate::host::port::ModelRequest;
@@ -14,7 +19,7 @@ pub(crate) async fn within<T>(
     attempt: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     // An attempt that never waits uses up the budget tokio gives a task, and the timer must fire all the same.
-    let time_is_over = tokio::task::unconstrained(async {
+    let time_is_over = unconstrained(async {
         match request.timeout {
             Some(timeout) => {
                 tokio::time::sleep(timeout).await;
@@ -31,6 +36,37 @@ pub(crate) async fn within<T>(
         }
         result = attempt => result,
         timeout = time_is_over => Err(not_whole(timeout)),
+    }
+}
+
+/// A time limit that each piece of an answer moves. The timer is set anew when it fires, not with each piece.
+#[derive(Default)]
+pub(super) struct MovingLimit {
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl MovingLimit {
+    /// What `work` comes to; `None`: it is not done at that time.
+    pub(super) async fn within<T>(&mut self, until: Instant, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if timer.deadline() > until {
+                timer.as_mut().reset(until);
+            }
+            // An answer whose pieces are always there uses up the budget tokio gives a task, and the timer must fire all the same.
+            while pin!(unconstrained(timer.as_mut())).poll(context).is_ready() {
+                if timer.deadline() >= until {
+                    return Poll::Ready(None);
+                }
+                timer.as_mut().reset(until);
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -79,5 +115,36 @@ mod tests {
         };
         let failure = within(&request, busy).await.unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::Timeout));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_moves_with_each_piece() {
+        const SECOND: core::time::Duration = core::time::Duration::from_secs(1);
+        let (mut limit, start) = (MovingLimit::default(), Instant::now());
+        for _ in 0..4 {
+            let until = Instant::now() + 5 * SECOND;
+            assert_eq!(limit.within(until, tokio::time::sleep(3 * SECOND)).await, Some(()));
+        }
+        let until = Instant::now() + 5 * SECOND;
+        assert_eq!(limit.within(until, std::future::pending::<()>()).await, None);
+        assert_eq!(start.elapsed().as_secs(), 17);
+        // It may also come earlier than it was.
+        let far = Instant::now() + 60 * SECOND;
+        assert_eq!(limit.within(far, tokio::time::sleep(SECOND)).await, Some(()));
+        let until = Instant::now() + SECOND;
+        assert_eq!(limit.within(until, std::future::pending::<()>()).await, None);
+        assert_eq!(start.elapsed().as_secs(), 19);
+    }
+
+    #[tokio::test]
+    async fn a_limit_ends_pieces_that_always_come() {
+        let mut limit = MovingLimit::default();
+        let until = Instant::now() + core::time::Duration::from_millis(5);
+        let busy = async {
+            for _ in 0..u32::MAX {
+                tokio::task::consume_budget().await;
+            }
+        };
+        assert_eq!(limit.within(until, busy).await, None);
     }
 }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use memchr::memchr2;
 use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
@@ -321,7 +322,7 @@ impl<'a> RelayedEvents<'a> {
     /// Where the first event that is open ends: behind its blank line (HTML standard, "Parsing an event stream").
     fn end(&mut self) -> Option<usize> {
         while let Some(rest) = self.open.get(self.seen..) {
-            let on_line = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(rest.len());
+            let on_line = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
             let length = match rest.get(on_line..).unwrap_or_default() {
                 [] | [b'\r'] => 0,
                 [b'\r', b'\n', ..] => 2,

@@ -19,7 +19,7 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderNa
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::address::RelayAddresses;
@@ -43,6 +43,7 @@ use super::renewed::HeldKey;
 use super::sent::SentBody;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
 use super::wire::{WireFormat, unquoted};
+use super::within::MovingLimit;
 use super::{failure as facts, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit, ToolChoice};
 use crate::host::AttachedFiles;
@@ -186,6 +187,8 @@ struct OpenAnswer<'a> {
     body: HttpBody,
     /// When the first content is due.
     first_content: Option<Instant>,
+    /// How long its next piece is waited for.
+    limit: MovingLimit,
 }
 
 impl RelayedModel {
@@ -361,7 +364,8 @@ impl RelayedModel {
         }
         let headers = response.headers().clone();
         let body = HttpBody::of(response).map_err(|error| broken(&error))?;
-        let mut open = OpenAnswer { request, mask, sink, head, headers, body, first_content };
+        let limit = MovingLimit::default();
+        let mut open = OpenAnswer { request, mask, sink, head, headers, body, first_content, limit };
         // Of an answer that is not streamed the headers are the beginning.
         let first = if request.stream {
             open.chunk(first_content, within::no_first_token).await?
@@ -438,10 +442,10 @@ impl OpenAnswer<'_> {
         late: fn(CallTimeouts) -> Failure,
     ) -> Result<Option<Bytes>, Failure> {
         let chunk = match until {
-            Some(until) => timeout_at(until, self.body.chunk()).await,
-            None => Ok(self.body.chunk().await),
+            Some(until) => self.limit.within(until, self.body.chunk()).await,
+            None => Some(self.body.chunk().await),
         };
-        let chunk = chunk.map_err(|_| late(self.request.timeouts))?;
+        let chunk = chunk.ok_or_else(|| late(self.request.timeouts))?;
         chunk.map_err(|error| broken(&error))
     }
 

@@ -1,9 +1,9 @@
 //! Where the pieces of a streamed answer go.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::AnswerHead;
 use crate::engine::Failure;
@@ -12,31 +12,32 @@ use crate::policy::ErrorClass;
 /// Where the pieces of a streamed answer go. One piece waits at most: a client that reads slowly slows the model's server
 /// down.
 pub(in crate::host) struct AnswerSink {
-    /// Whoever waits for the beginning; `None`: it has begun.
-    head: Mutex<Option<oneshot::Sender<AnswerHead>>>,
+    /// Its beginning, once there is one.
+    head: OnceLock<AnswerHead>,
     pieces: mpsc::Sender<Bytes>,
 }
 
 impl AnswerSink {
-    /// The sink, its beginning, and its pieces.
-    pub(in crate::host) fn new() -> (Self, oneshot::Receiver<AnswerHead>, mpsc::Receiver<Bytes>) {
-        let (head, begun) = oneshot::channel();
+    /// The sink, and its pieces.
+    pub(in crate::host) fn new() -> (Self, mpsc::Receiver<Bytes>) {
         let (pieces, read) = mpsc::channel(1);
-        (Self { head: Mutex::new(Some(head)), pieces }, begun, read)
+        (Self { head: OnceLock::new(), pieces }, read)
+    }
+
+    /// The beginning of the answer, if the client has it.
+    pub(in crate::host) fn head(&self) -> Option<&AnswerHead> {
+        self.head.get()
     }
 
     /// Whether the client has some of an answer.
     pub(in crate::host) fn has_begun(&self) -> bool {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.head().is_some()
     }
 
     /// The content begins.
     pub(super) fn begin(&self, head: AnswerHead) {
-        let waiting = self.head.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(waiting) = waiting {
-            // A client that has gone does not wait.
-            let _ = waiting.send(head);
-        }
+        // It begins once.
+        let _ = self.head.set(head);
     }
 
     /// The next piece, once the client has taken the last one.

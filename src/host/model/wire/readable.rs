@@ -1,15 +1,22 @@
 //! JSON that some servers write and this reader refuses: halves of surrogate pairs, numbers that no float holds, and hundreds of
 //! nested lists. What of it means nothing is replaced, so that an answer with it can be read.
 
+use memchr::{memchr_iter, memchr2_iter};
+
 use crate::host::surrogates::without_halves;
 
 /// The deepest nesting that is read: the reader refuses 128.
 const DEEPEST: usize = 120;
 /// What stands for a number that no float holds.
 const LARGEST: &str = "1.7976931348623157e308";
+/// Fewer digits than a number has that no float holds and that has no exponent.
+const MANY_DIGITS: usize = 300;
 
 /// The JSON as it can be read; `None`: it can be as it is, or nothing known is wrong with it.
 pub(in crate::host::model) fn readable(json: &str) -> Option<String> {
+    if !may_be_refused(json.as_bytes()) {
+        return None;
+    }
     let whole = without_halves(json);
     let (mut bounded, mut copied) = (String::new(), 0);
     let mut places = Places { json: &whole, at: 0, depth: 0 };
@@ -26,6 +33,21 @@ pub(in crate::host::model) fn readable(json: &str) -> Option<String> {
         std::borrow::Cow::Owned(whole) => Some(whole),
         std::borrow::Cow::Borrowed(_) => None,
     }
+}
+
+/// Whether it may hold what the reader refuses. Nearly no event does, and to look at each byte takes longer than to read it.
+fn may_be_refused(json: &[u8]) -> bool {
+    let follows = |at: usize, is: fn(&u8) -> bool| json.get(at).is_some_and(is);
+    let has_units = || memchr_iter(b'\\', json).any(|at| follows(at.saturating_add(1), |byte| *byte == b'u'));
+    let has_exponents = || {
+        let before = |at: usize| {
+            at.checked_sub(1).is_some_and(|at| follows(at, |byte| matches!(byte, b'0'..=b'9' | b'.')))
+        };
+        memchr2_iter(b'e', b'E', json).any(before)
+    };
+    let has_many_digits = || json.iter().skip(MANY_DIGITS - 1).step_by(MANY_DIGITS).any(u8::is_ascii_digit);
+    let is_deep = || memchr2_iter(b'[', b'{', json).nth(DEEPEST).is_some();
+    has_units() || has_exponents() || has_many_digits() || is_deep()
 }
 
 /// A way through JSON.

@@ -8,7 +8,6 @@ use serde::de::IgnoredAny;
 
 use crate::host::model::wire::lenient;
 use crate::host::model::wire::usage::WireUsage;
-use crate::host::model::wire::without_mark;
 
 /// An answer or a chunk, with choices of its kind.
 #[derive(Deserialize)]
@@ -47,9 +46,9 @@ pub(super) trait ChatChoice {
 
 /// The choices and the tokens of an answer; `None`: it is to be looked at as JSON.
 pub(super) fn read<'a, C: Deserialize<'a> + ChatChoice>(
-    body: &'a [u8],
+    body: &'a str,
 ) -> Option<(Vec<C>, Option<WireUsage>)> {
-    let PlainAnswer { choices, usage, .. } = serde_json::from_slice(without_mark(body)).ok()?;
+    let PlainAnswer { choices, usage, .. } = serde_json::from_str(body).ok()?;
     let fails = choices.iter().any(ChatChoice::holds_error);
     (!fails).then_some((choices, usage))
 }

@@ -12,7 +12,7 @@ use crate::host::model::failure;
 use crate::host::model::wire::extras::{CALL_EXTRAS, SIGNER};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::usage::WireUsage;
-use crate::host::model::wire::{finish, lenient, unread};
+use crate::host::model::wire::{finish, lenient, unread, without_mark};
 use crate::session::{Message, ToolCall};
 
 /// The fields of a message that may hold signatures.
@@ -68,7 +68,8 @@ pub(crate) fn read_answer(
     conversation: &[Message],
     finish_optional: bool,
 ) -> Result<ModelReply, Failure> {
-    let response = match plain::read(body) {
+    let text = str::from_utf8(without_mark(body)).ok();
+    let response = match text.and_then(plain::read) {
         Some((choices, usage)) => ChatResponse { choices, usage },
         None => read_response(body, headers)?,
     };

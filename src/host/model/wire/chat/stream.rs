@@ -96,7 +96,7 @@ impl StreamDecoder for ChatParts {
             self.done = true;
             return Ok(StreamProgress::Done);
         }
-        let plain = (event.name != "error").then(|| plain::read(event.data.as_bytes())).flatten();
+        let plain = (event.name != "error").then(|| plain::read(&event.data)).flatten();
         let chunk = match plain {
             Some((choices, usage)) => ChatChunk { choices, usage, x_groq: None },
             None => match event::data(event, headers)? {
