@@ -105,7 +105,8 @@ async fn a_turn_does_not_wake_itself() {
     let mut answered = Some(answered);
     let count = Arc::new(WakeCount::default());
     let waker = Waker::from(Arc::clone(&count));
-    let turn = guard.turn(()).call(|_, ()| {
+    let turn = guard.turn(());
+    let turn = turn.call(|_, ()| {
         let answered = answered.take().unwrap();
         async move { answered.await.map_err(|_| Failure::default()) }
     });

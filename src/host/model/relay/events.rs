@@ -152,8 +152,8 @@ impl<'a> RelayedEvents<'a> {
     pub(super) fn may_begin(&self) -> bool {
         match self.holds {
             HeldPart::All => false,
-            // Of a converted answer nothing but text is ready.
-            _ if self.writer.is_some() => self.held() > 0,
+            // Of a converted answer nothing but text is ready, and calls are written once they are whole.
+            _ if self.writer.is_some() => self.held() > 0 || self.is_silent(),
             HeldPart::UntilText => self.said,
             HeldPart::Calls => self.shown || self.is_silent(),
             HeldPart::Nothing => self.shown,
@@ -449,6 +449,16 @@ mod tests {
         assert_eq!(events.next_piece(), ": still here\n\n");
         events.finish(&headers).unwrap();
         assert_eq!(events.held_back(), call.replace("{}", "[]"));
+        let open = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"t\",\"function\":{\"name\":\"look\",\"arguments\":\"{\"}}]}}]}\n\n";
+        for dialect in [Chat, Messages, Responses, Gemini] {
+            let front = front(dialect);
+            let converted = converting(&front, Provider::OPENAI);
+            let mut events = RelayedEvents::new(converted.format.begin(), Some(&converted), &mask, 1);
+            events.push(open.as_bytes(), &headers).unwrap();
+            assert!(!events.may_begin(), "{dialect:?}");
+            tokio::time::advance(SILENT).await;
+            assert!(events.may_begin() && !events.next_piece().is_empty(), "{dialect:?}");
+        }
     }
 
     #[test]
