@@ -32,7 +32,7 @@ command -v valgrind >/dev/null || { echo "callgrind counts; install valgrind" >&
 # command, which no bench needs and which takes as long as all the rest.
 features=(--no-default-features --features bedrock,fuzzing,host,mcp,postgres,scripted,yaml-value)
 optimised=()
-for package in unfazed backon failsafe tokio-retry; do
+for package in unfazed backon failsafe tokio-retry aws-smithy-eventstream crc32fast; do
     optimised+=(--config "profile.dev.package.$package.opt-level=3")
 done
 for setting in codegen-units=1 overflow-checks=false debug-assertions=false; do

@@ -3,6 +3,8 @@
 
 use core::ops::Range;
 
+use memchr::memchr_iter;
+
 /// Where JSON spells a secret, with any of its characters as it is or as `\/`, `\"`, `\\` or `\uXXXX`. JSON that is a text within JSON
 /// has these backslashes several times.
 pub(super) fn spelled(text: &[u8], secret: &str) -> Vec<Range<usize>> {
@@ -27,14 +29,8 @@ pub(super) fn spelled(text: &[u8], secret: &str) -> Vec<Range<usize>> {
 /// Whether there is an escape that could spell a part of it. Nearly all texts have none, and are only looked through.
 fn may_spell(text: &[u8], secret: &str) -> bool {
     let marks = if secret.contains(['"', '\\']) { &b"u/\"\\"[..] } else { b"u/" };
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
-        rest = rest.get(at.saturating_add(1)..).unwrap_or_default();
-        if rest.first().is_some_and(|next| marks.contains(next)) {
-            return true;
-        }
-    }
-    false
+    let next = |at: usize| text.get(at.saturating_add(1));
+    memchr_iter(b'\\', text).any(|at| next(at).is_some_and(|next| marks.contains(next)))
 }
 
 /// Where the secret ends that begins there.
