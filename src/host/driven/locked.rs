@@ -650,7 +650,7 @@ impl OpenTicket {
     }
 
     /// Nobody waits for the next directive until it is asked for again. Otherwise the task that answers a piece of work, which is the one
-    /// that waits, would wake itself, and tokio wakes another thread for such a task.
+    /// that waits, would notify itself, and tokio hands such a task to another thread.
     pub(in crate::host) fn stop_waiting(&mut self) {
         let mut nobody = Context::from_waker(Waker::noop());
         if self.next.is_none()
