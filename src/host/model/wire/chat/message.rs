@@ -35,7 +35,7 @@ pub(crate) struct ChatMessage {
 
 /// What a message says: a text, or parts of which the texts count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "the content of a message is neither a text nor a list of parts")]
 pub(crate) enum ChatContent {
     Text(String),
     Parts(Vec<Value>),
@@ -183,6 +183,12 @@ mod tests {
 
     fn written(message: &Message) -> Value {
         serde_json::to_value(ChatMessage::from(message)).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_content_is_said_in_plain_words() {
+        let error = serde_json::from_value::<ChatMessage>(json!({"content": 5})).unwrap_err();
+        assert_eq!(error.to_string(), "the content of a message is neither a text nor a list of parts");
     }
 
     #[test]
