@@ -140,6 +140,10 @@ impl WireFormat for ShownConversation<'_> {
         self.format.begin()
     }
 
+    fn left_out(&self, conversation: &[Message]) -> Vec<String> {
+        self.format.left_out(conversation)
+    }
+
     fn learn(&self, failure: &Failure) -> Option<String> {
         if let Some(learned) = self.format.learn(failure) {
             return Some(learned);
@@ -223,7 +227,10 @@ fn named(text: &str) -> Vec<NamedFile> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::host::model::fuzzed::messages;
 
     fn handles(text: &str) -> Vec<(String, Option<String>)> {
         named(text).into_iter().map(|named| (named.handle, named.name)).collect()
@@ -245,6 +252,16 @@ mod tests {
         ] {
             assert_eq!(handles(other), [], "{other}");
         }
+    }
+
+    #[test]
+    fn what_a_request_with_files_leaves_out_is_said_too() {
+        let (format, refused) = (messages(), RefusedMedia::default());
+        let (model, form) = ("main", ToolForm::Messages);
+        let shown = ShownConversation { format: &format, form, refused: &refused, model, files: Vec::new() };
+        let extra = json!({"reasoning_content": "hm"}).as_object().cloned().unwrap();
+        let said = [Message::Assistant { text: "Hi".into(), calls: Vec::new(), extra }];
+        assert_eq!(shown.left_out(&said).len(), 1);
     }
 
     #[test]

@@ -58,10 +58,7 @@ pub(crate) trait WireFormat: Send + Sync {
     fn begin(&self) -> Box<dyn StreamDecoder>;
 
     /// What of a conversation its requests leave out, or write otherwise for it, in words.
-    fn left_out(&self, conversation: &[Message]) -> Vec<String> {
-        let _ = conversation;
-        Vec::new()
-    }
+    fn left_out(&self, conversation: &[Message]) -> Vec<String>;
 
     /// What a refusal teaches about the server, in words: the request is written in another way from now on. `None`:
     /// nothing new.
