@@ -3,6 +3,7 @@
 //! Providers quote in their errors what a client wrote. A word of the client teaches nothing: only the `param` of an error
 //! does, or a name where the provider's own sentence has a parameter.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -270,17 +271,16 @@ pub(crate) fn unquoted(failure: &Failure, sent: &[u8]) -> Failure {
 
 /// What a request says, and what the fields in it are called.
 #[derive(Default)]
-struct SentParts {
+struct SentParts<'s> {
     names: BTreeSet<String>,
-    /// In small letters, with single spaces.
-    texts: Vec<String>,
+    texts: Vec<&'s str>,
 }
 
-impl SentParts {
-    fn add(&mut self, value: &Value) {
+impl<'s> SentParts<'s> {
+    fn add(&mut self, value: &'s Value) {
         match value {
             // A word alone names nothing as a parameter.
-            Value::String(text) if text.contains(char::is_whitespace) => self.texts.push(spaced(text)),
+            Value::String(text) if text.contains(char::is_whitespace) => self.texts.push(text),
             Value::Array(items) => items.iter().for_each(|item| self.add(item)),
             Value::Object(fields) => {
                 for (name, value) in fields {
@@ -295,7 +295,10 @@ impl SentParts {
     /// A message in small letters without the words of the request that name a parameter; `None`: it has none.
     fn without_echoes(&self, message: &str) -> Option<String> {
         let text = spaced(message);
-        let is_sent = |words: &str| self.texts.iter().any(|sent| sent.contains(words));
+        // Nearly no failure names one, and a conversation may be long.
+        let sent: LazyCell<Vec<String>, _> =
+            LazyCell::new(|| self.texts.iter().map(|sent| spaced(sent)).collect());
+        let is_sent = |words: &str| sent.iter().any(|sent| sent.contains(words));
         let mut echoes = Vec::new();
         for name in &self.names {
             let is_echo = |naming: &ParameterNaming| naming.passages(&text, name.len()).any(is_sent);
