@@ -63,7 +63,7 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
 }
 
 /// The calls of an answer that stopped so, each with arguments. Servers write none for a tool that takes none. In an answer that was
-/// stopped the model may not have begun to write them: what such a call would have become is unknown, so it is none.
+/// stopped the model may not have begun to write them: what such a call would have become is unknown, so it is dropped.
 pub(super) fn begun(mut calls: Vec<ProposedCall>, finish: &FinishReason) -> Vec<ProposedCall> {
     let stopped =
         matches!(finish, FinishReason::Length | FinishReason::ContextWindow | FinishReason::ContentFilter);

@@ -21,7 +21,7 @@ pub(super) fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Str
     })
 }
 
-/// The input of a tool call as JSON; empty where there is none ([`begun`](super::finish::begun)): an empty object is also what
+/// The input of a tool call as JSON; empty where it is missing ([`begun`](super::finish::begun)): an empty object is also what
 /// stands there before the model has written any. A text is what was put together of a stream, broken or not.
 pub(super) fn read_input(said: Option<&Value>) -> String {
     match said {

@@ -304,7 +304,7 @@ impl ReplyBlock {
         Ok(None)
     }
 
-    /// Whether a piece with that field is none of it. What a block of an unknown kind has is unknown.
+    /// Whether a piece with that field belongs to another kind of block. What a block of an unknown kind has is unknown.
     fn is_other_than(&self, field: &str) -> bool {
         match self.fields.get("type").and_then(Value::as_str) {
             Some("text") => field != "text",

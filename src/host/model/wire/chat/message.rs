@@ -75,7 +75,7 @@ pub(crate) struct WireFunction {
 const LEGACY: &str = "function_call";
 
 impl ChatMessage {
-    /// The call, or the piece of it, that is in the field of old; `None`: there is none, or it repeats one of `tool_calls`.
+    /// The call, or the piece of it, that is in the field of old; `None`: the field is empty, or it repeats one of `tool_calls`.
     pub(super) fn take_legacy_call(&mut self) -> Option<WireCall> {
         let function = self.extra.get(LEGACY).filter(|said| said.is_object())?;
         let function: WireFunction = serde_json::from_value(function.clone()).unwrap_or_default();

@@ -131,7 +131,7 @@ pub(super) fn misshapen(what: &str) -> Failure {
     failure::unreadable(format!("the answer is not a message: {what}"))
 }
 
-/// A field that is text; empty if there is none.
+/// A field that is text, or empty without it.
 ///
 /// # Errors
 /// It is of another type: to pass over it would make another reply of it.
