@@ -50,4 +50,6 @@ pub(super) use provider::{AnthropicKeys, AzureKeys, GeminiKeys, OpenAiKeys, Resp
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;
 pub(crate) use wire::chat::{ChatContent, ChatMessage, WireCall, chat_messages, read_body};
+#[cfg(feature = "serve")]
+pub(in crate::host) use wire::cut_at_limit;
 pub(crate) use within::{no_first_token, not_whole, stalled, within};

@@ -21,7 +21,7 @@ use super::dropped::DroppedOptions;
 use super::failure::{self, cause, cut_off, unreadable};
 use super::headers::ConfigError;
 use super::renewed::{HeldKey, RenewedKey, RequestKey};
-use super::wire::{StreamProgress, WireFormat, unquoted, without_mark};
+use super::wire::{StreamProgress, WireFormat, cut_at_limit, unquoted, without_mark};
 use super::within::{self, MovingLimit, within};
 #[cfg(feature = "bedrock")]
 use super::{config::Auth, headers::trimmed, signer::AwsSigner};
@@ -397,6 +397,7 @@ impl ModelTransport {
             }
         }
         let reply = answer.reply(format, &headers, request.messages)?;
+        let reply = cut_at_limit(reply, || format.write(request).ok());
         Ok(ModelReply { limits: failure::stated_limits(&headers), ..reply })
     }
 

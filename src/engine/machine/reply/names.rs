@@ -47,6 +47,8 @@ pub(super) fn correct(call: &mut ToolCall, out: &mut StepOutput<'_>) {
 
 /// The only matching name: identical except for case and hyphens, or identical in the last part.
 fn meant<'a>(called: &str, names: &[&'a str]) -> Option<&'a str> {
+    // Servers of gpt-oss leave the mark of its format behind the name: `search<|channel|>commentary` (vllm-project/vllm#32587).
+    let called = called.split("<|").next().unwrap_or(called);
     let whole = plain(called);
     let last = plain(last_part(called));
     let ways: [&dyn Fn(&str) -> bool; 3] =
@@ -95,6 +97,13 @@ mod tests {
     fn a_name_with_parts_before_it_is_meant() {
         assert_eq!(of("functions.read_file"), Some("read_file"));
         assert_eq!(of("tools.shell"), Some("mcp__shell"));
+    }
+
+    #[test]
+    fn a_mark_of_the_models_format_behind_a_name_is_no_part_of_it() {
+        assert_eq!(of("read_file<|channel|>commentary"), Some("read_file"));
+        assert_eq!(of("functions.read_file<|channel|>json"), Some("read_file"));
+        assert_eq!(of("<|channel|>commentary"), None);
     }
 
     #[test]

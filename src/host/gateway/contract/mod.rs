@@ -20,6 +20,7 @@ use super::board::BoardTicket;
 use super::progress::CallProgress;
 use super::request::RequestBody;
 use crate::engine::{CheckedReply, ModelReply, ReplyContract, ToolCatalogue};
+use crate::host::model::cut_at_limit;
 use crate::host::model::front::GatewayDialect;
 use crate::host::model::relay::{AnswerSink, HeldPart, JudgedReply, ReplyForm, ReplyJudge};
 use crate::host::redact::SecretRedactor;
@@ -202,6 +203,7 @@ impl ReplyJudge for AttemptJudge<'_> {
     }
 
     fn judge(&self, reply: ModelReply, form: ReplyForm<'_>) -> JudgedReply {
+        let reply = cut_at_limit(reply, || Some(self.contract.body.bytes().clone()));
         let Some(contract) = self.contract.of_reply(&reply) else {
             return JudgedReply { reply, refused: None };
         };

@@ -29,6 +29,10 @@ pub(super) const CONVERSE: &str = "thinking_bedrock";
 /// The field that says who signed what came with a message of chat completions. It is never sent.
 pub(super) const SIGNER: &str = "reasoning_issuer";
 
+/// The field that keeps the parts of a message of chat completions that are reasoning. They go back into its content, to who sent
+/// them, and never on the wire by this name.
+pub(super) const REASONING_PARTS: &str = "reasoning_parts";
+
 /// What other models thought, or what else came with their replies, is in a conversation, and a request to this issuer leaves it out.
 /// `own` is the field in which its own format keeps such things; `None`: it keeps none, and sends reasoning as it came.
 pub(super) fn has_foreign(conversation: &[Message], own: Option<&str>, issuer: &str) -> bool {
@@ -56,6 +60,7 @@ pub(super) fn foreign_note(model: &str) -> String {
 pub(super) fn take_out_kept(extra: &mut Map<String, Value>) {
     extra.shift_remove(KEPT);
     extra.shift_remove(SIGNER);
+    extra.shift_remove(REASONING_PARTS);
     extra.shift_remove(RESPONSE);
     extra.shift_remove(CONTENT);
     extra.shift_remove(CONVERSE);

@@ -1,6 +1,10 @@
 //! Why a model stopped, in the words of all providers, and whether its answer is one at all.
 
-use crate::engine::{Failure, FinishReason, ProposedCall};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+
+use super::lenient;
+use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::redact::presentable;
 
 /// The most characters of a reason that are kept.
@@ -54,12 +58,77 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
         | "sensitive"
         | "guardrail_intervened"
         | "error_toxic" => FinishReason::ContentFilter,
-        "" | "null" | "none" | "finish_reason_unspecified" => FinishReason::Unsaid,
+        _ if !is_said(&word) => FinishReason::Unsaid,
         _ if NOT_WHOLE.iter().any(|part| word.contains(part)) => return Err(not_whole(&said, &word)),
         // An unknown word must stay visible. LiteLLM turns it into `stop`, and a failed answer passes for a good
         // one.
         _ => FinishReason::Other(short(&said)),
     })
+}
+
+/// Why the model stopped, as a field of an answer has it.
+pub(super) fn reason<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(lenient::text(from)?.filter(|said| is_said(said)))
+}
+
+/// Whether a reason is one. What has none yet is written as such a word too: by servers in Python (`str(None)`), and by Gemini's.
+pub(super) fn is_said(reason: &str) -> bool {
+    let none = ["", "null", "none", "finish_reason_unspecified"];
+    !none.iter().any(|word| reason.trim().eq_ignore_ascii_case(word))
+}
+
+/// A reply whose calls stop in the middle, at the limit of its tokens, though it says otherwise: vLLM streams `tool_calls` as the reason
+/// of each answer with a call (vllm-project/vllm#53269, #58228, #47963). `body`: its request, in any dialect.
+pub(in crate::host) fn cut_at_limit<B: AsRef<[u8]>>(
+    mut reply: ModelReply,
+    body: impl FnOnce() -> Option<B>,
+) -> ModelReply {
+    let is_half = reply.calls.iter().any(|proposal| is_half(&proposal.call.arguments));
+    let used = reply.usage.map_or(0, |usage| usage.output);
+    let is_full = || body().and_then(|body| output_limit(body.as_ref())).is_some_and(|most| used >= most);
+    let may_be_whole = !matches!(reply.finish, FinishReason::ContextWindow | FinishReason::ContentFilter);
+    if is_half && may_be_whole && used > 0 && is_full() {
+        reply.finish = FinishReason::Length;
+    }
+    reply
+}
+
+/// Whether arguments of a call stop before their end. Broken ones are the model's doing.
+pub(super) fn is_half(arguments: &str) -> bool {
+    let arguments = arguments.trim();
+    !arguments.is_empty() && serde_json::from_str::<IgnoredAny>(arguments).is_err_and(|error| error.is_eof())
+}
+
+/// The most tokens that a request asks for.
+fn output_limit(body: &[u8]) -> Option<u64> {
+    let limits: RequestLimits = serde_json::from_slice(body).ok()?;
+    let nested = [limits.inference, limits.generation].into_iter().flatten();
+    let nested = nested.flat_map(|settings| [settings.max_tokens, settings.max_output]);
+    [limits.max_tokens, limits.max_completion, limits.max_output].into_iter().chain(nested).flatten().max()
+}
+
+/// The fields of a request that say it.
+#[derive(Deserialize)]
+struct RequestLimits {
+    #[serde(default, deserialize_with = "lenient::number")]
+    max_tokens: Option<u64>,
+    #[serde(default, rename = "max_completion_tokens", deserialize_with = "lenient::number")]
+    max_completion: Option<u64>,
+    #[serde(default, rename = "max_output_tokens", deserialize_with = "lenient::number")]
+    max_output: Option<u64>,
+    #[serde(default, rename = "inferenceConfig", deserialize_with = "lenient::if_readable")]
+    inference: Option<NestedLimits>,
+    #[serde(default, rename = "generationConfig", deserialize_with = "lenient::if_readable")]
+    generation: Option<NestedLimits>,
+}
+
+/// The same, of Bedrock and of Gemini.
+#[derive(Deserialize)]
+struct NestedLimits {
+    #[serde(default, rename = "maxTokens", deserialize_with = "lenient::number")]
+    max_tokens: Option<u64>,
+    #[serde(default, rename = "maxOutputTokens", deserialize_with = "lenient::number")]
+    max_output: Option<u64>,
 }
 
 /// The calls of an answer that stopped so, each with arguments. Servers write none for a tool that takes none. In an answer that was
@@ -93,7 +162,7 @@ fn short(said: &str) -> String {
 mod tests {
     use super::*;
     use crate::policy::{ErrorClass, Policy};
-    use crate::session::ToolCall;
+    use crate::session::{ToolCall, Usage};
 
     fn told(said: &str) -> Result<FinishReason, Failure> {
         finish(Some(said.to_owned()))
@@ -119,7 +188,7 @@ mod tests {
                     "IMAGE_RECITATION",
                 ],
             ),
-            (FinishReason::Unsaid, &["", "null"]),
+            (FinishReason::Unsaid, &["", "null", "None", "FINISH_REASON_UNSPECIFIED"]),
             (FinishReason::Other("compaction".into()), &["compaction"]),
             (FinishReason::Other("OTHER".into()), &["OTHER"]),
         ] {
@@ -142,6 +211,36 @@ mod tests {
         for finish in [FinishReason::Stop, FinishReason::ToolCalls, FinishReason::Unsaid] {
             assert_eq!(begun(all(), &finish), [call("{}"), call("{}"), call("{\"x\": ")], "{finish:?}");
         }
+    }
+
+    #[test]
+    fn a_call_that_stops_at_the_limit_of_the_request_is_cut() {
+        let reply = |arguments: &str, output| {
+            let call = ToolCall { id: "a".into(), name: "look".into(), arguments: arguments.into() };
+            ModelReply {
+                calls: vec![call.into()],
+                finish: FinishReason::ToolCalls,
+                usage: Some(Usage { output, ..Usage::default() }),
+                ..ModelReply::default()
+            }
+        };
+        let finish = |arguments: &str, output, body: &str| {
+            cut_at_limit(reply(arguments, output), || Some(body.to_owned())).finish
+        };
+        let half = "{\"path\": \"/a";
+        for body in [
+            r#"{"max_tokens": 9, "messages": []}"#,
+            r#"{"max_completion_tokens": 9}"#,
+            r#"{"max_output_tokens": 9}"#,
+            r#"{"inferenceConfig": {"maxTokens": 9}}"#,
+            r#"{"generationConfig": {"maxOutputTokens": 9}}"#,
+        ] {
+            assert_eq!(finish(half, 9, body), FinishReason::Length, "{body}");
+            assert_eq!(finish(half, 8, body), FinishReason::ToolCalls, "{body}");
+            assert_eq!(finish("{}", 9, body), FinishReason::ToolCalls, "{body}");
+            assert_eq!(finish("{]", 9, body), FinishReason::ToolCalls, "{body}");
+        }
+        assert_eq!(finish(half, 9, "{}"), FinishReason::ToolCalls);
     }
 
     #[test]

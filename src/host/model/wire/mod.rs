@@ -25,6 +25,7 @@ mod usage;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
+pub(in crate::host) use finish::cut_at_limit;
 #[cfg(feature = "serve")]
 pub(super) use ids::IdForm;
 pub(super) use readable::readable;

@@ -1,59 +1,129 @@
-//! Tokens as `OpenAI`'s APIs report them, and the servers that copy these.
+//! Tokens as `OpenAI`'s APIs report them, and the servers that copy these; and how the counts of any API are read.
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use super::lenient;
+use super::lenient::to_number;
 use crate::session::Usage;
 
-/// Tokens, under either pair of names.
+/// What counts a part of the request that a cache had: `DeepSeek`, Mistral, and `LiteLLM` and Databricks for Anthropic's models say it
+/// beside the other counts, as Moonshot, z.ai and `MiniMax` do.
+const CACHE_READ: [&str; 4] =
+    ["cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens"];
+/// The same of what a cache took.
+const CACHE_WRITE: [&str; 3] = ["cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens"];
+
+/// Tokens, under either pair of names. Some servers write both (new-api), and one of them may be 0.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(from = "Map<String, Value>")]
 pub(super) struct WireUsage {
-    #[serde(default, alias = "input_tokens", deserialize_with = "lenient::or_default")]
-    prompt_tokens: u64,
-    #[serde(default, alias = "output_tokens", deserialize_with = "lenient::or_default")]
-    completion_tokens: u64,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    total_tokens: u64,
-    #[serde(default, alias = "output_tokens_details", deserialize_with = "lenient::if_readable")]
-    completion_tokens_details: Option<CompletionDetails>,
-    #[serde(default, alias = "input_tokens_details", deserialize_with = "lenient::if_readable")]
-    prompt_tokens_details: Option<PromptDetails>,
-    /// As `DeepSeek` says it.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    prompt_cache_hit_tokens: u64,
-    /// As Moonshot, z.ai and `MiniMax` say it.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    cached_tokens: u64,
+    input: Option<u64>,
+    output: Option<u64>,
+    total: Option<u64>,
+    reasoning: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
 }
 
-/// What the tokens of the request are.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct PromptDetails {
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    cached_tokens: u64,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    cache_write_tokens: u64,
-}
-
-/// What the tokens of the reply are.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct CompletionDetails {
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    reasoning_tokens: u64,
+impl From<Map<String, Value>> for WireUsage {
+    fn from(said: Map<String, Value>) -> Self {
+        let details = ["prompt_tokens_details", "input_tokens_details"];
+        let aside = |names| details.iter().map(|part| within(&said, part, names)).fold(None, newer);
+        let thought = ["completion_tokens_details", "output_tokens_details"];
+        let thought = thought.iter().map(|part| within(&said, part, &["reasoning_tokens"]));
+        Self {
+            input: count(&said, &["prompt_tokens", "input_tokens"]),
+            output: count(&said, &["completion_tokens", "output_tokens"]),
+            total: count(&said, &["total_tokens"]),
+            reasoning: thought.fold(None, newer),
+            cache_read: aside(&CACHE_READ).max(count(&said, &CACHE_READ)),
+            cache_write: aside(&CACHE_WRITE).max(count(&said, &CACHE_WRITE)),
+        }
+    }
 }
 
 impl WireUsage {
+    /// The counts of a later event.
+    pub(super) fn then(self, later: Self) -> Self {
+        Self {
+            input: newer(self.input, later.input),
+            output: newer(self.output, later.output),
+            total: newer(self.total, later.total),
+            reasoning: newer(self.reasoning, later.reasoning),
+            cache_read: newer(self.cache_read, later.cache_read),
+            cache_write: newer(self.cache_write, later.cache_write),
+        }
+    }
+
     pub(super) fn usage(self) -> Usage {
-        let details = self.prompt_tokens_details.unwrap_or_default();
-        let reasoning = self.completion_tokens_details.unwrap_or_default().reasoning_tokens;
+        let input = self.input.unwrap_or_default();
+        let reasoning = self.reasoning.unwrap_or_default();
         // xAI and Gemini count reasoning in addition to the completion: only the total has all of it.
-        let all = self.total_tokens.saturating_sub(self.prompt_tokens);
+        let all = self.total.unwrap_or_default().saturating_sub(input);
         Usage {
-            input: self.prompt_tokens,
-            output: self.completion_tokens.max(all).max(reasoning),
-            cache_read: details.cached_tokens.max(self.prompt_cache_hit_tokens).max(self.cached_tokens),
-            cache_write: details.cache_write_tokens,
+            input,
+            output: self.output.unwrap_or_default().max(all).max(reasoning),
+            cache_read: self.cache_read.unwrap_or_default(),
+            cache_write: self.cache_write.unwrap_or_default(),
             reasoning,
         }
+    }
+}
+
+/// The count under one of these names, the first that is not 0.
+pub(super) fn count(said: &Map<String, Value>, names: &[&str]) -> Option<u64> {
+    names.iter().map(|name| said.get(*name).and_then(to_number)).fold(None, |first, next| newer(next, first))
+}
+
+/// The same, of a part of the counts.
+pub(super) fn within(said: &Map<String, Value>, part: &str, names: &[&str]) -> Option<u64> {
+    count(said.get(part)?.as_object()?, names)
+}
+
+/// What holds of a count that comes again: the later one, but 0 never replaces more. Servers end streams with counts of which they
+/// fill in some, or none.
+pub(super) fn newer(earlier: Option<u64>, later: Option<u64>) -> Option<u64> {
+    later.filter(|later| *later > 0).or(earlier).or(later)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn wire(said: Value) -> WireUsage {
+        serde_json::from_value(said).unwrap()
+    }
+
+    #[test]
+    fn counts_are_read_under_each_name_and_in_each_form() {
+        let expected = Usage { input: 11, output: 4, cache_read: 3, cache_write: 2, reasoning: 1 };
+        for said in [
+            json!({"prompt_tokens": 11, "input_tokens": 0, "completion_tokens": 4, "output_tokens": 0,
+                "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2},
+                "input_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 1}}),
+            json!({"prompt_tokens": 0, "input_tokens": 11, "completion_tokens": 0, "output_tokens": 4,
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_tokens": 2},
+                "input_tokens_details": {"cached_tokens": 3}, "output_tokens_details": {"reasoning_tokens": 1}}),
+            json!({"prompt_tokens": 11.0, "completion_tokens": "4", "total_tokens": -1,
+                "cache_read_input_tokens": "3.0", "cache_creation_input_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": -1}, "completion_tokens_details": {"reasoning_tokens": 1}}),
+            json!({"input_tokens": 11, "output_tokens": 4, "num_cached_tokens": 3, "cache_creation_input_tokens": 2,
+                "output_tokens_details": {"reasoning_tokens": 1}}),
+        ] {
+            assert_eq!(wire(said.clone()).usage(), expected, "{said}");
+        }
+        let odd = json!({"prompt_tokens": 1.5, "completion_tokens": 1e300, "total_tokens": "many"});
+        assert_eq!(wire(odd).usage(), Usage::default());
+    }
+
+    #[test]
+    fn no_count_is_replaced_by_none() {
+        let said = json!({"prompt_tokens": 5, "completion_tokens": 2});
+        for later in [json!({}), json!({"prompt_tokens": 0, "completion_tokens": 0})] {
+            assert_eq!(wire(said.clone()).then(wire(later)).usage(), wire(said.clone()).usage());
+        }
+        let more = wire(said).then(wire(json!({"prompt_tokens": 0, "completion_tokens": 7}))).usage();
+        assert_eq!((more.input, more.output), (5, 7));
     }
 }

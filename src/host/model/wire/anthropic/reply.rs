@@ -9,6 +9,7 @@ use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::usage::{count, newer, within};
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall, Usage};
 
@@ -16,7 +17,7 @@ use crate::session::{Message, ToolCall, Usage};
 struct MessagesResponse {
     #[serde(default)]
     content: Option<Vec<Map<String, Value>>>,
-    #[serde(default, deserialize_with = "lenient::text")]
+    #[serde(default, deserialize_with = "finish::reason")]
     stop_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
@@ -24,35 +25,36 @@ struct MessagesResponse {
 
 /// Tokens. Those that a cache took part in are not among those of the request.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(from = "Map<String, Value>")]
 pub(super) struct WireUsage {
-    #[serde(default, rename = "input_tokens")]
     input: Option<u64>,
-    #[serde(default, rename = "output_tokens")]
     output: Option<u64>,
-    #[serde(default, rename = "cache_read_input_tokens")]
     cache_read: Option<u64>,
-    #[serde(default, rename = "cache_creation_input_tokens")]
     cache_write: Option<u64>,
-    #[serde(default, rename = "output_tokens_details", deserialize_with = "lenient::if_readable")]
-    details: Option<WireDetails>,
+    thinking: Option<u64>,
 }
 
-/// What the tokens of a reply are.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct WireDetails {
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    thinking_tokens: u64,
+impl From<Map<String, Value>> for WireUsage {
+    fn from(said: Map<String, Value>) -> Self {
+        Self {
+            input: count(&said, &["input_tokens"]),
+            output: count(&said, &["output_tokens"]),
+            cache_read: count(&said, &["cache_read_input_tokens"]),
+            cache_write: count(&said, &["cache_creation_input_tokens"]),
+            thinking: within(&said, "output_tokens_details", &["thinking_tokens"]),
+        }
+    }
 }
 
 impl WireUsage {
-    /// The messages last takes precedence over the messages first.
+    /// The counts of a later event.
     pub(super) fn then(self, later: Self) -> Self {
         Self {
-            input: later.input.or(self.input),
-            output: later.output.or(self.output),
-            cache_read: later.cache_read.or(self.cache_read),
-            cache_write: later.cache_write.or(self.cache_write),
-            details: later.details.or(self.details),
+            input: newer(self.input, later.input),
+            output: newer(self.output, later.output),
+            cache_read: newer(self.cache_read, later.cache_read),
+            cache_write: newer(self.cache_write, later.cache_write),
+            thinking: newer(self.thinking, later.thinking),
         }
     }
 
@@ -67,7 +69,7 @@ impl WireUsage {
             cache_read,
             cache_write,
             // Among the tokens of the reply; older servers do not report its share.
-            reasoning: self.details.unwrap_or_default().thinking_tokens,
+            reasoning: self.thinking.unwrap_or_default(),
         }
     }
 }
@@ -96,7 +98,7 @@ pub(crate) fn read_body(
     let response: MessagesResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let content = response.content.ok_or_else(|| failure::unreadable("the answer holds no content"))?;
     // A stream that broke off behind a router may come as a whole message.
-    if response.stop_reason.as_ref().is_none_or(String::is_empty) {
+    if response.stop_reason.is_none() {
         return Err(without_reason());
     }
     to_reply(content, response.stop_reason, response.usage, (conversation, issuer))
@@ -236,6 +238,8 @@ mod tests {
         let thought =
             json!({"input_tokens": 1, "output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}});
         assert_eq!(usage(thought), Some(Usage { input: 1, output: 9, reasoning: 4, ..Usage::default() }));
+        let odd = json!({"input_tokens": 11.0, "output_tokens": "4", "cache_read_input_tokens": -1});
+        assert_eq!(usage(odd), Some(Usage { input: 11, output: 4, ..Usage::default() }));
         assert_eq!(usage(json!("many")), None);
     }
 

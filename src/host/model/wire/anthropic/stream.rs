@@ -11,6 +11,7 @@ use super::reply::{WireUsage, misshapen, to_reply, unexpected, without_reason};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::finish::is_said;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
@@ -21,7 +22,7 @@ use crate::session::Message;
 struct MessagesEvent {
     #[serde(default, rename = "type", deserialize_with = "lenient::text")]
     kind: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::number")]
     index: Option<u64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     message: MessageStart,
@@ -127,7 +128,7 @@ impl StreamDecoder for ReplyBlocks {
                 // Counts in `message_delta` are cumulative, so the last one holds.
                 self.count(read.usage);
                 let stop = read.delta.get("stop_reason").and_then(Value::as_str);
-                let stop = stop.filter(|stop| !stop.is_empty());
+                let stop = stop.filter(|stop| is_said(stop));
                 self.stop = stop.map(str::to_owned).or(self.stop.take());
             }
             "message_stop" => {
@@ -292,6 +293,21 @@ impl ReplyBlock {
                 *kept = (*kept + weight(&signature)).saturating_sub(old);
                 self.fields.insert(field.to_owned(), signature);
             }
+            // A summary that stands for what came before comes in pieces of no kind of its own, and goes back as it came
+            // (anthropics/anthropic-sdk-python#1830).
+            ("content", Value::String(more)) if self.is_compaction() => {
+                let grown = chars(&more);
+                *kept += more.len();
+                match self.fields.get_mut(field) {
+                    Some(Value::String(text)) => text.push_str(&more),
+                    _ => drop(self.fields.insert(field.to_owned(), Value::String(more))),
+                }
+                return Ok(Some(grown));
+            }
+            ("encrypted_content", sealed) if self.is_compaction() => {
+                *kept += weight(&sealed);
+                self.fields.insert(field.to_owned(), sealed);
+            }
             ("citation", citation) => {
                 *kept += weight(&citation);
                 match self.fields.get_mut("citations") {
@@ -302,6 +318,10 @@ impl ReplyBlock {
             _ => {}
         }
         Ok(None)
+    }
+
+    fn is_compaction(&self) -> bool {
+        self.fields.get("type").is_some_and(|kind| kind == "compaction")
     }
 
     /// Whether a piece with that field belongs to another kind of block. What a block of an unknown kind has is unknown.
@@ -415,6 +435,33 @@ mod tests {
     }
 
     #[test]
+    fn a_count_of_nothing_at_the_end_replaces_none() {
+        let usage = json!({"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 9});
+        let mut last = end("end_turn");
+        last["usage"] = usage;
+        let reply = assemble(&[start(), begin(0, &json!({"type": "text", "text": "x"})), stop(0), last]);
+        let expected = Usage { input: 17, output: 9, cache_read: 7, ..Usage::default() };
+        assert_eq!(reply.unwrap().usage, Some(expected));
+    }
+
+    #[test]
+    fn a_summary_of_what_came_before_is_kept_as_it_came() {
+        let reply = assemble(&[
+            start(),
+            begin(0, &json!({"type": "compaction", "content": null})),
+            delta(0, "compaction_delta", "content", "So far: "),
+            delta(0, "compaction_delta", "content", "all."),
+            delta(0, "compaction_delta", "encrypted_content", "c2ln"),
+            stop(0),
+            end("end_turn"),
+        ])
+        .unwrap();
+        let block = json!({"type": "compaction", "content": "So far: all.", "encrypted_content": "c2ln"});
+        assert_eq!(reply.extra["thinking_anthropic"]["items"], json!([block]));
+        assert_eq!(reply.text, "");
+    }
+
+    #[test]
     fn what_has_come_is_counted_in_characters_and_pings_do_not_count() {
         let mut events = vec![start(), json!({"type": "ping"})];
         assert_eq!(taken(&events).unwrap().tally().received, 0);
@@ -435,6 +482,10 @@ mod tests {
             (vec![start(), text.clone(), stop(0)], "the stream of the answer ends in the middle"),
             (vec![start(), json!({"type": "message_stop"})], "the stream of the answer ends in the middle"),
             (vec![start(), end("")], "the stream of the answer ends in the middle"),
+            (
+                vec![start(), text.clone(), stop(0), end("None")],
+                "the stream of the answer ends in the middle",
+            ),
             // Reasons to stop do not close a block.
             ([&open_call[..], &[end("tool_use")]].concat(), "the stream of the answer ends in the middle"),
             (

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::host::model::wire::chars;
 use crate::host::model::wire::extras::{CALL_EXTRAS, take_out_kept};
+use crate::host::model::wire::finish::is_half;
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::lenient;
 use crate::host::model::wire::sendable::sendable;
@@ -25,7 +26,7 @@ pub(crate) struct ChatMessage {
     pub(crate) role: Option<String>,
     #[serde(default)]
     pub(crate) content: Option<ChatContent>,
-    #[serde(default, deserialize_with = "lenient::or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lenient::listed", skip_serializing_if = "Vec::is_empty")]
     pub(crate) tool_calls: Vec<WireCall>,
     #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
     pub(crate) tool_call_id: Option<String>,
@@ -44,7 +45,8 @@ pub(crate) enum ChatContent {
 /// A tool call, or one piece of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireCall {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // z.ai and SGLang write -1.
+    #[serde(default, deserialize_with = "lenient::number", skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<u64>,
     #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
@@ -96,11 +98,7 @@ impl WireCall {
 
     /// Whether its arguments stop before their end.
     pub(super) fn is_half(&self) -> bool {
-        let arguments = self.function.arguments.as_deref().map(str::trim).filter(|text| !text.is_empty());
-        arguments.is_some_and(|text| {
-            // Broken arguments are the model's doing; only those that end too early are the stream's.
-            serde_json::from_str::<serde::de::IgnoredAny>(text).is_err_and(|error| error.is_eof())
-        })
+        self.function.arguments.as_deref().is_some_and(is_half)
     }
 }
 

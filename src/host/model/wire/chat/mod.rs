@@ -6,6 +6,7 @@
 
 mod learned;
 mod message;
+mod parts;
 mod plain;
 mod reply;
 mod request;
@@ -84,6 +85,56 @@ mod tests {
 
     use super::*;
     use crate::host::model::fuzzed::{chat, request};
+    use crate::host::model::sse::SseEvent;
+
+    #[test]
+    fn reasoning_among_the_parts_goes_back_to_itself_alone() {
+        let sealed = json!({"type": "reasoning", "summary": [
+            {"type": "summary_text", "text": "hm so", "signature": "c2ln"}]});
+        let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm so"}]});
+        let pieces = |kind: &str| match kind {
+            "reasoning" => [
+                json!({"type": kind, "summary": [{"type": "summary_text", "text": "hm ", "signature": ""}]}),
+                json!({"type": kind, "summary": [{"type": "summary_text", "text": "so", "signature": "c2ln"}]}),
+            ],
+            _ => {
+                ["hm ", "so"].map(|text| json!({"type": kind, "thinking": [{"type": "text", "text": text}]}))
+            }
+        };
+        for part in [sealed, thought] {
+            let content = json!([part, {"type": "text", "text": "Yes."}]);
+            let whole = json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]});
+            let mut stream = chat().begin();
+            for piece in pieces(part["type"].as_str().unwrap())
+                .into_iter()
+                .map(|piece| json!([piece]))
+                .chain([json!("Yes.")])
+            {
+                let choice = json!({"choices": [{"index": 0, "delta": {"content": piece}}]});
+                let event = SseEvent { name: String::new(), data: choice.to_string() };
+                stream.take(&event, &HeaderMap::new()).unwrap();
+            }
+            assert_eq!(stream.tally().received, 9);
+            let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string();
+            stream.take(&SseEvent { name: String::new(), data: end }, &HeaderMap::new()).unwrap();
+            for reply in
+                [chat().read(whole.to_string().as_bytes(), &HeaderMap::new(), &[]), stream.reply(&[])]
+            {
+                let ModelReply { text, extra, .. } = reply.unwrap();
+                assert_eq!(text, "Yes.");
+                let messages = [Message::user("go"), Message::Assistant { text, calls: Vec::new(), extra }];
+                let sent = |format: &ChatFormat| -> Value {
+                    serde_json::from_slice(&format.write(&request(&messages)).unwrap()).unwrap()
+                };
+                assert_eq!(sent(&chat())["messages"][1]["content"], content);
+                let other = ChatFormat { issuer: "elsewhere main".into(), ..chat() };
+                assert_eq!(sent(&other)["messages"][1], json!({"role": "assistant", "content": "Yes."}));
+            }
+            let alone = json!({"choices": [{"message": {"content": [part]}, "finish_reason": "stop"}]});
+            let reply = chat().read(alone.to_string().as_bytes(), &HeaderMap::new(), &[]).unwrap();
+            assert!(reply.text.is_empty() && reply.has_reasoning());
+        }
+    }
 
     #[test]
     fn what_a_model_signed_goes_back_to_itself_alone() {
@@ -93,7 +144,7 @@ mod tests {
                 "extra_content": {"google": {"thought_signature": "c2ln"}}}],
         });
         let body = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).to_string();
-        let event = |delta: &Value, end: Value| crate::host::model::sse::SseEvent {
+        let event = |delta: &Value, end: Value| SseEvent {
             name: String::new(),
             data: json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]}).to_string(),
         };

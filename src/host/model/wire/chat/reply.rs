@@ -6,17 +6,18 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
+use super::parts::{join_pieces, take_reasoning};
 use super::plain::{self, ChatChoice};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
-use crate::host::model::wire::extras::{CALL_EXTRAS, SIGNER};
+use crate::host::model::wire::extras::{CALL_EXTRAS, REASONING_PARTS, SIGNER};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{finish, lenient, unread, without_mark};
 use crate::session::{Message, ToolCall};
 
 /// The fields of a message that may hold signatures.
-pub(super) const SIGNED: [&str; 3] = [CALL_EXTRAS, "reasoning_details", "extra_content"];
+pub(super) const SIGNED: [&str; 4] = [CALL_EXTRAS, "reasoning_details", "extra_content", REASONING_PARTS];
 
 #[derive(Deserialize)]
 struct ChatResponse {
@@ -30,10 +31,10 @@ struct ChatResponse {
 struct ReplyChoice {
     #[serde(default)]
     message: Option<ChatMessage>,
-    #[serde(default, deserialize_with = "lenient::text")]
+    #[serde(default, deserialize_with = "finish::reason")]
     finish_reason: Option<String>,
     /// As Google's server has called it.
-    #[serde(default, rename = "finishReason", deserialize_with = "lenient::text")]
+    #[serde(default, rename = "finishReason", deserialize_with = "finish::reason")]
     google_reason: Option<String>,
     #[serde(default)]
     error: Option<IgnoredAny>,
@@ -76,8 +77,7 @@ pub(crate) fn read_answer(
     let choice = response.choices.into_iter().next();
     let choice = choice.ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
     let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
-    let said = [choice.finish_reason, choice.google_reason];
-    let finish = said.into_iter().flatten().find(|said| !said.is_empty());
+    let finish = choice.finish_reason.or(choice.google_reason);
     // Without a reason the answer may be cut: a router may close a stream properly that broke off behind it.
     if finish.is_none() && !finish_optional {
         return Err(unread::without_reason());
@@ -113,6 +113,10 @@ pub(super) fn to_reply(
     let mut finish = finish::finish(finish)?;
     let legacy = message.take_legacy_call();
     message.tool_calls.extend(legacy);
+    take_reasoning(&mut message);
+    if let Some(Value::Array(parts)) = message.extra.get_mut(REASONING_PARTS) {
+        join_pieces(parts);
+    }
     let mut extra = message.extra;
     extra.retain(|_, value| !is_blank(value));
     let mut text = message.content.map(ChatContent::into_text).unwrap_or_default();

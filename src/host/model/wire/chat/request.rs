@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::message::{ChatContent, ChatMessage};
+use super::parts::with_reasoning;
 use super::reply::SIGNED;
 use super::server::{ChatServer, MaxTokens, ReasoningRule};
 use crate::engine::{ToolChoice, ToolSpec};
-use crate::host::model::wire::extras::SIGNER;
+use crate::host::model::wire::extras::{REASONING_PARTS, SIGNER};
 use crate::host::model::wire::sendable::sendable;
 use crate::host::model::wire::{add_extra, lenient};
 use crate::host::port::ModelRequest;
@@ -182,12 +183,14 @@ fn join(last: Option<&mut ChatMessage>, text: &str) {
     }
 }
 
-/// Leaves out what another model signed.
+/// Leaves out what another model signed, and puts its own reasoning back among the parts where it was.
 fn without_foreign(mut sent: ChatMessage, message: &Message, issuer: &str) -> ChatMessage {
     let Message::Assistant { extra, .. } = message else { return sent };
     if extra.get(SIGNER).is_some_and(|signer| signer != issuer) {
         sent.extra.retain(|field, _| !SIGNED.contains(&field.as_str()));
         sent.tool_calls.iter_mut().for_each(|call| call.extra.clear());
+    } else if let Some(Value::Array(parts)) = extra.get(REASONING_PARTS) {
+        sent.content = Some(with_reasoning(sent.content, parts.clone()));
     }
     sent
 }

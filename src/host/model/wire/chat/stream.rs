@@ -8,16 +8,18 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
+use super::parts::{said, take_reasoning};
 use super::plain::{self, ChatChoice};
 use super::reply::{signed, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::choices::FurtherChoices;
+use crate::host::model::wire::extras::REASONING_PARTS;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::WireUsage;
-use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
 use crate::session::Message;
 
 /// Where a delta holds what the model says in addition to its answer.
@@ -43,8 +45,9 @@ struct GroqNote {
 
 #[derive(Deserialize)]
 struct ChunkChoice {
-    #[serde(default)]
-    index: u64,
+    /// The first, if it has none that can be.
+    #[serde(default, deserialize_with = "lenient::number")]
+    index: Option<u64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Option<ChatMessage>,
     /// All of it in one piece, where a server streams what it has whole.
@@ -53,10 +56,10 @@ struct ChunkChoice {
     /// Where Moonshot says the tokens.
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
-    #[serde(default, deserialize_with = "lenient::text")]
+    #[serde(default, deserialize_with = "finish::reason")]
     finish_reason: Option<String>,
     /// As Google's server has called it.
-    #[serde(default, rename = "finishReason", deserialize_with = "lenient::text")]
+    #[serde(default, rename = "finishReason", deserialize_with = "finish::reason")]
     google_reason: Option<String>,
     #[serde(default)]
     error: Option<IgnoredAny>,
@@ -104,25 +107,26 @@ impl StreamDecoder for ChatParts {
                 None => return Ok(StreamProgress::More),
             },
         };
-        // Gemini repeats the counts in several chunks, so they replace each other and are never added up.
-        self.usage = chunk.usage.or(chunk.x_groq.and_then(|note| note.usage)).or(self.usage);
+        self.count(chunk.x_groq.and_then(|note| note.usage));
+        self.count(chunk.usage);
         // With `include_usage` a last chunk without choices reports the tokens.
         self.counted = self.started && chunk.choices.is_empty() && (self.counted || chunk.usage.is_some());
         for choice in chunk.choices {
-            let said = choice.finish_reason.filter(|said| !said.is_empty());
-            let said = said.or(choice.google_reason.filter(|said| !said.is_empty()));
-            self.usage = chunk.usage.or(choice.usage).or(self.usage);
+            let said = choice.finish_reason.or(choice.google_reason);
+            let index = choice.index.unwrap_or_default();
+            self.count(choice.usage);
             // One that repeats all of it behind its pieces says nothing new.
-            let message = choice.message.filter(|_| choice.index != 0 || self.is_blank());
-            let delta = choice.delta.or(message).unwrap_or_default();
+            let message = choice.message.filter(|_| index != 0 || self.is_blank());
+            let mut delta = choice.delta.or(message).unwrap_or_default();
+            take_reasoning(&mut delta);
             // The reply is the first choice, and others must not be mixed into it.
-            if choice.index == 0 {
+            if index == 0 {
                 self.started = true;
                 // More of the answer shows that the end before it was none: servers of Gemini's models write one at each piece.
                 self.finish = self.finish.take().filter(|_| !continues(&delta));
                 self.add(delta)?;
                 self.finish = said.or(self.finish.take());
-            } else if self.others.take(choice.index, said.is_some()) {
+            } else if self.others.take(index, said.is_some()) {
                 self.tally.received = self.tally.received.saturating_add(length(&delta));
             }
         }
@@ -175,6 +179,13 @@ impl ChatParts {
         Self { issuer: issuer.to_owned(), finish_optional, ..Self::default() }
     }
 
+    /// Gemini repeats the counts in several chunks, so they replace each other and are never added up.
+    fn count(&mut self, usage: Option<WireUsage>) {
+        if let Some(later) = usage {
+            self.usage = Some(self.usage.unwrap_or_default().then(later));
+        }
+    }
+
     /// Whether nothing of the answer has come.
     const fn is_blank(&self) -> bool {
         self.text.is_empty() && self.calls.is_empty()
@@ -199,16 +210,19 @@ impl ChatParts {
             self.tally.fresh.push_str(&text);
         }
         self.tally.has_calls |= !delta.tool_calls.is_empty();
+        let begun = self.calls.len();
         for call in delta.tool_calls {
-            self.add_call(call)?;
+            self.add_call(call, begun)?;
         }
         self.tally.kept = merge(&mut self.extra, delta.extra, self.tally.kept);
         Ok(())
     }
 
+    /// `begun`: how many calls the events before this one have begun.
+    ///
     /// # Errors
     /// The piece is one of a call that has not begun: what began it is lost or is still to come.
-    fn add_call(&mut self, piece: WireCall) -> Result<(), Failure> {
+    fn add_call(&mut self, piece: WireCall, begun: usize) -> Result<(), Failure> {
         let same = match piece.index {
             Some(index) => self.places.get(&index).copied(),
             None => self.calls.len().checked_sub(1),
@@ -218,7 +232,9 @@ impl ChatParts {
             let other_id =
                 piece.id.as_ref().is_some_and(|id| !id.is_empty() && self.calls[at].id.as_ref() != Some(id));
             let named = piece.function.name.as_ref().is_some_and(|name| !name.is_empty());
-            !(other_id && named)
+            // One event begins a call once: servers of Gemini's models write all of them at once, with index 0 and no id.
+            let is_second = at >= begun && piece.id.as_ref().is_none_or(String::is_empty);
+            !((other_id || is_second) && named)
         });
         let Some(at) = same else {
             let says = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
@@ -252,15 +268,16 @@ impl ChatParts {
     }
 }
 
-/// Whether a delta has a piece of the answer, or of a call.
+/// Whether a delta has a piece of the answer, of a call or of what is said aside.
 fn continues(delta: &ChatMessage) -> bool {
-    !delta.tool_calls.is_empty() || delta.content.as_ref().is_some_and(|content| content.length() > 0)
+    !delta.tool_calls.is_empty() || length(delta) > 0
 }
 
 /// How many characters a delta has, of its text, of what is said aside and of calls.
 fn length(delta: &ChatMessage) -> u64 {
     let text = delta.content.as_ref().map_or(0, ChatContent::length);
     let aside = SAID_ASIDE.iter().filter_map(|field| delta.extra.get(*field)?.as_str());
+    let aside = aside.chain(delta.extra.get(REASONING_PARTS).into_iter().flat_map(said));
     let calls = delta.tool_calls.iter().flat_map(|call| [&call.function.name, &call.function.arguments]);
     text.saturating_add(aside.map(chars).sum()).saturating_add(calls.flatten().map(|text| chars(text)).sum())
 }
@@ -416,6 +433,64 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_one_event_with_one_index_and_no_ids_are_several() {
+        let begun =
+            |more: Value| json!({"index": 0, "id": more, "function": {"name": "look", "arguments": "{}"}});
+        for id in [json!(""), Value::Null] {
+            let both = json!({"tool_calls": [begun(id.clone()), begun(id)]});
+            let reply = assemble(&[delta(&both), end("tool_calls")]).unwrap();
+            assert_eq!(reply.calls, [call("call_1", "look", "{}"), call("call_2", "look", "{}")]);
+        }
+    }
+
+    #[test]
+    fn odd_places_of_calls_and_of_choices_are_read() {
+        let piece = |index: &Value, said: Value| json!({"index": index, "id": said["id"], "function": said});
+        for index in [json!(-1), json!("0"), json!(0.0), Value::Null] {
+            let pieces = [
+                piece(&index, json!({"id": "a", "name": "look", "arguments": "{"})),
+                piece(&index, json!({"id": null, "arguments": "}"})),
+            ];
+            assert_eq!(calls(&pieces), [call("a", "look", "{}")], "{index}");
+            let mut data = [delta(&json!({"content": "x"})), end("stop")];
+            data.iter_mut().for_each(|event| event["choices"][0]["index"] = index.clone());
+            assert_eq!(assemble(&data).unwrap().text, "x", "{index}");
+        }
+        let begun = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}});
+        for listed in [json!([null, begun]), json!([begun]), begun] {
+            let reply = assemble(&[delta(&json!({"tool_calls": listed})), end("tool_calls")]).unwrap();
+            assert_eq!(reply.calls, [call("a", "look", "{}")], "{listed}");
+        }
+        for none in [json!([null]), Value::Null] {
+            let said = delta(&json!({"content": "x", "tool_calls": none}));
+            assert_eq!(assemble(&[said, end("stop")]).unwrap().calls, []);
+        }
+    }
+
+    #[test]
+    fn a_word_for_no_reason_is_no_end() {
+        for word in ["null", "none", "None", "FINISH_REASON_UNSPECIFIED", ""] {
+            let mut said = delta(&json!({"content": "x"}));
+            said["choices"][0]["finish_reason"] = json!(word);
+            let failure = assemble(&[said.clone()]).unwrap_err();
+            assert_eq!(failure.class, Some(ErrorClass::NetworkError), "{word}");
+            let reply = assemble(&[said, end("stop")]).unwrap();
+            assert_eq!((reply.text.as_str(), reply.finish), ("x", FinishReason::Stop), "{word}");
+        }
+    }
+
+    #[test]
+    fn counts_of_nothing_behind_real_ones_say_nothing() {
+        let counted = json!({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}});
+        for empty in [json!({}), json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0})] {
+            let last = json!({"choices": [], "usage": empty});
+            let reply =
+                assemble(&[delta(&json!({"content": "x"})), end("stop"), counted.clone(), last]).unwrap();
+            assert_eq!(reply.usage, Some(Usage { input: 5, output: 2, ..Usage::default() }));
+        }
+    }
+
+    #[test]
     fn an_id_that_is_repeated_with_every_piece_is_one_call() {
         let pieces = [
             json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{"}}),
@@ -448,7 +523,8 @@ mod tests {
         let mut early = delta(&json!({"content": "a"}));
         early["choices"][0]["finish_reason"] = json!("stop");
         let call = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{\"x"}});
-        for more in [json!({"content": "b"}), json!({ "tool_calls": [call] })] {
+        let aside = json!({"reasoning_content": "hm"});
+        for more in [json!({"content": "b"}), json!({ "tool_calls": [call] }), aside] {
             let failure = assemble(&[early.clone(), delta(&more), json!("[DONE]")]).unwrap_err();
             assert_eq!(failure.class, Some(ErrorClass::NetworkError), "{more}");
         }

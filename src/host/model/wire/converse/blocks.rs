@@ -13,6 +13,8 @@ use crate::session::{Message, ToolCall};
 
 /// Of a kept call: its id.
 pub(super) const CALL_ID: &str = "call";
+/// The type of a call that the server runs itself (`ToolUseType` of botocore's model).
+pub(super) const SERVER_TOOL: &str = "server_tool_use";
 /// What the user says first where the conversation begins otherwise: "A conversation must start with a user message".
 const OPENING: &str = "Continue.";
 
@@ -103,6 +105,12 @@ fn reply(format: &ConverseFormat, text: &str, calls: &[ToolCall], kept: Option<&
     blocks
 }
 
+/// Whether a block is a call that the server runs itself (`nova_code_interpreter`), or its result.
+pub(super) fn is_of_server(block: &Value) -> bool {
+    let is_server_call = block.pointer("/toolUse/type").is_some_and(|kind| kind == SERVER_TOOL);
+    is_server_call || block.get("toolResult").is_some()
+}
+
 /// What to keep of an answer; `None`: text and tool calls say it all. Of these only the places are kept.
 pub(super) fn kept(blocks: &[Value], issuer: &str) -> Option<Value> {
     let signed = |block: &Value| {
@@ -112,16 +120,17 @@ pub(super) fn kept(blocks: &[Value], issuer: &str) -> Option<Value> {
         let is_sealed = reasoning.get("redactedContent").is_some();
         (is_sealed || signature.is_some_and(|signature| !signature.is_empty())).then(|| block.clone())
     };
+    let whole = |block: &Value| if is_of_server(block) { Some(block.clone()) } else { signed(block) };
     let place = |block: &Value| {
         if let Some(text) = block.get("text").and_then(Value::as_str) {
             return Some(json!({ LENGTH: text.chars().count() }));
         }
-        match block.pointer("/toolUse/toolUseId") {
+        match block.pointer("/toolUse/toolUseId").filter(|_| !is_of_server(block)) {
             Some(id) => Some(json!({ CALL_ID: id })),
-            None => signed(block),
+            None => whole(block),
         }
     };
-    let any = blocks.iter().any(|block| signed(block).is_some());
+    let any = blocks.iter().any(|block| whole(block).is_some());
     any.then(|| json!({ ISSUER: issuer, ITEMS: blocks.iter().filter_map(place).collect::<Vec<_>>() }))
 }
 

@@ -2,13 +2,14 @@
 
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::blocks::kept;
+use super::blocks::{is_of_server, kept};
 use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CONVERSE;
 use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::usage::{count, newer};
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall, Usage};
 
@@ -17,7 +18,7 @@ use crate::session::{Message, ToolCall, Usage};
 struct ConverseResponse {
     #[serde(default)]
     output: Option<ConverseOutput>,
-    #[serde(default, deserialize_with = "lenient::text")]
+    #[serde(default, deserialize_with = "finish::reason")]
     stop_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
@@ -35,23 +36,43 @@ struct ConverseMessage {
 
 /// Tokens. Those that a cache took part in are not among those of the request.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(from = "Map<String, Value>")]
 pub(super) struct WireUsage {
-    #[serde(default, rename = "inputTokens", deserialize_with = "lenient::or_default")]
-    input: u64,
-    #[serde(default, rename = "outputTokens", deserialize_with = "lenient::or_default")]
-    output: u64,
-    #[serde(default, rename = "cacheReadInputTokens", deserialize_with = "lenient::or_default")]
-    cache_read: u64,
-    #[serde(default, rename = "cacheWriteInputTokens", deserialize_with = "lenient::or_default")]
-    cache_write: u64,
+    input: Option<u64>,
+    output: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
+}
+
+impl From<Map<String, Value>> for WireUsage {
+    fn from(said: Map<String, Value>) -> Self {
+        Self {
+            input: count(&said, &["inputTokens"]),
+            output: count(&said, &["outputTokens"]),
+            cache_read: count(&said, &["cacheReadInputTokens"]),
+            cache_write: count(&said, &["cacheWriteInputTokens"]),
+        }
+    }
 }
 
 impl WireUsage {
-    const fn usage(self) -> Usage {
-        let Self { input, output, cache_read, cache_write } = self;
+    /// The counts of a later event.
+    pub(super) fn then(self, later: Self) -> Self {
+        Self {
+            input: newer(self.input, later.input),
+            output: newer(self.output, later.output),
+            cache_read: newer(self.cache_read, later.cache_read),
+            cache_write: newer(self.cache_write, later.cache_write),
+        }
+    }
+
+    fn usage(self) -> Usage {
+        let cache_read = self.cache_read.unwrap_or_default();
+        let cache_write = self.cache_write.unwrap_or_default();
+        let input = self.input.unwrap_or_default();
         Usage {
             input: input.saturating_add(cache_read).saturating_add(cache_write),
-            output,
+            output: self.output.unwrap_or_default(),
             cache_read,
             cache_write,
             // Reasoning is among the tokens of the reply, and its share is not reported.
@@ -76,7 +97,7 @@ pub(super) fn read_body(
     }
     let response: ConverseResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let output = response.output.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
-    if response.stop_reason.as_ref().is_none_or(String::is_empty) {
+    if response.stop_reason.is_none() {
         return Err(failure::cut_off("the answer has no `stopReason`, so it may be cut"));
     }
     to_reply(output.message.content, response.stop_reason, response.usage, (conversation, issuer))
@@ -108,6 +129,8 @@ pub(super) fn to_reply(
         let said = word(block, "text")?;
         if block.get("text").is_some_and(Value::is_string) {
             text.push_str(said);
+        } else if is_of_server(block) {
+            // The server has run it, or will.
         } else if let Some(tool) = block.get_mut("toolUse") {
             if !tool.is_object() {
                 return Err(misshapen("a tool call is no object"));

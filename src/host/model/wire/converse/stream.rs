@@ -8,13 +8,14 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
+use super::blocks::SERVER_TOOL;
 use super::reply::{WireUsage, misshapen, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
-use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
 use crate::session::Message;
 
 /// One event, whatever it is about. Its padding (`p`) is passed over.
@@ -27,7 +28,7 @@ struct ConverseEvent {
     start: Map<String, Value>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Map<String, Value>,
-    #[serde(default, deserialize_with = "lenient::text")]
+    #[serde(default, deserialize_with = "finish::reason")]
     stop_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
@@ -84,6 +85,11 @@ enum BlockContent {
     },
     /// Reasoning that only its issuer can read.
     Sealed(String),
+    /// The result of a call that the server has run, whose content comes in pieces.
+    Result {
+        fields: Map<String, Value>,
+        content: Vec<Value>,
+    },
     /// What nobody here knows.
     Other,
 }
@@ -115,11 +121,13 @@ impl StreamDecoder for ReplyBlocks {
                 }
             }
             "messageStop" => {
-                self.stop = read.stop_reason.filter(|stop| !stop.is_empty()).or(self.stop.take());
+                self.stop = read.stop_reason.or(self.stop.take());
             }
             // The tokens follow the end.
             "metadata" => {
-                self.usage = read.usage.or(self.usage);
+                if let Some(later) = read.usage {
+                    self.usage = Some(self.usage.unwrap_or_default().then(later));
+                }
                 if self.stop.is_some() {
                     return Ok(StreamProgress::Done);
                 }
@@ -169,6 +177,10 @@ impl ReplyBlocks {
                 self.tally.received = self.tally.received.saturating_add(named);
                 self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
                 BlockContent::Call { fields, input: String::new() }
+            }
+            Some((kind, Value::Object(fields))) if kind == "toolResult" => {
+                self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                BlockContent::Result { fields, content: Vec::new() }
             }
             Some(_) => BlockContent::Other,
             // Its first piece says what it is: servers that play this API begin blocks of text so (`bedrock-converse.js` of
@@ -252,6 +264,11 @@ impl BlockContent {
                 *sealed = joined(sealed, more);
                 return Some((0, more.len()));
             }
+            (Self::Result { content, .. }, "toolResult") => {
+                let more = delta.as_array()?;
+                more.iter().for_each(|piece| join_result(content, piece));
+                return Some((0, more.iter().map(weight).sum()));
+            }
             (Self::Other, _) => return Some((0, 0)),
             (_, "text" | "toolUse" | "reasoningContent") => return None,
             // Citations, and what is unknown here.
@@ -266,7 +283,9 @@ impl BlockContent {
         Some(match self {
             Self::Text(text) => json!({ "text": text }),
             Self::Call { mut fields, input } => {
-                fields.insert("input".to_owned(), Value::String(input));
+                let is_of_server = fields.get("type").is_some_and(|kind| kind == SERVER_TOOL);
+                let read = if is_of_server { serde_json::from_str(&input).ok() } else { None };
+                fields.insert("input".to_owned(), read.unwrap_or(Value::String(input)));
                 json!({ "toolUse": fields })
             }
             Self::Reasoning { text, signature } => {
@@ -277,8 +296,21 @@ impl BlockContent {
                 json!({"reasoningContent": {"reasoningText": reasoning}})
             }
             Self::Sealed(sealed) => json!({"reasoningContent": {"redactedContent": sealed}}),
+            Self::Result { mut fields, content } => {
+                fields.insert("content".to_owned(), content.into());
+                json!({ "toolResult": fields })
+            }
             Self::Other => return None,
         })
+    }
+}
+
+/// Puts a piece behind what has come of a result: texts grow.
+fn join_result(content: &mut Vec<Value>, piece: &Value) {
+    let more = piece.get("text").and_then(Value::as_str);
+    match (content.last_mut().and_then(|last| last.get_mut("text")), more) {
+        (Some(Value::String(text)), Some(more)) => text.push_str(more),
+        _ => content.push(piece.clone()),
     }
 }
 
@@ -370,6 +402,33 @@ mod tests {
     }
 
     #[test]
+    fn what_the_server_runs_is_kept_as_it_came_and_is_no_call() {
+        let use_ = json!({"toolUseId": "s", "name": "nova_code_interpreter", "type": "server_tool_use"});
+        let result = json!({"toolUseId": "s", "type": "nova_code_interpreter_result", "status": "success"});
+        let piece = |text: &str| json!({"toolResult": [{"text": text}]});
+        let events = [
+            start(),
+            ("contentBlockStart", json!({"contentBlockIndex": 0, "start": {"toolUse": use_}})),
+            delta(0, &json!({"toolUse": {"input": "{\"x\": 1}"}})),
+            stop(0),
+            ("contentBlockStart", json!({"contentBlockIndex": 1, "start": {"toolResult": result}})),
+            delta(1, &piece("4")),
+            delta(1, &piece("2")),
+            stop(1),
+            delta(2, &json!({"text": "42"})),
+            stop(2),
+            end("end_turn"),
+        ];
+        let reply = assemble(&events).unwrap();
+        assert_eq!((reply.text.as_str(), reply.calls.len()), ("42", 0));
+        let (mut call, mut ran) = (use_, result);
+        call["input"] = json!({"x": 1});
+        ran["content"] = json!([{"text": "42"}]);
+        let items = json!([{"toolUse": call}, {"toolResult": ran}, {"chars": 2}]);
+        assert_eq!(reply.extra["thinking_bedrock"]["items"], items);
+    }
+
+    #[test]
     fn a_block_that_begins_without_a_kind_is_what_its_first_piece_is() {
         let begins = |index: u64| ("contentBlockStart", json!({"contentBlockIndex": index, "start": {}}));
         let reasoning = json!({"reasoningContent": {"text": "hm"}});
@@ -407,6 +466,10 @@ mod tests {
             (vec![], "the stream of the answer ends before it has begun"),
             (vec![start()], "the stream of the answer ends in the middle"),
             (vec![start(), text.clone(), stop(0)], "the stream of the answer ends in the middle"),
+            (
+                vec![start(), text.clone(), stop(0), end("none")],
+                "the stream of the answer ends in the middle",
+            ),
             // Reasons to stop do not close a block.
             (vec![start(), call(0, "a"), end("tool_use")], "the stream of the answer ends in the middle"),
             (

@@ -8,9 +8,10 @@ use super::parts::{Part, call, kept, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CONTENT;
-use crate::host::model::wire::finish::{begun, finish};
+use crate::host::model::wire::finish::{begun, finish, reason};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::lenient;
+use crate::host::model::wire::usage::{count, newer};
 use crate::host::redact::presentable;
 use crate::policy::ErrorClass;
 use crate::session::{Message, ToolCall, Usage};
@@ -35,11 +36,11 @@ pub(super) struct AnswerChunk {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::number")]
     pub(super) index: Option<u64>,
     #[serde(default)]
     pub(super) content: Option<CandidateContent>,
-    #[serde(default, deserialize_with = "lenient::text")]
+    #[serde(default, deserialize_with = "reason")]
     pub(super) finish_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) finish_message: Option<String>,
@@ -62,28 +63,36 @@ pub(super) struct PromptFeedback {
 
 /// Tokens. They are repeated in several chunks, and the last ones hold.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(from = "Map<String, Value>")]
 pub(super) struct WireUsage {
-    #[serde(default, rename = "promptTokenCount")]
     prompt: Option<u64>,
-    #[serde(default, rename = "toolUsePromptTokenCount")]
     tool_use: Option<u64>,
-    #[serde(default, rename = "cachedContentTokenCount")]
     cached: Option<u64>,
-    #[serde(default, rename = "candidatesTokenCount")]
     candidates: Option<u64>,
-    #[serde(default, rename = "thoughtsTokenCount")]
     thoughts: Option<u64>,
 }
 
+impl From<Map<String, Value>> for WireUsage {
+    fn from(said: Map<String, Value>) -> Self {
+        Self {
+            prompt: count(&said, &["promptTokenCount"]),
+            tool_use: count(&said, &["toolUsePromptTokenCount"]),
+            cached: count(&said, &["cachedContentTokenCount"]),
+            candidates: count(&said, &["candidatesTokenCount"]),
+            thoughts: count(&said, &["thoughtsTokenCount"]),
+        }
+    }
+}
+
 impl WireUsage {
-    /// A later chunk takes precedence over an earlier one.
+    /// The counts of a later event.
     pub(super) fn then(self, later: Self) -> Self {
         Self {
-            prompt: later.prompt.or(self.prompt),
-            tool_use: later.tool_use.or(self.tool_use),
-            cached: later.cached.or(self.cached),
-            candidates: later.candidates.or(self.candidates),
-            thoughts: later.thoughts.or(self.thoughts),
+            prompt: newer(self.prompt, later.prompt),
+            tool_use: newer(self.tool_use, later.tool_use),
+            cached: newer(self.cached, later.cached),
+            candidates: newer(self.candidates, later.candidates),
+            thoughts: newer(self.thoughts, later.thoughts),
         }
     }
 

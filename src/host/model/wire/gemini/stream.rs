@@ -139,7 +139,7 @@ impl ReplyParts {
         let (first, others): (Vec<_>, Vec<_>) =
             chunk.candidates.unwrap_or_default().into_iter().partition(is_first);
         for other in others {
-            let has_ended = other.finish_reason.as_deref().is_some_and(is_said);
+            let has_ended = other.finish_reason.is_some();
             if self.others.take(other.index.unwrap_or_default(), has_ended) {
                 self.tally.received = self.tally.received.saturating_add(length(&other));
             }
@@ -160,7 +160,7 @@ impl ReplyParts {
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.push(checked(part)?)?;
         }
-        if let Some(reason) = candidate.finish_reason.filter(|reason| is_said(reason)) {
+        if let Some(reason) = candidate.finish_reason {
             self.finish = Some((reason, candidate.finish_message));
         }
         Ok(())
@@ -199,11 +199,6 @@ impl ReplyParts {
         }
         Ok(())
     }
-}
-
-/// Whether a reason to stop is one.
-fn is_said(reason: &str) -> bool {
-    !matches!(reason, "" | "FINISH_REASON_UNSPECIFIED")
 }
 
 /// How many characters of text a candidate has.

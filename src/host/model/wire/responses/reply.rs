@@ -10,7 +10,7 @@ use super::items::{Item, is_unfinished, kept, kind, normal, parts, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::RESPONSE;
-use crate::host::model::wire::finish::{begun, finish, not_whole};
+use crate::host::model::wire::finish::{begun, finish, not_whole, reason};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{lenient, unread};
@@ -37,7 +37,7 @@ pub(super) struct WireResponse {
 
 #[derive(Debug, Deserialize)]
 struct IncompleteDetails {
-    #[serde(default, deserialize_with = "lenient::text")]
+    #[serde(default, deserialize_with = "reason")]
     reason: Option<String>,
 }
 
