@@ -266,7 +266,9 @@ impl BlockContent {
             }
             (Self::Result { content, .. }, "toolResult") => {
                 let more = delta.as_array()?;
-                more.iter().for_each(|piece| join_result(content, piece));
+                for piece in more {
+                    join_result(content, piece);
+                }
                 return Some((0, more.iter().map(weight).sum()));
             }
             (Self::Other, _) => return Some((0, 0)),
