@@ -10,13 +10,13 @@ each request is one that the partner took for the conversation that it is; and i
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from partner import call, serve  # noqa: E402
 
 POLICY = """version: 1
 models:
@@ -90,34 +90,13 @@ def scenarios():
     yield "a limit out of chaos", [once({"content": PRICE}, chaos={"rateLimitRate": 1}), SAID], True, 2, WAYS[:1]
 
 
-def call(base, method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(base + path, data=data, method=method, headers={"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())
-
-
 def start(aimock, folder):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     # It wants a fixture to begin with.
     first = os.path.join(folder, "first.json")
     with open(first, "w", encoding="utf-8") as file:
         json.dump({"fixtures": [SAID]}, file)
-    server = subprocess.Popen(
-        ["node", os.path.realpath(aimock), "-h", "127.0.0.1", "-p", str(port), "-f", first, "--log-level", "silent"],
-        stdout=subprocess.DEVNULL,
-    )
-    base = f"http://127.0.0.1:{port}"
-    for _ in range(300):
-        try:
-            call(base, "GET", "/__aimock/health")
-            return server, base
-        except OSError:
-            time.sleep(0.1)
-    server.kill()
-    raise SystemExit("aimock does not answer")
+    aimock = os.path.realpath(aimock)
+    return serve(lambda port: ["node", aimock, "-h", "127.0.0.1", "-p", str(port), "-f", first, "--log-level", "silent"], "/__aimock/health")
 
 
 def play(unfazed, base, provider, streamed, fixtures):

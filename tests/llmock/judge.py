@@ -7,14 +7,13 @@ Each scenario is played by itself, with every provider, with streams and without
 the judge finds no error in how the client behaved, the run ends as it should, and as many requests were made as should be.
 """
 
-import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from partner import call, serve  # noqa: E402
 
 POLICY = """version: 1
 models:
@@ -76,30 +75,8 @@ def scenarios():
     yield "a tool nobody offered", [{"type": "tool_fault", "kind": "unknown_tool"}], GOOD, None, {"tools": True}
 
 
-def call(base, method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(base + path, data=data, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())
-
-
 def start(llmock):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [llmock, "serve", "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"],
-        stdout=subprocess.DEVNULL,
-    )
-    base = f"http://127.0.0.1:{port}"
-    for _ in range(300):
-        try:
-            call(base, "GET", "/_llmock/scenario")
-            return server, base
-        except OSError:
-            time.sleep(0.1)
-    server.kill()
-    raise SystemExit("llmock does not answer")
+    return serve(lambda port: [llmock, "serve", "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"], "/_llmock/scenario")
 
 
 def play(unfazed, base, provider, streamed, behaviors, tools):
