@@ -6,33 +6,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use unfazed::engine::{Failure, FinishReason, ModelReply, ToolChoice, ToolSpec};
-use unfazed::host::scripted::{
-    ErrorReply, Script, ScriptAnswer, ScriptEntry, ScriptOutcome, ScriptedCall, ScriptedServer,
-};
+use unfazed::host::scripted::{ErrorReply, Script, ScriptAnswer, ScriptEntry, ScriptOutcome, ScriptedServer};
 use unfazed::host::{HttpModel, Model, ModelConfig, ModelRequest, Provider};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall, Usage};
 
+use super::pairs::thoughtful;
 use super::{LONG, Way, anthropic, ask, request, script};
 
 const BOTH: [Way; 2] = [Way::Anthropic, Way::AnthropicStreamed];
-
-fn thoughtful() -> ScriptAnswer {
-    let call = |name: &str, arguments: &str, id: &str| ScriptedCall {
-        name: name.into(),
-        arguments: arguments.into(),
-        id: Some(id.into()),
-    };
-    ScriptAnswer {
-        text: "Let me look. 🦊".into(),
-        calls: vec![call("look", r#"{"item":42}"#, "toolu_1"), call("rest", "", "toolu_2")],
-        usage: Some(Usage { input: 500, output: 20, cache_read: 300, cache_write: 100, reasoning: 0 }),
-        extra: [("reasoning_content".to_owned(), json!("First the price, then the rest."))]
-            .into_iter()
-            .collect(),
-        ..ScriptAnswer::default()
-    }
-}
 
 fn assistant(reply: &ModelReply) -> Message {
     let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
@@ -47,18 +29,19 @@ async fn an_answer_is_the_same_whole_and_streamed() {
     let kept = json!([
         {"type": "thinking", "thinking": "First the price, then the rest.", "signature": "c2NyaXB0ZWQ="},
         {"type": "text", "chars": 14},
-        {"type": "tool_use", "id": "toolu_1"},
-        {"type": "tool_use", "id": "toolu_2"},
+        {"type": "tool_use", "id": "call_1"},
+        {"type": "tool_use", "id": "call_2"},
     ]);
     let expected = ModelReply {
         text: "Let me look. 🦊".into(),
-        calls: vec![call("toolu_1", "look", r#"{"item":42}"#), call("toolu_2", "rest", "{}")],
+        calls: vec![call("call_1", "look", r#"{"item":42}"#), call("call_2", "rest", "{}")],
         finish: FinishReason::ToolCalls,
         usage: Some(Usage { input: 500, output: 20, cache_read: 300, cache_write: 100, reasoning: 0 }),
         ..ModelReply::default()
     };
     for way in BOTH {
-        let entry = ScriptEntry::new(ScriptOutcome::Answer(thoughtful()));
+        let answer = ScriptAnswer { usage: expected.usage, ..thoughtful() };
+        let entry = ScriptEntry::new(ScriptOutcome::Answer(answer));
         let mut reply = ask(way, script(entry), LONG).await.unwrap();
         let came = reply.extra.remove("thinking_anthropic").unwrap();
         assert_eq!((&reply, &came["items"]), (&expected, &kept), "{way:?}");
@@ -83,7 +66,7 @@ async fn thinking_goes_back_first_and_untouched_with_all_results_in_one_message(
         vec![Message::System { text: "Be brief.".into() }, Message::user("What does it cost?")];
     let reply = model.call(request(&messages, LONG)).await.unwrap();
     messages.push(assistant(&reply));
-    for (call, text, error) in [("toolu_1", "12.50", false), ("toolu_2", "no bed", true)] {
+    for (call, text, error) in [("call_1", "12.50", false), ("call_2", "no bed", true)] {
         messages.push(Message::Tool {
             call: call.into(),
             tool: "t".into(),
@@ -117,7 +100,7 @@ async fn a_conversation_goes_on_with_another_provider() {
         error: false,
         handle: None,
     };
-    let messages = [Message::user("go"), assistant(&reply), result("toolu_1"), result("toolu_2")];
+    let messages = [Message::user("go"), assistant(&reply), result("call_1"), result("call_2")];
     assert_eq!(
         super::client(&server.base_url(), false).call(request(&messages, LONG)).await.unwrap().text,
         "Done."
