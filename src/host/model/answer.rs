@@ -9,6 +9,7 @@ use super::frames::FrameParser;
 use super::sse::{SseEvent, SseParser};
 use super::wire::{BYTE_ORDER_MARK, StreamDecoder, StreamProgress, WireFormat, readable, without_mark};
 use crate::engine::{Failure, ModelReply};
+use crate::host::surrogates::{ends_in_pair, join_pair};
 use crate::session::Message;
 
 /// The most bytes, blank ones too, by which a body is distinguished from a stream.
@@ -39,6 +40,10 @@ pub(super) struct EventStream {
     parser: EventParser,
     assembly: Box<dyn StreamDecoder>,
     waiting: Vec<SseEvent>,
+    /// An event whose text ends with the first half of a surrogate pair: the next one may have the second.
+    half: Option<Box<SseEvent>>,
+    /// Whether one waits so.
+    joins: bool,
     /// Whether an event has said that it is the last.
     done: bool,
 }
@@ -167,13 +172,20 @@ impl AnswerBody {
 
 impl EventStream {
     pub(super) fn new(assembly: Box<dyn StreamDecoder>) -> Self {
-        Self { parser: EventParser::Sse(SseParser::default()), assembly, waiting: Vec::new(), done: false }
+        let parser = EventParser::Sse(SseParser::default());
+        Self { parser, assembly, waiting: Vec::new(), half: None, joins: true, done: false }
     }
 
     /// A stream whose events have at most so many bytes.
     #[cfg(feature = "serve")]
     pub(super) fn with_limit(assembly: Box<dyn StreamDecoder>, limit: usize) -> Self {
         Self { parser: EventParser::Sse(SseParser::with_limit(limit)), ..Self::new(assembly) }
+    }
+
+    /// The same; what each event says is known at once if `joins` is false.
+    #[cfg(feature = "serve")]
+    pub(super) fn joining_pairs(self, joins: bool) -> Self {
+        Self { joins, ..self }
     }
 
     /// The same, of frames if the headers say so.
@@ -237,22 +249,41 @@ impl EventStream {
     pub(super) fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<StreamProgress, Failure> {
         let pushed = self.parser.push(bytes, &mut self.waiting);
         let mut progress = StreamProgress::More;
-        for mut event in self.waiting.drain(..) {
-            if let Some(data) = readable(&event.data) {
-                event.data = data;
-            }
-            progress = self.assembly.take(&event, headers)?;
+        let mut events = core::mem::take(&mut self.waiting);
+        for event in events.drain(..) {
+            progress = self.take_event(event, headers)?;
             if progress == StreamProgress::Done {
                 self.done = true;
                 break;
             }
         }
+        self.waiting = events;
         self.strays(headers)?;
         if progress == StreamProgress::Done {
             return Ok(progress);
         }
         pushed?;
         Ok(StreamProgress::More)
+    }
+
+    /// Takes an event, and the one before it that has waited for it.
+    fn take_event(&mut self, mut event: SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
+        if let Some(mut first) = self.half.take() {
+            join_pair(&mut first.data, &mut event.data);
+            self.assemble(*first, headers)?;
+        }
+        if self.joins && ends_in_pair(&event.data) {
+            self.half = Some(Box::new(event));
+            return Ok(StreamProgress::More);
+        }
+        self.assemble(event, headers)
+    }
+
+    fn assemble(&mut self, mut event: SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
+        if let Some(data) = readable(&event.data) {
+            event.data = data;
+        }
+        self.assembly.take(&event, headers)
     }
 
     /// Some servers write what went wrong without making an event of it.
@@ -287,8 +318,11 @@ impl EventStream {
             // The HTML standard drops an event that no blank line ends. Servers do leave that line out, so one that
             // is whole JSON counts.
             if last.data.trim() == "[DONE]" || serde_json::from_str::<IgnoredAny>(&last.data).is_ok() {
-                self.assembly.take(&last, headers)?;
+                self.take_event(last, headers)?;
             }
+        }
+        if let Some(first) = self.half.take() {
+            self.assemble(*first, headers)?;
         }
         self.strays(headers)?;
         self.assembly.reply(conversation)

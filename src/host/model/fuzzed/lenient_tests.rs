@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{read_as, responses};
+use super::{WireFormat, chat as chat_format, gemini, messages, read_as, responses};
 use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::policy::{ErrorClass, Policy};
 
@@ -478,5 +478,93 @@ fn the_shape_of_a_whole_body_is_what_counts() {
     }
     for status in ["queued", "in_progress", "cancelled", "failed"] {
         assert_eq!(read(&json!({"status": status, "output": [message("msg_1", "Hi")]})), WRONG, "{status}");
+    }
+}
+
+/// A text of two events in every format, and what ends it.
+fn split_texts(first: &str, second: &str) -> Vec<(&'static str, Result<ModelReply, Failure>)> {
+    let events =
+        |events: &[String]| events.iter().map(|event| ["data: ", event, "\n\n"].concat()).collect::<String>();
+    let of = |pieces: [&str; 2], before: &str, after: &str, begin: &str, end: &str| {
+        let texts = pieces.map(|piece| format!("{before}{piece}{after}"));
+        let all = [vec![begin.to_owned()], texts.into(), vec![end.to_owned()]].concat();
+        events(&all.into_iter().filter(|event| !event.is_empty()).collect::<Vec<_>>())
+    };
+    let pieces = [first, second];
+    let chat = of(
+        pieces,
+        r#"{"choices":[{"index":0,"delta":{"content":""#,
+        r#""}}]}"#,
+        "",
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+    );
+    let blocks = of(
+        pieces,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""#,
+        r#""}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+    );
+    let start = r#"{"type":"message_start","message":{"role":"assistant","content":[],"usage":{"input_tokens":3,"output_tokens":0}}}"#;
+    let stop = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#;
+    let blocks =
+        events(&[start.into()]) + &blocks + &events(&[stop.into(), r#"{"type":"message_stop"}"#.into()]);
+    let chunks = of(
+        pieces,
+        r#"{"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":""#,
+        r#""}]}}]}"#,
+        "",
+        r#"{"candidates":[{"index":0,"finishReason":"STOP"}]}"#,
+    );
+    let kind = "text/event-stream";
+    let read = |format: &dyn WireFormat, stream: &str| read_as(format, kind, &[stream.as_bytes()]);
+    vec![
+        ("chat", read(&chat_format(), &chat)),
+        ("messages", read(&messages(), &blocks)),
+        ("gemini", read(&gemini(), &chunks)),
+        ("responses", streamed_texts(pieces)),
+        #[cfg(feature = "bedrock")]
+        ("converse", framed_texts(pieces)),
+    ]
+}
+
+/// The items at the end repeat the text.
+fn streamed_texts(pieces: [&str; 2]) -> Result<ModelReply, Failure> {
+    let whole = pieces.concat();
+    let message = |text: &str| message("msg_1", "TEXT").to_string().replace("TEXT", text);
+    let of = |kind: &str, more: &str| format!(r#"{{"type":"response.{kind}","output_index":0,{more}}}"#);
+    let deltas = pieces.map(|piece| of("output_text.delta", &format!(r#""delta":"{piece}""#)));
+    let all = [
+        of("output_item.added", &format!(r#""item":{}"#, message(""))),
+        deltas.join("\n\ndata: "),
+        of("output_item.done", &format!(r#""item":{}"#, message(&whole))),
+        of("completed", &format!(r#""response":{{"status":"completed","output":[{}]}}"#, message(&whole))),
+    ];
+    let stream: String = all.iter().map(|event| ["data: ", event, "\n\n"].concat()).collect();
+    read_as(&responses(), "text/event-stream", &[stream.as_bytes()])
+}
+
+#[cfg(feature = "bedrock")]
+fn framed_texts(pieces: [&str; 2]) -> Result<ModelReply, Failure> {
+    use crate::host::model::frames::tests::of_event;
+    let mut stream = of_event("messageStart", r#"{"role":"assistant"}"#);
+    for piece in pieces {
+        let delta = format!(r#"{{"contentBlockIndex":0,"delta":{{"text":"{piece}"}}}}"#);
+        stream.extend(of_event("contentBlockDelta", &delta));
+    }
+    stream.extend(of_event("contentBlockStop", r#"{"contentBlockIndex":0}"#));
+    stream.extend(of_event("messageStop", r#"{"stopReason":"end_turn"}"#));
+    stream.extend(of_event("metadata", r#"{"usage":{"inputTokens":1,"outputTokens":2,"totalTokens":3}}"#));
+    read_as(&super::converse(), "application/vnd.amazon.eventstream", &[&stream])
+}
+
+#[test]
+fn a_character_that_is_cut_in_two_is_whole_in_every_format() {
+    for (format, reply) in split_texts(r"Hi \ud83d", r"\ude00!") {
+        assert_eq!(outcome(reply), said("Hi \u{1f600}!"), "{format}");
+    }
+    // A half alone stays one, and nothing is lost behind it.
+    for (format, reply) in split_texts(r"Hi \ud83d", r" \ude00!") {
+        assert_eq!(outcome(reply), said("Hi \u{fffd} \u{fffd}!"), "{format}");
     }
 }

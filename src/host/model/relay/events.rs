@@ -72,7 +72,8 @@ impl<'a> RelayedEvents<'a> {
         mask: &'a AnswerMask<'a>,
         choices: u64,
     ) -> Self {
-        let mut meaning = EventStream::with_limit(decoder, MAX_EVENT);
+        // What goes out as it came is looked at for secrets event by event.
+        let mut meaning = EventStream::with_limit(decoder, MAX_EVENT).joining_pairs(converted.is_some());
         meaning.ask(choices);
         Self {
             writer: converted.map(|converted| (converted, converted.front.writer())),
@@ -388,6 +389,19 @@ mod tests {
         }
         let ends = events.finish(&HeaderMap::new()).is_ok();
         (String::from_utf8(events.take_ready().to_vec()).unwrap(), ends)
+    }
+
+    #[test]
+    fn a_character_that_is_cut_in_two_is_whole_for_every_client() {
+        for (dialect, stream, _) in CASES {
+            let split = stream.replace("Gr\u{fc}\"", "Gr\u{fc}\\ud83d\"").replace("\u{df}e", "\\ude00e");
+            assert_ne!(split, stream);
+            let (out, ends) = converted(dialect, &[split.as_bytes()]);
+            let pieces: Vec<&[u8]> = split.as_bytes().chunks(1).collect();
+            for (out, ends) in [(out, ends), converted(dialect, &pieces)] {
+                assert!(ends && out.contains("\u{1f600}e") && !out.contains('\u{fffd}'), "{dialect:?} {out}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]
