@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::images::{decoded, little};
+use super::images::{UNKNOWN_SIZE, decoded, little};
+use crate::engine::KEPT_UNDER;
 
 /// The text before base64 in an address.
 pub(super) const DATA: &str = "base64,";
@@ -20,6 +21,27 @@ const SECOND_OF_FILM: u64 = 263;
 const BYTES_OF_SECOND_OF_FILM: usize = 125_000;
 /// The number of characters of a recording that are examined: its rate is at the start.
 const LOOKED_AT: usize = 64;
+
+/// The most files that a message is taken to show: no provider takes more images in a request.
+const MOST_SHOWN: usize = 20;
+
+/// The tokens of the images and PDFs that a text says are kept: models are shown them in the place of those words.
+pub(super) fn kept_tokens(text: &str) -> u64 {
+    let named = text.match_indices(KEPT_UNDER).take(MOST_SHOWN);
+    named.filter_map(|(at, _)| kept_file(text.get(..at)?)).fold(0, u64::saturating_add)
+}
+
+/// The tokens of a file by what is said of it: `[image a.png, image/png, 8 bytes`.
+fn kept_file(said: &str) -> Option<u64> {
+    let (_, said) = said.rsplit_once('[')?;
+    let mut parts = said.rsplit(", ");
+    let bytes: usize = parts.next()?.strip_suffix(" bytes")?.parse().ok()?;
+    match parts.next()? {
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp" => Some(UNKNOWN_SIZE),
+        "application/pdf" => Some(pages_of_size(bytes).saturating_mul(PAGE)),
+        _ => None,
+    }
+}
 
 /// The countable content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +105,12 @@ fn file<'v>(data: Option<&str>, kind: Option<&str>) -> CountedFile<'v> {
 /// The pages of a document: the pages listed in a PDF, or an estimate from its size.
 fn pages(bytes: &[u8]) -> u64 {
     let named = if bytes.starts_with(b"%PDF") { named_pages(bytes) } else { 0 };
-    if named > 0 { named } else { number(bytes.len().div_ceil(BYTES_OF_PAGE).max(1)) }
+    if named > 0 { named } else { pages_of_size(bytes.len()) }
+}
+
+/// The pages that so many bytes are taken for.
+fn pages_of_size(bytes: usize) -> u64 {
+    number(bytes.div_ceil(BYTES_OF_PAGE).max(1))
 }
 
 /// The pages of a PDF that are uncompressed objects.
@@ -126,6 +153,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::engine::{ContentPart, content_text};
 
     /// `%PDF-1.4` with a list of pages and two of them.
     const PDF: &str = "JVBERi0xLjQKPDwvVHlwZS9QYWdlcy9Db3VudCAyPj4KPDwvVHlwZSAvUGFnZS9QYXJlbnQgMSAwIFI+Pgo8PC9UeXBlL1BhZ2U+Pgo=";
@@ -148,6 +176,28 @@ mod tests {
         let data = "A".repeat(1 << 20);
         let document = json!({"type": "document", "source": {"type": "base64", "data": data}});
         assert_eq!(counted(&document), Some(CountedFile::Tokens(12 * PAGE)));
+    }
+
+    #[test]
+    fn a_file_that_a_text_names_is_counted_by_its_type_and_size() {
+        let part = |kind: &str, media_type: &str, bytes| ContentPart::Binary {
+            kind: kind.into(),
+            media_type: media_type.into(),
+            bytes,
+            handle: Some("a-1".into()),
+        };
+        let text = content_text([
+            ContentPart::Text("See [this], 9 bytes".into()),
+            part("image a.png", "image/png", 8),
+            part("document b.pdf", "application/pdf", 3 << 16),
+            part("audio", "audio/wav", 900),
+        ]);
+        assert_eq!(kept_tokens(&text), UNKNOWN_SIZE + 3 * PAGE);
+        let images = content_text(vec![part("image", "image/webp", 8); 50]);
+        assert_eq!(kept_tokens(&images), 20 * UNKNOWN_SIZE);
+        for other in ["[image, image/png, 8 bytes: not shown]", "image/png, 8 bytes", KEPT_UNDER] {
+            assert_eq!(kept_tokens(other), 0, "{other}");
+        }
     }
 
     #[test]

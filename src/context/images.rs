@@ -9,6 +9,8 @@ pub(super) enum ImageRule {
     Pixels,
 }
 
+/// The tokens of an image of which nothing is known: the most that Anthropic counts, more than `OpenAI` does for a usual one.
+pub(super) const UNKNOWN_SIZE: u64 = 1600;
 /// The number of characters of a base64 image that are examined: its size is at the start.
 const LOOKED_AT: usize = 64 << 10;
 
@@ -21,7 +23,7 @@ impl ImageRule {
             // OpenAI, "Images and vision": low detail costs the base tokens alone.
             Self::Tiles if low => 85,
             Self::Tiles => size.map_or(4, tiles).saturating_mul(170).saturating_add(85),
-            Self::Pixels => size.map_or(1600, pixels),
+            Self::Pixels => size.map_or(UNKNOWN_SIZE, pixels),
         }
     }
 }
@@ -38,7 +40,7 @@ fn tiles(size: (u64, u64)) -> u64 {
 fn pixels(size: (u64, u64)) -> u64 {
     // Anthropic, "Vision": width · height / 750, after scaling down to 1568 pixels at the longer side.
     let (width, height) = shrunk(size, size.0.max(size.1), 1568);
-    width.saturating_mul(height).div_ceil(750).min(1600)
+    width.saturating_mul(height).div_ceil(750).min(UNKNOWN_SIZE)
 }
 
 /// The size scaled so that `side` is at most `most`.

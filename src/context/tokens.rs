@@ -2,13 +2,18 @@
 
 use super::counter::{ByteEstimate, TokenCounter};
 use super::declared::ToolForm;
+use super::files::kept_tokens;
 use super::history::findings;
 use crate::engine::{ToolSpec, TurnMeasure};
 use crate::session::Message;
 
-/// The tokens of one message, by `counter`.
+/// The tokens of one message, by `counter`. The images and PDFs that it names as kept count, since models are shown them.
 pub fn message_tokens(counter: &dyn TokenCounter, message: &Message) -> u64 {
-    message.tokens(&|text| counter.count(text))
+    let shown = match message {
+        Message::User { text, .. } | Message::Tool { text, .. } => kept_tokens(text),
+        Message::System { .. } | Message::Assistant { .. } => 0,
+    };
+    message.tokens(&|text| counter.count(text)).saturating_add(shown)
 }
 
 /// The tokens of tool definitions by `counter`, in the form of chat completions. For other forms use a [`ToolForm`].
@@ -58,6 +63,15 @@ mod tests {
     #[test]
     fn a_message_costs_more_than_its_text() {
         assert_eq!(estimate_message(&Message::user("12345678")), 6);
+    }
+
+    #[test]
+    fn an_image_that_a_message_names_counts() {
+        let named = "[image a.png, image/png, 8 bytes: not shown, kept under the handle \"a-1\"]";
+        assert!(estimate_message(&Message::user(named)) > 1600);
+        // What a model says of a file shows it none.
+        let said = Message::Assistant { text: named.into(), calls: vec![], extra: serde_json::Map::new() };
+        assert!(estimate_message(&said) < 100);
     }
 
     #[test]
