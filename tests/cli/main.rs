@@ -20,6 +20,8 @@ mod exported;
 mod guide;
 #[cfg(unix)]
 mod headers;
+#[cfg(unix)]
+mod killed_responses;
 mod manual;
 #[cfg(unix)]
 mod mcp;
