@@ -67,6 +67,9 @@ pub(super) enum MediaType {
     Pdf,
 }
 
+const ALL: [MediaType; 5] =
+    [MediaType::Png, MediaType::Jpeg, MediaType::Gif, MediaType::WebP, MediaType::Pdf];
+
 impl MediaType {
     /// The type of a file, by its first bytes.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
@@ -90,8 +93,30 @@ impl MediaType {
         }
     }
 
+    /// The type of that name.
+    pub(super) fn of_mime(mime: &str) -> Option<Self> {
+        ALL.into_iter().find(|media| media.mime() == mime)
+    }
+
+    /// The type of files whose names end so, in small letters.
+    #[cfg(feature = "serve")]
+    pub(super) fn of_extension(extension: &str) -> Option<Self> {
+        let extension = if extension == "jpg" { "jpeg" } else { extension };
+        ALL.into_iter().find(|media| media.subtype() == extension)
+    }
+
+    /// What kind of image it is, or `pdf`: also how names of such files end, and how Bedrock calls it (`ImageFormat` of its service
+    /// model).
+    pub(super) fn subtype(self) -> &'static str {
+        self.mime().split_once('/').map_or("", |(_, subtype)| subtype)
+    }
+
+    pub(super) const fn is_image(self) -> bool {
+        !matches!(self, Self::Pdf)
+    }
+
     const fn kind(self) -> &'static str {
-        if matches!(self, Self::Pdf) { "document" } else { "image" }
+        if self.is_image() { "image" } else { "document" }
     }
 }
 

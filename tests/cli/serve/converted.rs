@@ -158,6 +158,101 @@ async fn messages_reach_a_model_of_openai() {
 }
 
 #[tokio::test]
+async fn roles_parallel_calls_and_marks_for_a_cache_are_carried_over_or_named() {
+    let chat = json!({
+        "model": "main", "parallel_tool_calls": false, "prompt_cache_key": "k",
+        "tools": [{"type": "function", "function": {"name": "look"}, "cache_control": {"type": "ephemeral"}}],
+        "messages": [
+            {"role": "developer", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "user", "content": "go"},
+        ],
+    });
+    let messages = json!({
+        "model": "main", "max_tokens": 9, "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+        "tools": [{"name": "look", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}],
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+        "messages": [{"role": "user", "content": "go"}],
+    });
+    let responses = json!({
+        "model": "main", "parallel_tool_calls": false, "prompt_cache_key": "k",
+        "tools": [{"type": "function", "name": "look", "parameters": {"type": "object"}}],
+        "input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "go"}],
+    });
+    let marks = "messages.content.cache_control";
+    let kept = |place: &'static str, value: Value| (place, value);
+    for (path, request, api, left_out, sent) in [
+        (
+            CHAT,
+            &chat,
+            "anthropic",
+            format!("{marks}, prompt_cache_key, tools.cache_control"),
+            [
+                kept("/tool_choice/disable_parallel_tool_use", json!(true)),
+                kept("/system", json!("Be brief.")),
+            ],
+        ),
+        (
+            CHAT,
+            &chat,
+            "responses",
+            format!("{marks}, tools.cache_control"),
+            [kept("/parallel_tool_calls", json!(false)), kept("/prompt_cache_key", json!("k"))],
+        ),
+        (
+            MESSAGES,
+            &messages,
+            "openai",
+            "system.cache_control, tools.cache_control".into(),
+            [kept("/parallel_tool_calls", json!(false)), kept("/messages/0/role", json!("system"))],
+        ),
+        (
+            RESPONSES,
+            &responses,
+            "openai",
+            String::new(),
+            [kept("/parallel_tool_calls", json!(false)), kept("/prompt_cache_key", json!("k"))],
+        ),
+        (
+            RESPONSES,
+            &responses,
+            "gemini",
+            "prompt_cache_key, parallel_tool_calls".into(),
+            [
+                kept("/systemInstruction/parts/0/text", json!("Be brief.")),
+                kept("/contents/0/parts/0/text", json!("go")),
+            ],
+        ),
+    ] {
+        // What the answer says is another test's.
+        let upstream = Upstream::start([Reply::json(200, "", &answer(api))]);
+        let gateway = Gateway::start(&one(api, &upstream));
+        let got = gateway.post(path, &[], request.to_string()).await;
+        assert_eq!((got.status, got.header("x-unfazed-left-out")), (200, &*left_out), "{path} {api} {got:?}");
+        let body: Value = serde_json::from_str(&upstream.bodies()[0]).unwrap();
+        for (place, value) in sent {
+            assert_eq!(body.pointer(place), Some(&value), "{path} {api} {body}");
+        }
+        assert!(!body.to_string().contains("cache_control"), "{body}");
+    }
+}
+
+/// An answer of each dialect.
+fn answer(api: &str) -> String {
+    match api {
+        "anthropic" => MESSAGE.to_owned(),
+        "responses" => json!({"object": "response", "status": "completed", "output": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "fine"}]},
+        ]})
+        .to_string(),
+        "gemini" => {
+            json!({"candidates": [{"content": {"parts": [{"text": "fine"}]}, "finishReason": "STOP"}]})
+                .to_string()
+        }
+        _ => said("fine"),
+    }
+}
+
+#[tokio::test]
 async fn responses_reach_a_model_of_anthropic() {
     let upstream =
         Upstream::start([Reply::json(200, "", MESSAGE), Reply::events(&format!("{BEGUN}{ENDED}"))]);

@@ -33,6 +33,27 @@ async fn every_byte_passes_but_the_name_of_the_model_and_the_keys() {
 }
 
 #[tokio::test]
+async fn roles_parallel_calls_and_marks_for_a_cache_pass_as_they_are() {
+    let chat = r#"{"messages" :[{"role":"developer","content":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}]},
+        {"role":"user","content":"go"}],"parallel_tool_calls":false,"prompt_cache_key":"k","prompt_cache_options":{"mode":"explicit"},
+        "tools":[{"type":"function","function":{"name":"look"},"cache_control":{"type":"ephemeral"}}],"model":"real-main"}"#;
+    let messages = r#"{"model":"real-main","max_tokens":9,"cache_control":{"type":"ephemeral"},"system":[{"type":"text","text":"s",
+        "cache_control":{"type":"ephemeral","ttl":"1h"}}],"tool_choice":{"type":"auto","disable_parallel_tool_use":true},
+        "messages":[{"role":"user","content":[{"type":"text","text":"go","cache_control":{"type":"ephemeral"}}]}]}"#;
+    let responses = r#"{"model":"real-main","prompt_cache_key":"k","prompt_cache_retention":"24h","parallel_tool_calls":false,
+        "input":[{"role":"developer","content":"Be brief."},{"role":"user","content":"go"}]}"#;
+    for (api, path, body) in
+        [("openai", CHAT, chat), ("anthropic", MESSAGES, messages), ("responses", RESPONSES, responses)]
+    {
+        let upstream = Upstream::start([Reply::json(400, "", r#"{"error":{"message":"enough"}}"#)]);
+        let gateway = Gateway::start(&one(api, &upstream));
+        let got = gateway.post(path, &[], body.replace("real-main", "main")).await;
+        assert_eq!((got.status, got.header("x-unfazed-left-out")), (400, ""), "{api} {got:?}");
+        assert_eq!(upstream.bodies(), [body], "{api}");
+    }
+}
+
+#[tokio::test]
 async fn what_passes_is_sent_again_and_then_to_the_next_model() {
     let busy = Reply::json(503, "", r#"{"error":{"message":"busy"}}"#);
     let main = Upstream::start([busy.clone(), Reply::json(200, "", &said("at last"))]);

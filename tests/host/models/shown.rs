@@ -5,10 +5,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use unfazed::engine::{ContentPart, Outcome, ToolOutcome, ToolSpec, content_text};
+use unfazed::engine::{ContentPart, Envelope, Event, Outcome, ToolOutcome, ToolSpec, content_text};
 use unfazed::host::scripted::{Script, ScriptEntry, ScriptedServer};
 use unfazed::host::{
-    Agent, AttachmentError, BoxFuture, HttpModel, RunTask, TaskAttachment, Tool, ToolInput, Tools,
+    Agent, AttachmentError, BoxFuture, HttpModel, Observer, RunTask, StopSwitch, TaskAttachment, Tool,
+    ToolInput, Tools,
 };
 use unfazed::policy::Policy;
 use unfazed::session::Message;
@@ -42,6 +43,18 @@ impl Tool for Camera {
             let data = content_text([ContentPart::Text("Seen:".into()), image]).into();
             ToolOutcome::Ok { data }
         })
+    }
+}
+
+/// Keeps what the replies of models came with in words.
+#[derive(Debug, Default)]
+struct SaidNotes(Vec<String>);
+
+impl Observer for SaidNotes {
+    fn event(&mut self, envelope: &Envelope) {
+        if let Event::ModelResponded { reply, .. } = &envelope.event {
+            self.0.extend(reply.notes.iter().cloned());
+        }
     }
 }
 
@@ -90,6 +103,35 @@ async fn every_dialect_is_shown_what_it_takes() {
         let begins =
             "what is it?\n\n[image photo.png, image/png, 19 bytes: not shown, kept under the handle \"a-";
         assert!(text.starts_with(begins), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_falls_back_shows_its_files_in_the_form_of_the_next_dialect() {
+    let [png, pdf, gif] = [PNG, PDF, GIF].map(|bytes| STANDARD.encode(bytes));
+    let policy = "version: 1\nmodels: {'*': {retry: {max_attempts: 1}}}\n";
+    for (from, first) in DIALECTS {
+        for (to, second) in DIALECTS {
+            // The first one has called a tool by then, whose result has an image too.
+            let gone = ScriptEntry::error(401, "authentication_error", "no such key").times(9);
+            let one = serving([ScriptEntry::call("camera", "{}"), gone]).await;
+            let other = serving([ScriptEntry::text("A fox.")]).await;
+            let agent = Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
+                .model("one", first(&one.base_url(), true))
+                .model("other", second(&other.base_url(), true))
+                .tools(Tools::new().with(Camera::new()));
+            let mut notes = SaidNotes::default();
+            let report = agent.run_with(task(), &mut notes, None, StopSwitch::new()).await.unwrap();
+            assert_eq!(report.outcome, Outcome::Answered { text: "A fox.".into() }, "{from} to {to}");
+            let body = bodies(&other).remove(0);
+            assert!(body.contains(&png) && body.contains(&gif), "{from} to {to}: {body}");
+            let is_shown = to != "converse";
+            assert_eq!(body.contains(&pdf), is_shown, "{from} to {to}: {body}");
+            assert_eq!(body.contains("report.pdf, application/pdf, 20 bytes: not shown"), !is_shown);
+            let named = notes.0.iter().filter(|note| note.contains("is not shown documents")).count();
+            let expected = [from, to].iter().filter(|dialect| **dialect == "converse").count();
+            assert_eq!(named, expected, "{from} to {to}: {notes:?}");
+        }
     }
 }
 

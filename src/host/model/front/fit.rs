@@ -86,8 +86,8 @@ impl FrontRequest {
         let format = (config.provider.format)(config);
         refusals.teach(&*format);
         let mut body = format.write(&request)?;
-        if dialect == Some(GatewayDialect::Chat) && self.temperature.is_some() && !has_temperature(&body)? {
-            left_out.push(self.field_names.temperature.to_owned());
+        if dialect == Some(GatewayDialect::Chat) {
+            left_out.extend(self.not_in(&serde_json::from_slice(&body)?).map(str::to_owned));
         }
         if strict || !self.attachments.is_empty() {
             let mut marked = serde_json::from_slice(&body)?;
@@ -167,6 +167,17 @@ impl FrontRequest {
             files: AttachedFiles::default(),
             cancel: CancellationToken::new(),
         }
+    }
+
+    /// What the client asks for and a chat does not say.
+    fn not_in(&self, chat: &SentOptions) -> impl Iterator<Item = &'static str> + use<> {
+        let demands = matches!(self.choice, FrontChoice::Required | FrontChoice::Tool(_));
+        let demands = demands && !self.tools.is_empty();
+        let lacks_choice = demands && chat.tool_choice.is_none();
+        let lacks_temperature = self.temperature.is_some() && chat.temperature.is_none();
+        [(lacks_temperature, self.field_names.temperature), (lacks_choice, self.field_names.choice)]
+            .into_iter()
+            .filter_map(|(lacks, name)| lacks.then_some(name))
     }
 
     fn never_calls(&self) -> bool {
@@ -292,13 +303,11 @@ impl FrontRequest {
     }
 }
 
-/// Whether a chat has a temperature: some servers take none, which is known of them or was learned.
-fn has_temperature(body: &[u8]) -> serde_json::Result<bool> {
-    #[derive(Deserialize)]
-    struct SentOptions {
-        temperature: Option<IgnoredAny>,
-    }
-    Ok(serde_json::from_slice::<SentOptions>(body)?.temperature.is_some())
+/// Options of a chat that some servers do not take, which is known of them or was learned.
+#[derive(Deserialize)]
+struct SentOptions {
+    temperature: Option<IgnoredAny>,
+    tool_choice: Option<IgnoredAny>,
 }
 
 impl FittedOptions {

@@ -1,12 +1,12 @@
 //! Images and documents as each dialect writes them.
 
 use super::fields::{Fields, Unconvertible};
+use crate::host::attached::MediaType;
 use crate::host::model::media::{Attachment, AttachmentKind, AttachmentSource, SaidField};
 
 /// Files of Google's, which no other provider can open.
 const GOOGLE: [&str; 2] =
     ["https://generativelanguage.googleapis.com/", "https://aiplatform.googleapis.com/"];
-const PDF: &str = "application/pdf";
 
 /// A part of a chat; `None`: it is neither an image nor a document.
 pub(super) fn chat(kind: &str, part: &mut Fields) -> Result<Option<Attachment>, Unconvertible> {
@@ -126,10 +126,10 @@ impl Attachment {
 }
 
 fn kind_of(mime: &str) -> Option<AttachmentKind> {
-    match mime {
-        PDF => Some(AttachmentKind::Document),
-        _ => mime.starts_with("image/").then_some(AttachmentKind::Image),
+    if MediaType::of_mime(mime) == Some(MediaType::Pdf) {
+        return Some(AttachmentKind::Document);
     }
+    mime.starts_with("image/").then_some(AttachmentKind::Image)
 }
 
 /// The type and the data of a `data:` URL in base64 (RFC 2397).
@@ -153,14 +153,7 @@ fn standard(base64: String) -> String {
 fn type_by_name(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next()?;
     let (_, end) = path.rsplit('/').next()?.rsplit_once('.')?;
-    Some(match end.to_ascii_lowercase().as_str() {
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "pdf" => PDF,
-        _ => return None,
-    })
+    MediaType::of_extension(&end.to_ascii_lowercase()).map(MediaType::mime)
 }
 
 /// A text that not every dialect has. `auto` says nothing.

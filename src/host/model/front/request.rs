@@ -54,6 +54,8 @@ pub(super) struct FieldNames {
     pub(super) stop: &'static str,
     pub(super) one_call: &'static str,
     pub(super) temperature: &'static str,
+    /// The choice among the tools.
+    pub(super) choice: &'static str,
     /// The form of the answer.
     pub(super) form: &'static str,
     /// That of strict tools.

@@ -107,11 +107,17 @@ impl<'a> ShownConversation<'a> {
     /// The file that a text names, if it is there and the model takes it.
     fn attachment(&self, named: &NamedFile) -> Option<Attachment> {
         let (_, media, bytes) = self.files.iter().find(|(handle, ..)| *handle == named.handle)?;
-        let kind = if *media == MediaType::Pdf { AttachmentKind::Document } else { AttachmentKind::Image };
+        let kind = kind_of(*media);
         let source = AttachmentSource::Data { mime: media.mime().to_owned(), base64: STANDARD.encode(bytes) };
         let name = named.name.clone().map(|value| SaidField { path: String::new(), value });
         let attachment = Attachment { place: String::new(), kind, source, name, detail: None };
-        (!self.refused.has(kind) && attachment.fits(self.form)).then_some(attachment)
+        (self.takes(*media) && !self.refused.has(kind)).then_some(attachment)
+    }
+
+    /// Whether the dialect has a part for such files, and the server is not known to refuse it.
+    fn takes(&self, media: MediaType) -> bool {
+        // Bedrock has other rules for documents.
+        media.is_image() || (self.form != ToolForm::Converse && self.format.takes_documents())
     }
 }
 
@@ -141,7 +147,11 @@ impl WireFormat for ShownConversation<'_> {
     }
 
     fn left_out(&self, conversation: &[Message]) -> Vec<String> {
-        self.format.left_out(conversation)
+        let mut left_out = self.format.left_out(conversation);
+        if self.files.iter().any(|(_, media, _)| !self.takes(*media)) {
+            left_out.push(format!("`{}` is not shown documents, which it does not take", self.model));
+        }
+        left_out
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {
@@ -149,10 +159,7 @@ impl WireFormat for ShownConversation<'_> {
             return Some(learned);
         }
         let kind = refused_kind(failure)?;
-        let sent = self
-            .files
-            .iter()
-            .any(|(_, media, _)| (*media == MediaType::Pdf) == (kind == AttachmentKind::Document));
+        let sent = self.files.iter().any(|(_, media, _)| kind_of(*media) == kind);
         if !sent || self.refused.of(kind).swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -162,6 +169,10 @@ impl WireFormat for ShownConversation<'_> {
         };
         Some(format!("`{}` refused the request, which is sent again without {what}", self.model))
     }
+}
+
+const fn kind_of(media: MediaType) -> AttachmentKind {
+    if media.is_image() { AttachmentKind::Image } else { AttachmentKind::Document }
 }
 
 /// What a model says that it cannot be shown: "does not support image input", "No endpoints found that support image input", "is not a

@@ -8,15 +8,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub(super) use self::kept::{RefusedMedia, ShownConversation};
 use crate::context::ToolForm;
+use crate::host::attached::MediaType;
 
 /// Begins and ends a mark: a character that has no meaning (the private use area of Unicode).
 const EDGE: char = '\u{F8FF}';
 /// What stands between two texts, and so around a mark.
 const GAP: &str = "\n\n";
-
-/// The types of images that Bedrock takes, with its names.
-const CONVERSE_IMAGES: [(&str, &str); 4] =
-    [("image/png", "png"), ("image/jpeg", "jpeg"), ("image/gif", "gif"), ("image/webp", "webp")];
 
 /// The images and documents of a request, by the number in their marks.
 #[derive(Debug, Default)]
@@ -141,11 +138,8 @@ impl Attachment {
     /// The format of an image as Bedrock names it (`ImageFormat` of its service model); `None`: it takes no such thing. An address
     /// there is one of S3's.
     fn converse_format(&self) -> Option<&'static str> {
-        match &self.source {
-            AttachmentSource::Data { mime, .. } => CONVERSE_IMAGES.iter().find(|(known, _)| known == mime),
-            AttachmentSource::Url { .. } => None,
-        }
-        .map(|(_, format)| *format)
+        let AttachmentSource::Data { mime, .. } = &self.source else { return None };
+        MediaType::of_mime(mime).filter(|media| media.is_image()).map(MediaType::subtype)
     }
 
     /// Whether the dialect has a field for its name.

@@ -61,6 +61,11 @@ pub(crate) trait WireFormat: Send + Sync {
     /// What of a conversation its requests leave out, or write otherwise for it, in words.
     fn left_out(&self, conversation: &[Message]) -> Vec<String>;
 
+    /// Whether the server is not known to refuse documents in messages.
+    fn takes_documents(&self) -> bool {
+        true
+    }
+
     /// What a refusal teaches about the server, in words: the request is written in another way from now on. `None`:
     /// nothing new.
     fn learn(&self, failure: &Failure) -> Option<String> {

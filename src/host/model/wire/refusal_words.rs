@@ -67,6 +67,9 @@ const BETWEEN: &[&str] = &[
     "does",
     "do",
     "currently",
+    // The values of a choice: Moonshot says "tool_choice 'specified' is incompatible with thinking enabled".
+    "required",
+    "specified",
 ];
 /// How what is said of a refused parameter begins.
 const AFTER: &[&str] = &[
@@ -85,7 +88,15 @@ const AFTER: &[&str] = &[
     "extra fields",
     "not available",
     "cannot be used",
+    "incompatible",
+    // Google's: "Thinking is not enabled for models/…", "thinking is not configurable in this model", "… is only enabled when
+    // thinking is enabled".
+    "not enabled",
+    "not configurable",
+    "only enabled when",
 ];
+/// How the options begin that set how a model of Google's thinks.
+const THINKING: &str = "thinking";
 /// Words for what no parameter is.
 const NO_PARAM: [&str; 3] = ["", "none", "null"];
 /// The shortest text of a request that is looked for in an error.
@@ -124,6 +135,10 @@ impl RefusalWords {
             "extra fields",
             "additional propert",
             "deprecated",
+            "incompatible",
+            "not enabled",
+            "not configurable",
+            "only enabled when",
         ])
     }
 
@@ -142,8 +157,8 @@ impl RefusalWords {
     }
 }
 
-/// How an option may be written.
-fn spellings(name: &str) -> [String; 3] {
+/// How an option may be written. Of what sets how a model thinks, Google says "Thinking".
+fn spellings(name: &str) -> Vec<String> {
     let spaced = name.chars().fold(String::new(), |mut spaced, c| {
         if c.is_ascii_uppercase() {
             spaced.push(' ');
@@ -151,7 +166,8 @@ fn spellings(name: &str) -> [String; 3] {
         spaced.push(c.to_ascii_lowercase());
         spaced
     });
-    [name.to_ascii_lowercase(), spaced.replace(' ', "_"), spaced]
+    let of_thinking = name.starts_with(THINKING).then(|| THINKING.to_owned());
+    [name.to_ascii_lowercase(), spaced.replace(' ', "_"), spaced].into_iter().chain(of_thinking).collect()
 }
 
 /// A place where a text names a parameter as one.
@@ -429,6 +445,20 @@ mod tests {
                 "seed",
             ),
             ("Thinking level is not supported for this model.", "thinkingLevel"),
+            ("Thinking is not enabled for models/gemini-2.0-flash", "thinkingLevel"),
+            (
+                "Unable to submit request because thinking is not supported by this model. Learn more: https://x",
+                "thinkingConfig",
+            ),
+            (
+                "Unable to submit request because thinking is not configurable in this model; please remove it",
+                "thinkingBudget",
+            ),
+            (
+                "Unable to submit request because Thinking_config.include_thoughts is only enabled when thinking is enabled..",
+                "includeThoughts",
+            ),
+            ("tool_choice 'required' is incompatible with thinking enabled", "tool_choice"),
             (
                 "Malformed input request: #: extraneous key [seed] is not permitted, please reformat your input",
                 "seed",

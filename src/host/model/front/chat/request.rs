@@ -13,6 +13,7 @@ const NAMES: FieldNames = FieldNames {
     stop: "stop",
     one_call: "parallel_tool_calls",
     temperature: "temperature",
+    choice: "tool_choice",
     form: "response_format",
     strict: "tools.function.strict",
 };

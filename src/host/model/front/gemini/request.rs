@@ -12,6 +12,7 @@ const NAMES: FieldNames = FieldNames {
     conversation: "contents",
     stop: "generationConfig.stopSequences",
     temperature: "generationConfig.temperature",
+    choice: "toolConfig",
     form: "generationConfig.responseMimeType",
     // The dialect has neither.
     one_call: "",

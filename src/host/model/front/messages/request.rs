@@ -14,6 +14,7 @@ const NAMES: FieldNames = FieldNames {
     stop: "stop_sequences",
     one_call: "tool_choice.disable_parallel_tool_use",
     temperature: "temperature",
+    choice: "tool_choice",
     form: "output_config.format",
     // Its schemas are others than those of `OpenAI`, which alone has it too.
     strict: "",

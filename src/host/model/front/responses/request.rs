@@ -14,6 +14,7 @@ const NAMES: FieldNames = FieldNames {
     stop: "stop",
     one_call: "parallel_tool_calls",
     temperature: "temperature",
+    choice: "tool_choice",
     form: "text.format",
     strict: "tools.strict",
 };

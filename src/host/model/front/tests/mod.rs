@@ -4,6 +4,7 @@ mod custom;
 mod fields;
 mod gemini;
 mod media;
+mod providers;
 mod responses;
 
 use proptest::prelude::*;

@@ -27,6 +27,8 @@ enum LearnedForm {
     ReasoningOnCalls,
     /// What a user says after a result is put into the result.
     GuidanceInResults,
+    /// A system says nothing behind the beginning.
+    SystemFirst,
 }
 
 /// What was learned of one model's server. All clones learn together.
@@ -78,6 +80,7 @@ impl LearnedForm {
             Self::NothingBack => server.takes_back = Some(&[]),
             Self::ReasoningOnCalls => server.reasoning = ReasoningRule::Always,
             Self::GuidanceInResults => server.guidance_in_results = true,
+            Self::SystemFirst => server.system_first = true,
         }
     }
 
@@ -113,6 +116,7 @@ impl LearnedForm {
             Self::NothingBack => "without the fields that replies came with",
             Self::ReasoningOnCalls => "with `reasoning_content` at every tool call",
             Self::GuidanceInResults => "with the guidance after a result inside the result",
+            Self::SystemFirst => "with later system messages as those of a user",
         }
     }
 }
@@ -148,6 +152,9 @@ impl RefusalWords {
         }
         if self.says(&["role 'user' after role 'tool'"]) {
             return Some(LearnedForm::GuidanceInResults);
+        }
+        if self.says(&["system message must be at the beginning"]) {
+            return Some(LearnedForm::SystemFirst);
         }
         let field = self.says(&[
             "reasoning",
@@ -243,6 +250,13 @@ mod tests {
                 LearnedForm::ReasoningOnCalls,
             ),
             (400, "Unexpected role 'user' after role 'tool'", LearnedForm::GuidanceInResults),
+            (400, "System message must be at the beginning.", LearnedForm::SystemFirst),
+            (
+                400,
+                "<400> InternalError.Algo.InvalidParameter: The tool_choice parameter does not support being set to required or object in thinking mode",
+                LearnedForm::NoToolChoice,
+            ),
+            (400, "tool_choice 'specified' is incompatible with thinking enabled", LearnedForm::NoToolChoice),
         ] {
             assert_eq!(of(status, message), Some(form), "{message}");
         }

@@ -21,6 +21,8 @@ pub(crate) use reply::read_body;
 use reply::{read_answer, signed};
 pub(crate) use request::{ChatRequest, SamplingOptions};
 pub(crate) use server::ChatServer;
+#[cfg(all(test, feature = "serve"))]
+pub(crate) use server::known_hosts;
 use stream::ChatParts;
 
 use super::extras::{foreign_note, has_foreign};
@@ -67,6 +69,10 @@ impl WireFormat for ChatFormat {
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
         Box::new(ChatParts::of(self.server.finish_optional, &self.issuer))
+    }
+
+    fn takes_documents(&self) -> bool {
+        self.server.documents
     }
 
     fn left_out(&self, conversation: &[Message]) -> Vec<String> {

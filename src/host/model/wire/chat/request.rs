@@ -85,6 +85,7 @@ impl ChatRequest {
         let tool_choice = match &request.tool_choice {
             // Refused by servers where there is no tool.
             _ if tools.is_empty() || server.refuses.tool_choice => None,
+            _ if !server.forced_calls.are_taken(&sampling.extra) => None,
             ToolChoice::Auto => None,
             ToolChoice::Required => Some(json!("required")),
             ToolChoice::Tool(name) => Some(json!({"type": "function", "function": {"name": name}})),
@@ -156,6 +157,9 @@ fn messages(request: &ModelRequest<'_>, server: &ChatServer, issuer: &str) -> Ve
                 join(last, text);
             }
             Message::User { text, .. } if left_out && follows("user") => join(last, text),
+            Message::System { text } if server.system_first && last.is_some() && !follows("system") => {
+                messages.push(ChatMessage::from(&Message::user(text.clone())));
+            }
             message => messages.push(without_foreign(ChatMessage::from(message), message, issuer)),
         }
         left_out = false;
@@ -383,6 +387,18 @@ mod tests {
         assert_eq!(sent[0], json!({"role": "user", "content": "a\n\nb"}));
         assert_eq!(sent[1], json!({"role": "user", "content": "c"}));
         assert_eq!((&sent[2]["role"], &sent[2]["content"]), (&json!("assistant"), &Value::Null));
+    }
+
+    #[test]
+    fn what_a_system_says_later_is_said_by_a_user_where_it_must() {
+        let system = |text: &str| Message::System { text: text.into() };
+        let conversation = [system("a"), system("b"), Message::user("go"), system("c")];
+        let roles = |host: &str| -> Vec<String> {
+            let sent = sent(&conversation, &ChatServer::of(host, "m"));
+            sent.into_iter().filter_map(|message| message.role).collect()
+        };
+        assert_eq!(roles("api.cloudflare.com"), ["system", "system", "user", "user"]);
+        assert_eq!(roles("api.openai.com"), ["system", "system", "user", "system"]);
     }
 
     #[test]

@@ -5,10 +5,13 @@
 //! named where it is the only source. A server that is not known here takes what most take, and its refusals teach the
 //! rest ([`LearnedForms`](super::learned::LearnedForms)).
 
+use serde_json::{Map, Value};
+
 use crate::host::model::wire::ids::IdForm;
 
 /// What is known of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the server")]
 pub(crate) struct ChatServer {
     /// Who serves its models, by the names of OpenTelemetry's conventions; those it has none for are called by the format.
     pub(crate) name: &'static str,
@@ -26,6 +29,12 @@ pub(crate) struct ChatServer {
     pub(crate) takes_back: Option<&'static [&'static str]>,
     /// Which calls it refuses without the reasoning before them.
     pub(crate) reasoning: ReasoningRule,
+    /// When it takes a request that demands a call.
+    pub(crate) forced_calls: ForcedCalls,
+    /// It refuses what a system says behind the beginning, which is sent as what a user says.
+    pub(crate) system_first: bool,
+    /// It takes documents in the parts of a message, if its models do.
+    pub(crate) documents: bool,
     /// Options that it refuses.
     pub(crate) refuses: RefusedOptions,
 }
@@ -52,12 +61,39 @@ pub(crate) enum ReasoningRule {
     Always,
 }
 
+/// When a request may demand a call (`tool_choice`). Where it may not, the model chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ForcedCalls {
+    #[default]
+    Always,
+    /// While the model does not think, which it does if nothing is said.
+    UnlessThinking,
+    /// The same, of a model that thinks only if it is asked to.
+    UnlessAskedToThink,
+    Never,
+}
+
 /// Options of the agent's own that a server has refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RefusedOptions {
     pub(crate) temperature: bool,
     pub(crate) stream_options: bool,
     pub(crate) tool_choice: bool,
+}
+
+impl ForcedCalls {
+    /// Whether it may with these fields, which say to `DeepSeek` and Qwen whether to think.
+    pub(crate) fn are_taken(self, extra: &Map<String, Value>) -> bool {
+        let by_kind = extra.get("thinking").and_then(|thinking| thinking.get("type")).and_then(Value::as_str);
+        let by_flag = extra.get("enable_thinking").and_then(Value::as_bool);
+        let said = by_flag.or_else(|| by_kind.map(|kind| kind != "disabled"));
+        match self {
+            Self::Always => true,
+            Self::UnlessThinking => said == Some(false),
+            Self::UnlessAskedToThink => said != Some(true),
+            Self::Never => false,
+        }
+    }
 }
 
 impl MaxTokens {
@@ -79,6 +115,9 @@ const PLAIN: ChatServer = ChatServer {
     finish_optional: false,
     takes_back: None,
     reasoning: ReasoningRule::AsItCame,
+    forced_calls: ForcedCalls::Always,
+    system_first: false,
+    documents: true,
     refuses: RefusedOptions { temperature: false, stream_options: false, tool_choice: false },
 };
 
@@ -91,8 +130,9 @@ const OPENAI: ChatServer = ChatServer {
     ..PLAIN
 };
 
-/// Azure takes the old field for all but the newer models of `OpenAI`.
-const AZURE: ChatServer = ChatServer { name: "azure.ai.openai", max_tokens: MaxTokens::Old, ..OPENAI };
+/// Azure takes the old field for all but the newer models of `OpenAI`, and no documents (`pydantic-ai`, `providers/azure.py`).
+const AZURE: ChatServer =
+    ChatServer { name: "azure.ai.openai", max_tokens: MaxTokens::Old, documents: false, ..OPENAI };
 
 /// Mistral: its template raises on other ids (nearai/ironclaw#1241), its API on other fields and on a user's word after a
 /// result.
@@ -107,6 +147,18 @@ const MISTRAL: ChatServer = ChatServer {
 /// `DeepSeek` and Moonshot want the reasoning back with every call of a model that thinks (rikkahub/rikkahub#1690,
 /// continuedev/continue#11600).
 const REASONING: ChatServer = ChatServer { reasoning: ReasoningRule::IfAny, ..PLAIN };
+
+/// Moonshot's models take no demand: those that think refuse both forms of it ("`tool_choice` 'required' is incompatible with
+/// thinking enabled", `35-moonshot.toml` of harn-vm), the others do not know `required` (`LiteLLM`, `moonshot`).
+const MOONSHOT: ChatServer = ChatServer { forced_calls: ForcedCalls::Never, ..REASONING };
+
+/// Alibaba's: no call can be demanded of a model that thinks (cloudwego/eino#994), and there are no documents (`pydantic-ai`,
+/// `providers/alibaba.py`).
+const QWEN: ChatServer =
+    ChatServer { forced_calls: ForcedCalls::UnlessAskedToThink, documents: false, ..PLAIN };
+
+/// Workers AI: "System message must be at the beginning" (anomalyco/opencode#46481).
+const CLOUDFLARE: ChatServer = ChatServer { system_first: true, ..PLAIN };
 
 /// Groq and Cerebras refuse the fields of others: `property 'reasoning_content' is unsupported`.
 const GROQ: ChatServer = ChatServer { takes_back: Some(&["reasoning", "name", "function_call"]), ..PLAIN };
@@ -129,9 +181,13 @@ const BY_HOST: &[(&str, ChatServer)] = &[
     ("services.ai.azure.com", ChatServer { tells_window: true, ..AZURE }),
     ("mistral.ai", MISTRAL),
     ("deepseek.com", ChatServer { name: "deepseek", tells_window: false, ..REASONING }),
-    ("moonshot.ai", REASONING),
-    ("moonshot.cn", REASONING),
-    ("kimi.com", REASONING),
+    ("moonshot.ai", MOONSHOT),
+    ("moonshot.cn", MOONSHOT),
+    ("kimi.com", MOONSHOT),
+    ("aliyuncs.com", QWEN),
+    ("cloudflare.com", CLOUDFLARE),
+    ("cohere.ai", ChatServer { name: "cohere", ..PLAIN }),
+    ("cohere.com", ChatServer { name: "cohere", ..PLAIN }),
     ("groq.com", ChatServer { name: "groq", ..GROQ }),
     ("cerebras.ai", GROQ),
     ("amazonaws.com", BEDROCK),
@@ -149,6 +205,11 @@ const BY_HOST: &[(&str, ChatServer)] = &[
 const OLD_FIELD_ONLY: &[&str] = &["openrouter.ai", "deepseek.com"];
 /// Parts of the names of models that always think.
 const THINKERS: &[&str] = &["reasoner", "thinking", "deepseek-v4", "deepseek-flash"];
+/// How the names of `DeepSeek`'s models begin that think unless a request says otherwise, and refuse a demand then, whoever serves them
+/// (deepseek-ai/DeepSeek-V3#1376; `pydantic-ai`, `providers/together.py`).
+const DEEPSEEKS: &[&str] = &["deepseek-reasoner", "deepseek-v4", "deepseek-flash"];
+/// How the names of Qwen's models begin of which no call can be demanded (`pydantic-ai`, `profiles/qwen.py`).
+const QWEN_CODERS: &str = "qwen-3-coder";
 /// How the names of Mistral's models begin: their template asks for its ids wherever it runs.
 const MISTRALS: &[&str] = &[
     "mistral",
@@ -164,6 +225,12 @@ const MISTRALS: &[&str] = &[
     "labs-mistral",
     "labs-devstral",
 ];
+
+/// The ends of the addresses of the servers that are known.
+#[cfg(all(test, feature = "serve"))]
+pub(crate) fn known_hosts() -> impl Iterator<Item = &'static str> {
+    BY_HOST.iter().map(|(host, _)| *host)
+}
 
 impl Default for ChatServer {
     fn default() -> Self {
@@ -184,6 +251,14 @@ impl ChatServer {
             server.max_tokens = MaxTokens::Old;
         } else if wants_new_field(&name) && !OLD_FIELD_ONLY.iter().any(|end| ends(end)) {
             server.max_tokens = MaxTokens::New;
+        }
+        if name.starts_with(QWEN_CODERS) {
+            server.forced_calls = ForcedCalls::Never;
+        } else if DEEPSEEKS.iter().any(|begin| name.starts_with(begin))
+            || (server.forced_calls == ForcedCalls::UnlessAskedToThink
+                && (name.contains("thinking") || name.starts_with("qwq")))
+        {
+            server.forced_calls = ForcedCalls::UnlessThinking;
         }
         // A model that always thinks wants the field even where no call came with one.
         if server.reasoning == ReasoningRule::IfAny && THINKERS.iter().any(|part| name.contains(part)) {
@@ -211,6 +286,7 @@ fn wants_new_field(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_newer_field_goes_to_those_that_refuse_the_older_one() {
@@ -244,6 +320,33 @@ mod tests {
             assert_eq!(ChatServer::of(host, model).call_ids, IdForm::Nine, "{host} {model}");
         }
         assert_eq!(ChatServer::of("localhost", "kimi-k2").call_ids, IdForm::Any);
+    }
+
+    #[test]
+    fn a_call_is_demanded_where_it_may_be() {
+        let off = json!({"thinking": {"type": "disabled"}});
+        let (on, no) = (json!({"enable_thinking": true}), json!({"enable_thinking": false}));
+        for (host, model, extra, taken) in [
+            ("api.openai.com", "gpt-5", &on, true),
+            ("api.moonshot.ai", "kimi-k2.6", &off, false),
+            ("api.moonshot.cn", "moonshot-v1-8k", &json!({}), false),
+            ("api.deepseek.com", "deepseek-v4-flash", &json!({}), false),
+            ("api.deepseek.com", "deepseek-v4-flash", &off, true),
+            ("api.deepseek.com", "deepseek-chat", &json!({}), true),
+            ("openrouter.ai", "deepseek/deepseek-v4-pro", &json!({}), false),
+            ("dashscope.aliyuncs.com", "qwen3-max", &json!({}), true),
+            ("dashscope-intl.aliyuncs.com", "qwen3.5-plus", &on, false),
+            ("dashscope.aliyuncs.com", "qwen3-30b-a3b-thinking-2507", &json!({}), false),
+            ("dashscope.aliyuncs.com", "qwq-plus", &no, true),
+            ("api.cerebras.ai", "qwen-3-coder-480b", &json!({}), false),
+        ] {
+            let extra = extra.as_object().unwrap();
+            assert_eq!(
+                ChatServer::of(host, model).forced_calls.are_taken(extra),
+                taken,
+                "{host} {model} {extra:?}"
+            );
+        }
     }
 
     #[test]

@@ -227,17 +227,21 @@ impl ChatParts {
             Some(index) => self.places.get(&index).copied(),
             None => self.calls.len().checked_sub(1),
         };
-        // Some servers number all calls alike, or not at all: another id together with a name is another call.
+        let says = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        // Some servers number all calls alike, or not at all: another id together with a name is another call, and where there are
+        // no ids, another name.
         let same = same.filter(|&at| {
-            let other_id =
-                piece.id.as_ref().is_some_and(|id| !id.is_empty() && self.calls[at].id.as_ref() != Some(id));
-            let named = piece.function.name.as_ref().is_some_and(|name| !name.is_empty());
+            let open = &self.calls[at];
+            let is_other = match (says(&piece.id), says(&open.id)) {
+                (true, _) => open.id != piece.id,
+                (false, false) => says(&open.function.name) && open.function.name != piece.function.name,
+                (false, true) => false,
+            };
             // One event begins a call once: servers of Gemini's models write all of them at once, with index 0 and no id.
-            let is_second = at >= begun && piece.id.as_ref().is_none_or(String::is_empty);
-            !((other_id || is_second) && named)
+            let is_second = at >= begun && !says(&piece.id);
+            !((is_other || is_second) && says(&piece.function.name))
         });
         let Some(at) = same else {
-            let says = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
             if says(&piece.function.arguments) && !says(&piece.id) && !says(&piece.function.name) {
                 let what = "the stream of the answer continues with a call that it has not begun";
                 return Err(failure::unreadable(what));
@@ -487,6 +491,22 @@ mod tests {
             let reply =
                 assemble(&[delta(&json!({"content": "x"})), end("stop"), counted.clone(), last]).unwrap();
             assert_eq!(reply.usage, Some(Usage { input: 5, output: 2, ..Usage::default() }));
+        }
+    }
+
+    #[test]
+    fn calls_with_one_index_and_no_ids_are_told_apart_by_name() {
+        for index in [Value::Null, json!(0)] {
+            let pieces = [
+                json!({"index": index, "function": {"name": "look", "arguments": "{"}}),
+                json!({"index": index, "function": {"name": "look", "arguments": "}"}}),
+                json!({"index": index, "id": "", "function": {"name": "take", "arguments": "{\"y\":2"}}),
+                json!({"index": index, "function": {"arguments": "}"}}),
+            ];
+            let calls: Vec<_> = calls(&pieces).into_iter().map(|proposal| proposal.call).collect();
+            let said: Vec<_> =
+                calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+            assert_eq!(said, [("look", "{}"), ("take", r#"{"y":2}"#)]);
         }
     }
 

@@ -70,6 +70,7 @@ pub(super) struct WireUsage {
     cached: Option<u64>,
     candidates: Option<u64>,
     thoughts: Option<u64>,
+    total: Option<u64>,
 }
 
 impl From<Map<String, Value>> for WireUsage {
@@ -80,6 +81,7 @@ impl From<Map<String, Value>> for WireUsage {
             cached: count(&said, &["cachedContentTokenCount"]),
             candidates: count(&said, &["candidatesTokenCount"]),
             thoughts: count(&said, &["thoughtsTokenCount"]),
+            total: count(&said, &["totalTokenCount"]),
         }
     }
 }
@@ -93,6 +95,7 @@ impl WireUsage {
             cached: newer(self.cached, later.cached),
             candidates: newer(self.candidates, later.candidates),
             thoughts: newer(self.thoughts, later.thoughts),
+            total: newer(self.total, later.total),
         }
     }
 
@@ -101,9 +104,19 @@ impl WireUsage {
         // (`types.py` of google-genai).
         let sum =
             |a: Option<u64>, b: Option<u64>| a.unwrap_or_default().saturating_add(b.unwrap_or_default());
+        let input = sum(self.prompt, self.tool_use);
+        // Some say the sum and the prompt alone: the rest of the sum is the output.
+        let rest = || match (self.prompt, self.total) {
+            (Some(_), Some(total)) => total.saturating_sub(input),
+            _ => 0,
+        };
+        let output = match (self.candidates, self.thoughts) {
+            (None, thoughts) => rest().max(thoughts.unwrap_or_default()),
+            (candidates, thoughts) => sum(candidates, thoughts),
+        };
         Usage {
-            input: sum(self.prompt, self.tool_use),
-            output: sum(self.candidates, self.thoughts),
+            input,
+            output,
             cache_read: self.cached.unwrap_or_default(),
             cache_write: 0,
             reasoning: self.thoughts.unwrap_or_default(),

@@ -329,3 +329,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_output_is_what_the_total_has_besides_the_prompt() {
+    for (tokens, output, reasoning) in [
+        (json!({"promptTokenCount": 50, "totalTokenCount": 75}), 25, 0),
+        (json!({"promptTokenCount": 50, "toolUsePromptTokenCount": 5, "totalTokenCount": 75}), 20, 0),
+        (json!({"promptTokenCount": 50, "thoughtsTokenCount": 12, "totalTokenCount": 75}), 25, 12),
+        (json!({"promptTokenCount": 50, "candidatesTokenCount": 8, "totalTokenCount": 75}), 8, 0),
+        (json!({"totalTokenCount": 75}), 0, 0),
+        (json!({"promptTokenCount": 90, "totalTokenCount": 75}), 0, 0),
+    ] {
+        let mut body = last(&json!([{"text": "x"}]), "STOP");
+        body["usageMetadata"] = tokens.clone();
+        let body = body.to_string();
+        let reply = stream::read_body(body.as_bytes(), &HeaderMap::new(), &[], "host main").unwrap();
+        let usage = reply.usage.unwrap();
+        assert_eq!((usage.output, usage.reasoning), (output, reasoning), "{tokens}");
+    }
+}
