@@ -19,11 +19,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower_service::Service;
 
 use super::TlsServer;
 use super::client::{ClientSocket, HalfStream, OverSocket, RequestPhase};
+use super::own_notices::rerun_at_once;
 use super::peers::PeerCounts;
 
 /// The most connections at once; further ones wait until one ends.
@@ -43,6 +44,9 @@ const SEND_BUFFER: u32 = 256 << 10;
 const BACKLOG: u32 = 1024;
 /// How long nobody is let in when the system lets nobody in: it has no more files, for one.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How far away the next end of a time limit is at most.
+const TICK: Duration = Duration::from_secs(1);
 
 /// What answers the requests of clients, such as a router of axum. It is always ready.
 pub(in crate::cli) trait RequestService:
@@ -95,7 +99,7 @@ pub(in crate::cli) async fn serve(
             let Some(counted) = peers.admit(peer.ip()) else { continue };
             let (tls, service, stop, leave) = (tls.clone(), service.clone(), stop.clone(), leave.clone());
             let in_flight = in_flight.clone();
-            open.spawn(async move {
+            open.spawn(rerun_at_once(async move {
                 tokio::select! {
                     // First, so that an idle connection that is kept is closed in its own words.
                     biased;
@@ -103,10 +107,11 @@ pub(in crate::cli) async fn serve(
                     () = leave.cancelled() => {}
                 }
                 drop((permit, counted));
-            });
+            }));
         }
     };
     let mut accepting = pin!(accepting);
+    let ticking = AbortOnDropHandle::new(tokio::spawn(tick()));
     tokio::select! {
         () = &mut accepting => {}
         () = stop.cancelled() => {}
@@ -120,6 +125,16 @@ pub(in crate::cli) async fn serve(
     leave.cancel();
     open.close();
     open.wait().await;
+    drop(ticking);
+}
+
+/// Ends a time limit again and again. tokio calls the thread that waits for the system whenever a limit begins that ends before all others,
+/// as one does with each request that has none beside it.
+async fn tick() {
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        tick.tick().await;
+    }
 }
 
 /// Serves one client.

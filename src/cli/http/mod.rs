@@ -5,6 +5,7 @@ mod client;
 mod connections;
 mod head;
 mod origin;
+mod own_notices;
 mod peers;
 mod tls;
 
