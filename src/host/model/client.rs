@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use reqwest::header::HeaderValue;
 use reqwest::{Client, Url};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -13,31 +14,53 @@ use crate::time::Nanos;
 /// How long a connection may take as long as nobody says otherwise.
 const CONNECT: Option<Nanos> = Some(Nanos::from_secs(10));
 
+/// Who asks.
+pub(super) const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("unfazed/", env!("CARGO_PKG_VERSION")));
+
 /// Clients for one server: no retries, no redirects, no process-wide TLS settings needed. Only a request that was never
 /// written, because a kept connection turned out to be closed, goes out on another one.
 pub(in crate::host) struct HttpClients {
     tls: ClientConfig,
     /// Whether the server is on this machine.
     here: bool,
-    /// The client for the time that a connection may take. That seldom changes, and with it go the open connections.
-    latest: Mutex<(Option<Nanos>, Client)>,
+    latest: LatestClient<Client>,
+}
+
+/// The client for the time that a connection may take. That seldom changes, and with it go the open connections.
+pub(super) struct LatestClient<C>(Mutex<(Option<Nanos>, C)>);
+
+impl<C: Clone> LatestClient<C> {
+    /// The first one, which gives up connecting after [`CONNECT`].
+    pub(super) fn first<E>(build: impl FnOnce(Option<Nanos>) -> Result<C, E>) -> Result<Self, E> {
+        Ok(Self(Mutex::new((CONNECT, build(CONNECT)?))))
+    }
+
+    /// The one that gives up connecting after that time.
+    pub(super) fn connecting_within<E>(
+        &self,
+        limit: Option<Nanos>,
+        build: impl FnOnce(Option<Nanos>) -> Result<C, E>,
+    ) -> Result<C, E> {
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.0 != limit {
+            *latest = (limit, build(limit)?);
+        }
+        Ok(latest.1.clone())
+    }
 }
 
 impl HttpClients {
     /// For the server at `url`.
     pub(in crate::host) fn new(url: &Url) -> Result<Self, ConfigError> {
         let (tls, here) = (tls(url)?, is_loopback(url));
-        let client = build(tls.clone(), here, CONNECT)?;
-        Ok(Self { tls, here, latest: Mutex::new((CONNECT, client)) })
+        let latest = LatestClient::first(|limit| build(tls.clone(), here, limit))?;
+        Ok(Self { tls, here, latest })
     }
 
     /// The client that gives up connecting after that time.
     pub(in crate::host) fn connecting_within(&self, limit: Option<Nanos>) -> Result<Client, ConfigError> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.0 != limit {
-            *latest = (limit, build(self.tls.clone(), self.here, limit)?);
-        }
-        Ok(latest.1.clone())
+        self.latest.connecting_within(limit, |limit| build(self.tls.clone(), self.here, limit))
     }
 }
 
@@ -55,7 +78,7 @@ fn build(tls: ClientConfig, here: bool, connect: Option<Nanos>) -> Result<Client
         .no_zstd()
         .no_deflate()
         .tcp_nodelay(true)
-        .user_agent(concat!("unfazed/", env!("CARGO_PKG_VERSION")));
+        .user_agent(USER_AGENT);
     if let Some(limit) = connect {
         builder = builder.connect_timeout(limit.to_std());
     }
@@ -66,7 +89,8 @@ fn build(tls: ClientConfig, here: bool, connect: Option<Nanos>) -> Result<Client
     builder.build().map_err(|error| ConfigError::Client(error.into()))
 }
 
-fn tls(url: &Url) -> Result<ClientConfig, ConfigError> {
+/// How a server at `url` is secured.
+pub(super) fn tls(url: &Url) -> Result<ClientConfig, ConfigError> {
     let tls = |error: rustls::Error| ConfigError::Tls(error.into());
     let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -82,7 +106,8 @@ fn tls(url: &Url) -> Result<ClientConfig, ConfigError> {
     Ok(config)
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether a server at `url` is on this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())

@@ -5,6 +5,7 @@ mod api_entry;
 mod body;
 pub(super) mod client;
 mod config;
+mod direct;
 mod dropped;
 mod failure;
 #[cfg(feature = "bedrock")]

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Body, Method, Response, Url};
+use reqwest::{Body, Response, Url};
 use tokio::time::Instant;
 
 use super::answer::{HttpAnswer, MOST_LOOKS, is_whole};
 use super::body::{ACCEPTED, BodyError, HttpBody};
-use super::client::HttpClients;
 use super::config::ModelConfig;
+use super::direct::{ModelClients, SendError};
 use super::dropped::DroppedOptions;
-use super::failure::{self, cause, cut_off, unreadable};
+use super::failure::{self, cut_off, unreadable};
 use super::headers::ConfigError;
 use super::renewed::{HeldKey, RenewedKey, RequestKey};
 use super::wire::{StreamProgress, WireFormat, cut_at_limit, unquoted, without_mark};
@@ -48,7 +48,7 @@ pub(super) const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// The way to one model.
 pub(super) struct ModelTransport {
-    clients: HttpClients,
+    clients: ModelClients,
     endpoint: Url,
     headers: HeaderMap,
     model: String,
@@ -118,7 +118,7 @@ impl ModelTransport {
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
         headers.entry(ACCEPT_ENCODING).or_insert(ACCEPTED);
         Ok(Self {
-            clients: HttpClients::new(&endpoint)?,
+            clients: ModelClients::new(&endpoint)?,
             endpoint,
             headers,
             model: config.model.clone(),
@@ -271,17 +271,12 @@ impl ModelTransport {
         until: Option<Instant>,
         timeouts: CallTimeouts,
     ) -> Result<Response, Failure> {
-        let client = self.clients.connecting_within(timeouts.connect);
-        let client = client.map_err(|error| unreadable(error.to_string()))?;
         #[cfg(feature = "otlp")]
         let headers = otel::carried(headers);
         let sent = async {
             let (body, headers) = self.signed(address, body, headers).await?;
-            // The builder of reqwest would copy the headers one by one, and look for a password in the address, which has none.
-            let mut request = reqwest::Request::new(Method::POST, address.clone());
-            (*request.headers_mut(), *request.body_mut()) = (headers, Some(body));
-            let sent = client.execute(request).await;
-            sent.map_err(|error| self.not_sent(&error, timeouts))
+            let sent = self.clients.post(address, headers, body, timeouts.connect).await;
+            sent.map_err(|error| self.not_sent(error, timeouts))
         };
         match until {
             Some(until) => {
@@ -401,15 +396,15 @@ impl ModelTransport {
         Ok(ModelReply { limits: failure::stated_limits(&headers), ..reply })
     }
 
-    fn not_sent(&self, error: &reqwest::Error, timeouts: CallTimeouts) -> Failure {
-        let (server, cause) = (self.server(), cause(error));
-        // The client has no other timeout than that of connecting.
-        if error.is_timeout() {
-            within::no_connection(&server, timeouts)
-        } else if error.is_connect() {
-            cut_off(format!("cannot connect to {server}: {cause}"))
-        } else {
-            cut_off(format!("the connection to {server} broke before an answer came: {cause}"))
+    fn not_sent(&self, error: SendError, timeouts: CallTimeouts) -> Failure {
+        let server = self.server();
+        match error {
+            SendError::Client(error) => unreadable(error.to_string()),
+            SendError::NoTime => within::no_connection(&server, timeouts),
+            SendError::NoConnection(cause) => cut_off(format!("cannot connect to {server}: {cause}")),
+            SendError::Broken(cause) => {
+                cut_off(format!("the connection to {server} broke before an answer came: {cause}"))
+            }
         }
     }
 
