@@ -164,7 +164,7 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (phase, token) = (phase.clone(), in_flight.token());
         let (head, body) = request.into_parts();
-        let body = phase.begin(head.version, body);
+        let body = phase.begin(&head, body);
         let answering = service.clone().call(Request::from_parts(head, Body::new(body)));
         async move {
             let mut answer = answering.await?;
