@@ -20,9 +20,14 @@ use crate::host::new_uuid;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestBody {
     bytes: Bytes,
-    /// Where the values of `model` are. Of several, readers of JSON take the first or the last: all are replaced.
-    models: Vec<Range<usize>>,
+    /// Where the values of `model` are, and what stands before the name in them. Of several, readers of JSON take the first or the
+    /// last: all are replaced.
+    models: Vec<(Range<usize>, &'static str)>,
     model: String,
+    /// What the address says, if it names the model.
+    call: Option<PathCall>,
+    /// A field that has a server choose among models of its own.
+    chooser: Option<String>,
     stream: bool,
     choices: u64,
     background: bool,
@@ -42,6 +47,11 @@ const CONVERSATIONS: [&str; 3] = ["messages", "input", "contents"];
 #[derive(Default)]
 struct LookedAt<'a> {
     models: Vec<&'a RawValue>,
+    /// What Gemini's clients want counted, which names the model again.
+    counted: Vec<&'a RawValue>,
+    /// A name that some servers take for another one.
+    alike: Option<(String, &'static str)>,
+    chooser: Option<String>,
     stream: Option<&'a RawValue>,
     /// How many choices are wanted: `n`, or what Gemini's clients say of it.
     choices: Option<&'a RawValue>,
@@ -50,6 +60,14 @@ struct LookedAt<'a> {
     read: Vec<(&'static str, &'a RawValue)>,
     continued: bool,
 }
+
+/// The names by which servers know who answers, and how. Those that are written in Go take them in capitals too, and of several the
+/// last.
+const EXACT: [&str; 2] = ["model", "stream"];
+/// What has a server, such as `OpenRouter`, choose among its models.
+const CHOOSERS: [&str; 3] = ["models", "fallbacks", "route"];
+/// Gemini's names have that before them.
+const GOOGLE: &str = "models/";
 
 /// Gemini's name for how many choices are wanted.
 #[derive(serde::Deserialize)]
@@ -74,11 +92,37 @@ impl RequestBody {
         })?;
         let of = |(name, value): &(_, &RawValue)| (*name, place(text, value.get()));
         let (read, continued) = (fields.read.iter().map(of).collect(), fields.continued);
-        if let Some(PathCall { model, stream }) = call {
+        if let Some((name, exact)) = fields.alike {
+            return Err(GatewayError::bad_request(format!(
+                "`{name}` may be read as `{exact}` by some servers; write it so, or leave it out"
+            )));
+        }
+        let chooser = fields.chooser;
+        if let Some(PathCall { model, stream }) = call.clone() {
             let generation = fields.generation.and_then(|value| serde_json::from_str(value.get()).ok());
             let choices = generation.map_or(1, |Generation { choices }| choices);
-            let (models, background) = (Vec::new(), false);
-            return Ok(Self { bytes, models, model, stream, choices, background, read, continued });
+            let counted = fields.counted.iter().flat_map(|value| {
+                let read =
+                    serde_json::Deserializer::from_str(value.get()).deserialize_map(LookedAt::default());
+                read.map(|inner| inner.models).unwrap_or_default()
+            });
+            let names = fields.models.iter().copied().chain(counted);
+            let mut models: Vec<_> =
+                names.map(|name| (place(text, name.get()), google_prefix(name))).collect();
+            models.sort_by_key(|(place, _)| place.start);
+            let background = false;
+            return Ok(Self {
+                bytes,
+                models,
+                model,
+                call,
+                chooser,
+                stream,
+                choices,
+                background,
+                read,
+                continued,
+            });
         }
         let no_model = || GatewayError::bad_request("`model` is missing; it names a route of the gateway");
         let names = fields.models.iter().map(|model| serde_json::from_str::<String>(model.get()));
@@ -88,13 +132,18 @@ impl RequestBody {
         let stream = fields.stream.is_some_and(|stream| stream.get() == "true");
         let choices = fields.choices.and_then(|n| n.get().parse().ok()).unwrap_or(1);
         let background = fields.background.is_some_and(|background| background.get() == "true");
-        let models = fields.models.iter().map(|model| place(text, model.get())).collect();
-        Ok(Self { bytes, models, model, stream, choices, background, read, continued })
+        let models = fields.models.iter().map(|model| (place(text, model.get()), "")).collect();
+        Ok(Self { bytes, models, model, call, chooser, stream, choices, background, read, continued })
     }
 
     /// The model that the client asks for.
     pub(crate) fn model(&self) -> &str {
         &self.model
+    }
+
+    /// A field by which a server may answer with another model than that of the route.
+    pub(crate) fn chooser(&self) -> Option<&str> {
+        self.chooser.as_deref()
     }
 
     /// Whether the client wants a stream.
@@ -149,8 +198,7 @@ impl RequestBody {
     /// # Errors
     /// They are no request.
     pub(super) fn with(&self, bytes: Bytes) -> Result<Self, GatewayError> {
-        let call = PathCall { model: self.model.clone(), stream: self.stream };
-        Self::read(bytes, self.models.is_empty().then_some(call))
+        Self::read(bytes, self.call.clone())
     }
 
     /// The same request with these elements behind the others of a list; `None`: it has no such list.
@@ -174,12 +222,16 @@ impl RequestBody {
         if self.bytes.len() >= LARGE {
             return self.pieces(model);
         }
-        let name = serde_json::Value::from(model).to_string();
+        let name = json_name("", model);
         let mut body = BytesMut::with_capacity(self.bytes.len().saturating_add(name.len()));
         let mut copied = 0;
-        for Range { start, end } in self.models.iter().cloned() {
+        for (Range { start, end }, prefix) in self.models.iter().cloned() {
             body.extend_from_slice(self.bytes.get(copied..start).unwrap_or_default());
-            body.extend_from_slice(name.as_bytes());
+            if prefix.is_empty() {
+                body.extend_from_slice(name.as_bytes());
+            } else {
+                body.extend_from_slice(json_name(prefix, model).as_bytes());
+            }
             copied = end;
         }
         body.extend_from_slice(self.bytes.get(copied..).unwrap_or_default());
@@ -188,19 +240,36 @@ impl RequestBody {
 
     /// The same, of which nothing is copied.
     fn pieces(&self, model: &str) -> SentBody {
-        let name = Bytes::from(serde_json::Value::from(model).to_string());
         let between = |start: usize, end: usize| {
             let is_within = start <= end && end <= self.bytes.len();
             if is_within { self.bytes.slice(start..end) } else { Bytes::new() }
         };
         let (mut pieces, mut sent) = (Vec::with_capacity(3), 0);
-        for Range { start, end } in self.models.iter().cloned() {
-            pieces.extend([between(sent, start), name.clone()]);
+        for (Range { start, end }, prefix) in self.models.iter().cloned() {
+            pieces.extend([between(sent, start), json_name(prefix, model).into()]);
             sent = end;
         }
         pieces.push(between(sent, self.bytes.len()));
         SentBody::of(pieces)
     }
+}
+
+/// The name as JSON.
+fn json_name(prefix: &str, model: &str) -> String {
+    serde_json::Value::from(format!("{prefix}{model}")).to_string()
+}
+
+/// What stands before the name of a model of Gemini's, which is left as it is.
+fn google_prefix(name: &RawValue) -> &'static str {
+    let name = serde_json::from_str::<String>(name.get()).unwrap_or_default();
+    if name.starts_with(GOOGLE) { GOOGLE } else { "" }
+}
+
+/// The one of these names that is the same without regard to case, as Go folds it.
+fn folded(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    let upper = |name: &str| name.chars().flat_map(char::to_uppercase).collect::<Vec<char>>();
+    // A letter that folds to one of a byte has three at most.
+    known.iter().copied().find(|known| name.len() <= known.len() * 3 && upper(name) == upper(known))
 }
 
 impl<'de> Visitor<'de> for LookedAt<'de> {
@@ -218,7 +287,14 @@ impl<'de> Visitor<'de> for LookedAt<'de> {
             if let Some(known) = read.find(|known| **known == name) {
                 self.read.push((known, value));
             }
+            if let Some(chooser) = folded(&name, &CHOOSERS).filter(|_| value.get() != "null") {
+                self.chooser.get_or_insert_with(|| chooser.to_owned());
+            }
+            if let Some(exact) = folded(&name, &EXACT).filter(|exact| **exact != *name) {
+                self.alike.get_or_insert_with(|| (name.to_string(), exact));
+            }
             match &*name {
+                "generateContentRequest" | "generate_content_request" => self.counted.push(value),
                 "model" => self.models.push(value),
                 "stream" => self.stream = Some(value),
                 "n" => self.choices = Some(value),
@@ -256,6 +332,46 @@ mod tests {
         assert_eq!((read.model(), read.stream()), ("dear", true));
         let sent = r#"{"model":"x","mod\u0065l":"x","stream":false,"stream":true}"#;
         assert_eq!(read.for_model("x").whole(), sent);
+    }
+
+    #[test]
+    fn a_name_in_other_letters_is_refused() {
+        for body in [
+            r#"{"model":"free","Model":"dear"}"#,
+            r#"{"MODEL":"dear","model":"free"}"#,
+            r#"{"model":"free","mod\u0045l":"dear"}"#,
+            "{\"model\":\"free\",\"\u{17f}tream\":true}",
+        ] {
+            let error = RequestBody::read(Bytes::copy_from_slice(body.as_bytes()), None).unwrap_err();
+            assert!(error.status.as_u16() == 400 && error.message.contains("may be read as"), "{error}");
+        }
+        let names = r#"{"model":"m","models_":1,"modelx":2,"streams":3,"input":{"Model":"inner"}}"#;
+        RequestBody::read(Bytes::from_static(names.as_bytes()), None).unwrap();
+    }
+
+    #[test]
+    fn what_has_a_server_choose_is_seen() {
+        for (body, chooser) in [
+            (r#"{"model":"m","models":["a"]}"#, Some("models")),
+            (r#"{"model":"m","Fallbacks":[]}"#, Some("fallbacks")),
+            (r#"{"model":"m","route":"fallback"}"#, Some("route")),
+            (r#"{"model":"m","route":null,"routes":1}"#, None),
+        ] {
+            let read = RequestBody::read(Bytes::from_static(body.as_bytes()), None).unwrap();
+            assert_eq!(read.chooser(), chooser, "{body}");
+        }
+    }
+
+    #[test]
+    fn bodies_of_gemini_get_the_name_too() {
+        let body =
+            r#"{"model":"free","generateContentRequest":{"contents":[],"model":"models/free","Model":0}}"#;
+        let call = PathCall { model: "free".into(), stream: false };
+        let read = RequestBody::read(Bytes::from_static(body.as_bytes()), Some(call)).unwrap();
+        let sent = r#"{"model":"x","generateContentRequest":{"contents":[],"model":"models/x","Model":0}}"#;
+        assert_eq!((read.for_model("x").whole(), read.pieces("x").whole()), (sent.into(), sent.into()));
+        let again = read.with(Bytes::from_static(body.as_bytes())).unwrap();
+        assert_eq!((again.model(), again.for_model("x").whole()), ("free", sent.into()));
     }
 
     #[test]
