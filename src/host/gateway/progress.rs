@@ -15,6 +15,8 @@ pub(super) struct CallProgress {
     repaired: Mutex<Option<OrphanToolCallsPruned>>,
     /// Whether the last attempt had the conversation as it came all the same.
     unchanged: AtomicBool,
+    /// Whether the last attempt had a message of the user before what the model says first.
+    opened: AtomicBool,
     /// How often something in the answer was repaired.
     mended: AtomicU32,
     /// What does not hold of an answer that passes all the same, and the place of the rule that lets it.
@@ -30,8 +32,14 @@ impl CallProgress {
         // What is said of an answer is about the one that passes.
         self.mended.store(0, Ordering::Relaxed);
         self.unchanged.store(false, Ordering::Relaxed);
+        self.opened(false);
         *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         target.clone_into(&mut self.target.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether a message of the user was put before what the model says first.
+    pub(super) fn opened(&self, opened: bool) {
+        self.opened.store(opened, Ordering::Relaxed);
     }
 
     /// What was to be changed in the conversation is not sent.
@@ -82,6 +90,7 @@ impl CallProgress {
             ("inserted", count(|told| told.injected_count)),
             ("moved", count(|told| told.moved_count)),
             ("malformed", count(|told| told.malformed_count)),
+            ("opened", u64::from(self.opened.load(Ordering::Relaxed))),
             ("answer", u64::from(self.mended.load(Ordering::Relaxed))),
         ];
         let counts = counts.iter().filter(|(_, count)| *count > 0);

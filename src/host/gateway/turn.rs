@@ -201,6 +201,7 @@ async fn attempt(
         }
     };
     if let Some(converted) = &converted {
+        progress.opened(converted.opened);
         tracing::info!(target = asked.target, left_out = converted.left_out(), "request converted");
     }
     let policy = open.contract.as_ref().map(|_| models.policy.current());

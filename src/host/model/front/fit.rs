@@ -19,6 +19,11 @@ use crate::session::Message;
 
 /// The highest temperature that Anthropic and Bedrock take.
 const MOST_TEMPERATURE: f64 = 1.0;
+/// The highest one that all others take.
+const MOST_ELSEWHERE: f64 = 2.0;
+/// What the user says first where the conversation begins with the model: "the first message must always use the user role" of
+/// Anthropic. Those of Gemini and of Bedrock get the same.
+const OPENING: &str = "Continue.";
 
 /// Options as fields of a body, and those that the dialect has no field for.
 #[derive(Default)]
@@ -44,12 +49,14 @@ impl FrontRequest {
             None => self.for_converse(),
         };
         let mut temperature = self.temperature;
-        if matches!(dialect, Some(GatewayDialect::Messages) | None)
-            && temperature.is_some_and(|said| said > MOST_TEMPERATURE)
-        {
-            temperature = Some(MOST_TEMPERATURE);
+        let is_lower = matches!(dialect, Some(GatewayDialect::Messages) | None);
+        let most = if is_lower { MOST_TEMPERATURE } else { MOST_ELSEWHERE };
+        if let Some(said) = temperature.filter(|said| !(0.0..=most).contains(said)) {
+            temperature = Some(said.clamp(0.0, most));
             options.left_out.push(self.field_names.temperature);
         }
+        let wants_call = matches!(self.choice, FrontChoice::Required | FrontChoice::Tool(_));
+        options.unless(!wants_call || !self.tools.is_empty(), self.field_names.choice);
         let refuses_temperature =
             temperature.is_some() && refusals.options.has(&RefusedOptions::temperature());
         if refuses_temperature {
@@ -77,6 +84,7 @@ impl FrontRequest {
         let mut left_out: Vec<String> = named.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
         let messages = self.said_to(dialect);
+        let opened = self.opening(dialect).is_some();
         let mut request = self.neutral(&messages);
         if dialect.is_none() && self.never_calls() {
             // Converse has no word for it: tools that the history needs are declared all the same, and forbidden.
@@ -97,7 +105,7 @@ impl FrontRequest {
             }
             body = serde_json::to_vec(&marked)?;
         }
-        Ok(FittedRequest { body, format, left_out, sent })
+        Ok(FittedRequest { body, format, left_out, sent, opened })
     }
 
     /// Whether the strict tools of the request are strict for that model. Only the dialects of `OpenAI` mean the same by it: the
@@ -129,8 +137,23 @@ impl FrontRequest {
         }
     }
 
+    /// Where the user has to say something first, as models of that dialect want it.
+    fn opening(&self, dialect: Option<GatewayDialect>) -> Option<usize> {
+        match dialect {
+            Some(GatewayDialect::Chat | GatewayDialect::Responses) => None,
+            Some(GatewayDialect::Messages | GatewayDialect::Gemini) | None => self.begun_by_model(),
+        }
+    }
+
     /// The conversation. Where a result has no mark of a failure, as in both dialects of `OpenAI`, its text says so.
     fn said_to(&self, dialect: Option<GatewayDialect>) -> Cow<'_, [Message]> {
+        if dialect == Some(GatewayDialect::Messages)
+            && let Some(first) = self.opening(dialect)
+        {
+            let mut messages = self.messages.clone();
+            messages.insert(first, Message::user(OPENING));
+            return Cow::Owned(messages);
+        }
         let is_failed = |message: &Message| matches!(message, Message::Tool { error: true, .. });
         let has_mark = !matches!(dialect, Some(GatewayDialect::Chat | GatewayDialect::Responses));
         if has_mark || !self.messages.iter().any(is_failed) {

@@ -59,6 +59,8 @@ pub(super) struct FittedRequest {
     pub(super) left_out: Vec<String>,
     /// The options in it that not every server of the dialect takes.
     pub(super) sent: Vec<SentOption>,
+    /// Whether a message of the user was put before what the model says first.
+    pub(super) opened: bool,
 }
 
 /// What a reply says besides what the model said.
@@ -157,7 +159,12 @@ impl FrontCall {
             // The one that no client speaks is Bedrock's.
             None => ToolForm::Converse,
         };
-        self.request.attachments.refused_by(form).map(Unconvertible::new)
+        // Both dialects of `OpenAI` take any.
+        let unanswerable = match form {
+            ToolForm::Messages | ToolForm::Gemini | ToolForm::Converse => self.request.unanswerable(),
+            ToolForm::Chat | ToolForm::Responses => None,
+        };
+        unanswerable.or_else(|| self.request.attachments.refused_by(form).map(Unconvertible::new))
     }
 
     /// The request for that model, as its refusals have taught that it takes it.

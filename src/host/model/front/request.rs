@@ -51,11 +51,11 @@ pub(super) struct FrontRequest {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FieldNames {
     pub(super) conversation: &'static str,
+    /// The choice among tools.
+    pub(super) choice: &'static str,
     pub(super) stop: &'static str,
     pub(super) one_call: &'static str,
     pub(super) temperature: &'static str,
-    /// The choice among the tools.
-    pub(super) choice: &'static str,
     /// The form of the answer.
     pub(super) form: &'static str,
     /// That of strict tools.
@@ -220,6 +220,24 @@ impl FrontRequest {
         }
     }
 
+    /// Where the model speaks first, if it does. `None`: the user does, or nobody says anything.
+    pub(super) fn begun_by_model(&self) -> Option<usize> {
+        let first = self.messages.iter().position(says)?;
+        matches!(self.messages.get(first), Some(Message::Assistant { .. })).then_some(first)
+    }
+
+    /// Why a model cannot answer the conversation that takes no blank messages, and instructions elsewhere alone.
+    pub(super) fn unanswerable(&self) -> Option<Unconvertible> {
+        let why = match self.messages.iter().rfind(|message| says(message)) {
+            None => "has no text of the user, which the model wants",
+            Some(Message::Assistant { .. }) if !self.is_begun => {
+                "ends with blank texts behind what the model says, which other models do not continue"
+            }
+            Some(_) => return None,
+        };
+        Some(Unconvertible::malformed(self.field_names.conversation, why))
+    }
+
     /// The same, if any model can continue it: only some do so with a message that has been begun for them, and others answer it.
     pub(super) fn continuable(self) -> Result<Self, Unconvertible> {
         if self.is_begun {
@@ -227,6 +245,16 @@ impl FrontRequest {
             return Err(Unconvertible::malformed(self.field_names.conversation, why));
         }
         Ok(self)
+    }
+}
+
+/// Whether a message is one for servers that leave out blank ones, and have instructions elsewhere.
+fn says(message: &Message) -> bool {
+    match message {
+        Message::System { .. } => false,
+        Message::User { text, .. } => !text.trim().is_empty(),
+        Message::Assistant { text, calls, .. } => !text.trim().is_empty() || !calls.is_empty(),
+        Message::Tool { .. } => true,
     }
 }
 

@@ -15,6 +15,8 @@ pub(in crate::host) struct ConvertedRequest<'a> {
     /// How it was written.
     pub(super) format: Box<dyn WireFormat>,
     pub(super) left_out: Vec<String>,
+    /// Whether a message of the user was put before what the model says first.
+    pub(in crate::host) opened: bool,
     /// The options in it that not every server takes.
     pub(super) sent: Vec<SentOption>,
     /// Whether broken arguments of calls are repaired.

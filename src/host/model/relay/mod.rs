@@ -249,8 +249,8 @@ impl RelayedModel {
     ) -> Result<ConvertedRequest<'a>, Failure> {
         let fitted = front.fitted(&self.plain, &self.refusals);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
-        let FittedRequest { body, format, left_out, sent } = fitted;
-        Ok(ConvertedRequest { body: body.into(), front, format, left_out, sent, repairs })
+        let FittedRequest { body, format, left_out, sent, opened } = fitted;
+        Ok(ConvertedRequest { body: body.into(), front, format, left_out, opened, sent, repairs })
     }
 
     /// What takes the secrets of the connection out.
@@ -405,6 +405,7 @@ impl RelayedModel {
             front: &front,
             format: (self.plain.provider.format)(self.plain.clone()),
             left_out: Vec::new(),
+            opened: false,
             sent: Vec::new(),
             repairs: open.request.repairs,
         };

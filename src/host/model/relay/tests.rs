@@ -66,6 +66,7 @@ pub(super) fn converting<'a>(front: &'a FrontCall, provider: &'static Provider) 
         front,
         format,
         left_out: Vec::new(),
+        opened: false,
         sent: Vec::new(),
         repairs: false,
     }

@@ -9,11 +9,11 @@ use crate::host::model::front::{GatewayDialect, media, openai};
 use crate::session::ToolCall;
 
 const NAMES: FieldNames = FieldNames {
+    choice: "tool_choice",
     conversation: "messages",
     stop: "stop",
     one_call: "parallel_tool_calls",
     temperature: "temperature",
-    choice: "tool_choice",
     form: "response_format",
     strict: "tools.function.strict",
 };

@@ -9,10 +9,10 @@ use crate::host::model::front::request::{AnswerForm, FieldNames, FrontChoice, Fr
 use crate::host::model::front::shared::SharedOptions;
 
 const NAMES: FieldNames = FieldNames {
+    choice: "toolConfig.functionCallingConfig",
     conversation: "contents",
     stop: "generationConfig.stopSequences",
     temperature: "generationConfig.temperature",
-    choice: "toolConfig",
     form: "generationConfig.responseMimeType",
     // The dialect has neither.
     one_call: "",

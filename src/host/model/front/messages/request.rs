@@ -10,11 +10,11 @@ use crate::host::model::front::{GatewayDialect, media};
 /// What asks for something that only Anthropic's servers do.
 const REFUSED: [&str; 2] = ["mcp_servers", "container"];
 const NAMES: FieldNames = FieldNames {
+    choice: "tool_choice",
     conversation: "messages",
     stop: "stop_sequences",
     one_call: "tool_choice.disable_parallel_tool_use",
     temperature: "temperature",
-    choice: "tool_choice",
     form: "output_config.format",
     // Its schemas are others than those of `OpenAI`, which alone has it too.
     strict: "",

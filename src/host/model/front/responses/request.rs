@@ -9,12 +9,12 @@ use crate::host::model::front::shared::SharedOptions;
 use crate::host::model::front::{GatewayDialect, media, openai};
 
 const NAMES: FieldNames = FieldNames {
+    choice: "tool_choice",
     conversation: "input",
     // The dialect has none.
     stop: "stop",
     one_call: "parallel_tool_calls",
     temperature: "temperature",
-    choice: "tool_choice",
     form: "text.format",
     strict: "tools.strict",
 };

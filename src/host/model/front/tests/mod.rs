@@ -1,5 +1,6 @@
 //! What readers and writers make of requests and replies.
 
+mod begun;
 mod custom;
 mod fields;
 mod gemini;
