@@ -203,3 +203,27 @@ async fn beyond_this_machine_the_page_takes_an_admins_key() {
     let got = gateway.post(CHAT, &[("authorization", "Basic YW55Om9wZW4=")], r#"{"model":"main"}"#).await;
     assert_eq!(got.status, 401);
 }
+
+#[tokio::test]
+async fn what_is_asked_at_once_has_its_reasons() {
+    let busy = Reply::json(503, "", r#"{"error":{"message":"busy"}}"#);
+    let upstream = Upstream::start([busy.clone(), busy, Reply::json(200, "", &said("hi"))]);
+    let policy = "version: 1
+models: {'*': {cooldown: 0s, retry: {max_attempts: 3, backoff: {kind: constant, delay: 0s, jitter: none}}}}
+turn: {targets: {fallback: attempt}}
+";
+    let file = format!(
+        "models:\n{}{}routes: {{main: [main, spare]}}\n",
+        super::model("main", "openai", &upstream),
+        super::model("spare", "openai", &upstream)
+    );
+    let gateway = Gateway::under(policy, &file, &[]);
+    assert_eq!(gateway.chat().await.status, 200);
+    let status = gateway.status().await;
+    let decisions = status["decisions"].as_array().unwrap();
+    assert_eq!(decisions.len(), 2, "{status:#}");
+    for decided in decisions {
+        assert_eq!((&decided["what"], decided["next"].is_string()), (&"fallback".into(), true), "{decided}");
+        assert!(decided["because"][0]["place"].as_str().unwrap().contains(':'), "{decided}");
+    }
+}

@@ -279,7 +279,14 @@ impl ModelTurn {
             system_message,
             sources: why.iter().map(|because| because.rule.clone()).collect(),
         };
-        run.out.note(Note::TurnRetry(retry.logged(&failed.message)), Vec::new());
+        // The reasons stand at the wait that follows, or at the end of the attempts; where neither follows, here.
+        let is_at_once = action == RetryAction::Retry && backoff.is_zero();
+        // How long the same model would have been left alone decides nothing where another one is asked.
+        let is_other = retry.next_target.as_ref().is_some_and(|next| *next != retry.target);
+        let decides =
+            |reason: &&DecisionReason| is_at_once && !(is_other && reason.rule.ends_with("backoff"));
+        let why = why.iter().filter(decides).cloned().collect();
+        run.out.note(Note::TurnRetry(retry.logged(&failed.message)), why);
     }
 }
 

@@ -84,13 +84,17 @@ impl OpenRequest {
             }
             DirectiveKind::Work(Work::Wait(wait)) => self.waits(wait, because(), id, now),
             DirectiveKind::Note(Note::TurnRetry(retry)) => {
-                // With a reason of its own it passes a model over; otherwise its reasons come with what is done.
-                let is_whole = !directive.because.is_empty();
+                // With a reason of its own it passes a model over, or asks again at once; otherwise its reasons come with what
+                // is done.
                 let is_at_once = retry.action == RetryAction::Retry && retry.backoff.is_zero();
+                let is_skip = !is_at_once && !directive.because.is_empty();
                 self.failed = Some(retry.clone());
-                let kind = if is_whole { DecisionKind::Skip } else { DecisionKind::Retry };
-                let because = if is_whole { because() } else { core::mem::take(&mut self.refused) };
-                (is_whole || is_at_once).then(|| self.decided(kind, because, id, now))
+                if is_skip {
+                    return Some(self.decided(DecisionKind::Skip, because(), id, now));
+                }
+                let refused = core::mem::take(&mut self.refused);
+                let because = if refused.is_empty() { because() } else { refused };
+                is_at_once.then(|| self.decided(self.again(), because, id, now))
             }
             DirectiveKind::Work(Work::RepairHistory(_)) => {
                 self.changes = because();
@@ -162,7 +166,7 @@ impl OpenRequest {
         let Some(pool) = wait.pool.clone() else {
             // The wait of a fallback was reported with its reasons.
             let decision =
-                (!because.is_empty()).then(|| self.decided(DecisionKind::Retry, because.clone(), id, now));
+                (!because.is_empty()).then(|| self.decided(self.again(), because.clone(), id, now));
             self.enter(RequestPhase::Delay { until, error_type, because }, now);
             return decision;
         };
@@ -175,6 +179,14 @@ impl OpenRequest {
         };
         self.enter(RequestPhase::Pace { until, pool, because }, now);
         Some(decision)
+    }
+
+    /// What another attempt is.
+    fn again(&self) -> DecisionKind {
+        let retry = self.failed.as_ref();
+        let is_other =
+            retry.is_some_and(|retry| retry.next_target.as_ref().is_some_and(|next| *next != retry.target));
+        if is_other { DecisionKind::Fallback } else { DecisionKind::Retry }
     }
 
     fn enter(&mut self, phase: RequestPhase, now: Instant) {
