@@ -89,7 +89,11 @@ impl SpentFile {
     ///
     /// # Errors
     /// It cannot be written; what it said before stays.
-    pub(crate) fn write(&self, record: &SpentRecord) -> Result<(), SpentFileError> {
+    pub(crate) fn write(&mut self, record: &SpentRecord) -> Result<(), SpentFileError> {
+        // Somebody has removed the folder, and the lock with it.
+        if self.path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+            (*self, _) = Self::open(&self.path)?;
+        }
         let failed = |source| SpentFileError::Io { path: self.path.display().to_string(), source };
         let bytes = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
         beside::replace(&self.path, &[&bytes], true).map_err(failed)

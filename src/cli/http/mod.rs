@@ -3,6 +3,7 @@
 mod body;
 mod client;
 mod connections;
+mod descriptors;
 mod head;
 mod origin;
 mod own_notices;
@@ -10,7 +11,7 @@ mod peers;
 mod tls;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use axum::http::header::{AUTHORIZATION, CONNECTION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -19,6 +20,7 @@ use tokio::net::TcpListener;
 
 pub(in crate::cli) use self::body::{BodyRefusal, BodyRoom, HeldRoom, MOST_HELD, read_body};
 pub(in crate::cli) use self::connections::serve;
+pub(in crate::cli) use self::descriptors::raise_open_files;
 pub(in crate::cli) use self::head::check_head;
 pub(in crate::cli) use self::origin::OriginRules;
 pub(in crate::cli) use self::tls::{TlsServer, secured};
@@ -28,6 +30,17 @@ use crate::host::file_error;
 /// What addresses of a server begin with.
 pub(in crate::cli) const fn scheme(is_secured: bool) -> &'static str {
     if is_secured { "https" } else { "http" }
+}
+
+/// The address that an option says, by number or by the name of this machine.
+pub(in crate::cli) fn address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.trim();
+    let found = text.to_socket_addrs().ok().and_then(|mut found| {
+        let first = found.next()?;
+        // A name may have addresses of both kinds; more clients reach that of version 4.
+        Some(if first.is_ipv4() { first } else { found.find(SocketAddr::is_ipv4).unwrap_or(first) })
+    });
+    found.ok_or_else(|| "write an address and a port, such as 127.0.0.1:8787 or localhost:8787".to_owned())
 }
 
 /// Takes an address. Port 0 is any free one. `option` is the one that says it.

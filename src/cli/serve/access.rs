@@ -22,6 +22,10 @@ static KEY_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("x-goog-api-key"),
 ];
 
+/// What proxies say of the requests that they pass (RFC 7239; RFC 9110, section 7.6.3).
+const PROXY_HEADERS: [&str; 6] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+
 /// Who may.
 pub(super) struct AccessRules {
     origins: OriginRules,
@@ -83,10 +87,10 @@ impl AccessRules {
         self.origin(headers)?;
         let password = password(headers);
         let by_password = || self.known(password.as_deref().into_iter().filter(|key| !key.is_empty()));
-        if self.is_loopback() || by_password().is_some_and(|client| client.admin) {
+        if self.is_open(headers) || by_password().is_some_and(|client| client.admin) {
             return Ok(());
         }
-        self.admin(headers, "beyond this machine the state of the gateway takes a key with `admin: true`")
+        self.admin(headers, "the state of the gateway takes a key with `admin: true`")
     }
 
     /// The first client of these keys.
@@ -106,10 +110,23 @@ impl AccessRules {
 
     /// Refuses who may not read the metrics.
     pub(super) fn metrics(&self, headers: &HeaderMap) -> Result<(), GatewayError> {
-        if self.is_loopback() {
+        if self.is_open(headers) {
             return self.origin(headers);
         }
-        self.admin(headers, "beyond this machine metrics take a key with `admin: true`")
+        self.admin(headers, "metrics take a key with `admin: true`")
+    }
+
+    /// Whether all who reach it may see what it does: those on this machine, unless the file says who may, or they come through a
+    /// proxy, as clients of other machines do.
+    fn is_open(&self, headers: &HeaderMap) -> bool {
+        let has_passed = || PROXY_HEADERS.iter().any(|name| headers.contains_key(*name));
+        self.is_loopback()
+            && (self.keys.is_empty() || !(has_passed() || self.keys.iter().any(|key| key.client.admin)))
+    }
+
+    /// Whether clients need a key.
+    pub(super) const fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
     }
 
     fn admin(&self, headers: &HeaderMap, message: &str) -> Result<(), GatewayError> {
@@ -139,6 +156,11 @@ impl ClientKey {
 }
 
 impl GatewayClient {
+    /// Whether it may use some routes alone.
+    pub(super) const fn is_limited(&self) -> bool {
+        self.routes.is_some()
+    }
+
     /// Whether it may use the route of that name.
     pub(super) fn may(&self, route: &str) -> bool {
         self.routes.as_ref().is_none_or(|routes| routes.iter().any(|allowed| allowed.matches(route)))
@@ -217,5 +239,33 @@ mod tests {
             rules.metrics(&headers.into_iter().collect()).err().map(|error| error.status.as_u16())
         };
         assert_eq!((status("a"), status("b"), status("c")), (Some(403), None, Some(401)));
+    }
+
+    #[test]
+    fn on_this_machine_it_shows_itself_unless_the_file_says_to_whom() {
+        let [desk, ops] =
+            [("desk", "a"), ("ops", "b")].map(|(name, key)| format!("{name}: {{sha256: {}", hash(key)));
+        let shows = |keys: &str, fields: &[(&'static str, &str)]| {
+            let rules = rules("127.0.0.1:80", keys).unwrap();
+            let all = [("host", "127.0.0.1")].iter().chain(fields);
+            let headers: HeaderMap =
+                all.map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect();
+            let [status, metrics] = [rules.status(&headers), rules.metrics(&headers)]
+                .map(|refused| refused.err().map(|error| error.status.as_u16()));
+            assert_eq!(status, metrics);
+            status
+        };
+        let proxied = ("x-forwarded-for", "10.0.0.7");
+        assert_eq!(
+            (shows("{}", &[]), shows("{}", &[proxied])),
+            (None, None),
+            "nothing is held back from anybody"
+        );
+        let none = format!("{{{desk}}}}}");
+        assert_eq!((shows(&none, &[]), shows(&none, &[proxied])), (None, Some(401)));
+        assert_eq!(shows(&none, &[proxied, ("x-api-key", "a")]), Some(403));
+        let both = format!("{{{desk}}}, {ops}, admin: true}}}}");
+        let status = |key| shows(&both, &[("x-api-key", key)]);
+        assert_eq!((shows(&both, &[]), status("a"), status("b")), (Some(401), Some(403), None));
     }
 }

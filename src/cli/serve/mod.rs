@@ -30,7 +30,6 @@ use super::http::TlsServer;
 use super::logs::Export;
 use super::look::look_again;
 use super::policies::reported;
-use super::run::metrics;
 use super::run::signals::StopSignals;
 use super::settings::CliSettings;
 use super::{files, http, named, out, policies, runtime, sessions};
@@ -48,6 +47,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// What is said beyond this machine where nothing secures the connections.
 const NO_TLS: &str = "note: keys and conversations pass this address unencrypted; write `tls` into the file, or let a proxy with TLS stand before it\n";
 const NO_KEYS: &str = "--addr: beyond this machine clients need keys; write them under `keys`, as `unfazed serve --hash-key` makes them";
+
+const OPEN_NOW: &str =
+    "warning: the file has no `keys` any more; whoever reaches this machine's address may use all routes\n";
 
 /// Serves models under a policy to any SDK: set its base URL to the address of this gateway
 #[derive(clap::Args)]
@@ -74,7 +76,7 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "FILE", required_unless_present_any = ["hash_key", "demo"])]
     file: Option<PathBuf>,
     /// The address that clients are served at; port 0 is any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787", value_parser = metrics::address)]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787", value_parser = http::address)]
     addr: SocketAddr,
     /// The profile of the policy that is chosen.
     #[arg(long, value_name = "NAME")]
@@ -176,6 +178,7 @@ impl Service {
         let gateway = Arc::new(gateway);
         let keeper = Arc::new(BudgetKeeper::new(Arc::clone(&gateway), spent));
         keeper.take(&keys).map_err(|error| CommandFailure::Report(error.to_string()))?;
+        http::raise_open_files();
         let tls = tls.map(http::secured).transpose()?;
         let listener = http::bind("--addr", address)?;
         let bound =
@@ -251,7 +254,10 @@ async fn take_edits(
                 .and_then(|access| keeper.take(&keys).map(|()| access).map_err(|error| error.to_string()));
             match taken {
                 Ok(access) => {
-                    server.set_access(access);
+                    let takes_all = server.set_access(access);
+                    if takes_all {
+                        out::say(OPEN_NOW);
+                    }
                     out::say(
                         "note: the policy and the keys are read again; models, routes and `tls` are at the next start\n",
                     );

@@ -62,9 +62,11 @@ impl GatewayServer {
         self.gateway.metrics()
     }
 
-    /// Takes other keys for the requests that come from now on.
-    pub(super) fn set_access(&self, access: AccessRules) {
-        *self.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+    /// Takes other keys for the requests that come from now on. Says whether they need none any more.
+    pub(super) fn set_access(&self, access: AccessRules) -> bool {
+        let mut held = self.access.write().unwrap_or_else(PoisonError::into_inner);
+        let needs = access.has_keys();
+        core::mem::replace(&mut *held, access).has_keys() && !needs
     }
 
     /// Who may.
@@ -123,6 +125,11 @@ impl GatewayServer {
             () = self.gateway.cut().cancelled() => return Err(GatewayError::shutting_down()),
         };
         let body = RequestBody::read(body, call)?;
+        if let Some(chooser) = body.chooser().filter(|_| client.is_limited()) {
+            return Err(GatewayError::bad_request(format!(
+                "`{chooser}` has the server choose another model, and this key may use some routes alone; leave it out"
+            )));
+        }
         // As it can be shown: it is what a stranger wrote.
         let model: String = body.model().chars().take(64).flat_map(char::escape_debug).collect();
         let may = |route: &str| client.may(route);
@@ -191,7 +198,10 @@ async fn relay(
 ) -> Response {
     let (head, body) = request.into_parts();
     let answered = server.answer(endpoint, call, &head.headers, body).await;
-    answered.unwrap_or_else(|error| refusal(endpoint.dialect, &error))
+    answered.unwrap_or_else(|error| {
+        server.gateway.turned_away();
+        refusal(endpoint.dialect, &error)
+    })
 }
 
 /// A request whose body is not taken.

@@ -37,7 +37,9 @@ impl GatewayError {
         let status = said.unwrap_or(match class {
             ErrorClass::Timeout => StatusCode::GATEWAY_TIMEOUT,
             ErrorClass::RateLimit | ErrorClass::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            ErrorClass::ContentFilter | ErrorClass::ContextOverflow => StatusCode::BAD_REQUEST,
+            ErrorClass::ContentFilter | ErrorClass::ContextOverflow | ErrorClass::InvalidRequest => {
+                StatusCode::BAD_REQUEST
+            }
             ErrorClass::Overloaded | ErrorClass::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         });

@@ -202,6 +202,11 @@ impl Gateway {
         answer
     }
 
+    /// A request was refused before it was read.
+    pub(crate) fn turned_away(&self) {
+        self.board.refused(None);
+    }
+
     async fn answer_within(&self, request: GatewayRequest<'_>) -> GatewayAnswer {
         let RequestRoute { targets, front, name } = match self.route(&request) {
             Ok(route) => route,

@@ -340,3 +340,22 @@ keys:
     let expected = "gateway.yaml:3:3: error[P0206]: the price of the model `main` is unknown, and the budget of the key `desk` is in US dollars";
     assert!(said.contains(expected) && said.matches("P0206").count() == 1, "{said}");
 }
+
+#[tokio::test]
+async fn a_folder_that_is_removed_meanwhile_is_made_again() {
+    let upstream = upstream();
+    let gateway = Gateway::start(&file(&upstream, "    budget: {per: 30d, requests: 9}\n"));
+    let kept = async |requests: u64| {
+        let began = Instant::now();
+        assert_eq!(gateway.post(CHAT, &[DESK], ASK).await.status, 200);
+        while !gateway.spent().contains(&format!("\"requests\":{requests}")) {
+            assert!(began.elapsed() < PATIENCE, "{}", gateway.spent());
+            tokio::task::yield_now().await;
+        }
+    };
+    kept(1).await;
+    fs::remove_dir_all(gateway.folder.path().join(".unfazed/serve")).unwrap();
+    kept(2).await;
+    // Another gateway still counts nowhere else.
+    assert!(gateway.folder.path().join(".unfazed/serve/gateway.lock").exists());
+}

@@ -352,3 +352,76 @@ async fn an_error_within_an_answer_has_a_status_of_its_own() {
         assert_eq!(got.status, status, "{got:?}");
     }
 }
+
+#[tokio::test]
+async fn a_key_of_some_routes_has_no_server_choose_among_its_models() {
+    let upstream = upstream();
+    let keys = format!("keys: {{desk: {{sha256: {SESAME}}}, shop: {{sha256: {OPEN}, routes: main}}}}\n");
+    let gateway = Gateway::start(&(one("openai", &upstream) + &keys));
+    for field in [r#""models":["dear"]"#, r#""Fallbacks":["dear"]"#, r#""route":"fallback""#] {
+        let ask = format!(r#"{{"model":"main",{field}}}"#);
+        let got = gateway.post(CHAT, &[("x-api-key", "open")], ask.clone()).await;
+        let name = field.split('"').nth(1).unwrap().to_lowercase();
+        let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(got.status == 400 && message.starts_with(&format!("`{name}` ")), "{got:?}");
+        // Who may use all, may have it chosen.
+        assert_eq!(gateway.post(CHAT, &[("x-api-key", "sesame")], ask).await.status, 200);
+    }
+    // Of two names the servers take one or the other.
+    let both = r#"{"model":"main","Model":"dear"}"#;
+    for key in ["open", "sesame"] {
+        let got = gateway.post(CHAT, &[("x-api-key", key)], both).await;
+        assert!(got.status == 400 && got.body.contains("`Model` may be read as `model`"), "{got:?}");
+    }
+    assert_eq!(upstream.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_refused_before_it_is_read_counts() {
+    let upstream = upstream();
+    let keys = format!("keys: {{desk: {{sha256: {SESAME}}}}}\n");
+    let gateway = Gateway::start(&(one("openai", &upstream) + &keys));
+    let headers = [("x-api-key", "sesame")];
+    assert_eq!(gateway.post(CHAT, &[], "{}").await.status, 401);
+    assert_eq!(gateway.post(CHAT, &headers, "{bad").await.status, 400);
+    assert_eq!(gateway.post(CHAT, &[headers[0], ("origin", "https://evil.example")], "{}").await.status, 403);
+    assert_eq!(gateway.status().await["requests"]["refused"], 3);
+}
+
+#[tokio::test]
+async fn a_name_of_this_machine_is_an_address_too() {
+    let upstream = upstream();
+    let gateway = Gateway::under(super::POLICY, &one("openai", &upstream), &["--addr", "localhost:0"]);
+    assert!(gateway.url.starts_with("http://127.0.0.1:"), "{}", gateway.url);
+    assert_eq!(gateway.chat().await.status, 200);
+}
+
+/// The gateway, started where a process may open so many files by that flag of `ulimit`.
+#[cfg(target_os = "linux")]
+fn with_files(flag: &str, upstream: &Upstream) -> Gateway {
+    let folder = super::folder(super::POLICY, &one("openai", upstream));
+    let script = format!(
+        "ulimit {flag} 1024 && exec '{}' serve gateway.yaml --addr 127.0.0.1:0",
+        env!("CARGO_BIN_EXE_unfazed")
+    );
+    let command = command::program("sh", folder.path(), &["-c", &script]);
+    Gateway::of_command(folder, command)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn it_opens_as_many_files_as_it_may_and_says_where_these_are_too_few() {
+    let upstream = upstream();
+    let soft_of = |gateway: &Gateway| {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.child.id())).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap().to_owned();
+        let numbers: Vec<String> = line.split_whitespace().skip(3).take(2).map(str::to_owned).collect();
+        (numbers[0].clone(), numbers[1].clone())
+    };
+    let warns =
+        |gateway: &Gateway| gateway.said.lock().unwrap().iter().any(|line| line.contains("open 1024 files"));
+    let raised = with_files("-Sn", &upstream);
+    let (soft, hard) = soft_of(&raised);
+    assert_eq!((soft == hard, warns(&raised)), (true, hard == "1024"));
+    assert!(warns(&with_files("-n", &upstream)));
+}

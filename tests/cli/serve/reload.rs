@@ -60,3 +60,15 @@ async fn edited_keys_are_taken() {
     }
     assert_eq!(asked("old").await, 401);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_without_its_keys_opens_the_routes_and_says_so() {
+    let upstream = Upstream::start([Reply::json(200, "", &said("hello"))]);
+    let file = one("openai", &upstream);
+    let old = "cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4";
+    let gateway = Gateway::under(ONCE, &format!("{file}keys: {{desk: {{sha256: {old}}}}}\n"), &["--reload"]);
+    assert_eq!(gateway.chat().await.status, 401);
+    gateway.write("gateway.yaml", &format!("version: 1\npolicy: policy.yaml\n{file}"));
+    gateway.wait_until_said("no `keys` any more").await;
+    assert_eq!(gateway.chat().await.status, 200);
+}
