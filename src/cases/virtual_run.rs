@@ -18,6 +18,11 @@ pub(crate) struct VirtualRun {
 type WorkEnd = (Instant, usize, u64);
 
 impl VirtualRun {
+    /// The next run of the session.
+    pub(crate) fn next_run(&self) -> Self {
+        Self { state: self.state.next_run(), ..Self::default() }
+    }
+
     /// The event as the next one of the run.
     pub(crate) fn envelope(&self, now: Instant, event: Event) -> Envelope {
         Envelope { seq: self.state.seq.saturating_add(1), now, event }

@@ -1,17 +1,20 @@
 //! One simulated agent: consecutive runs, each driven by the interpreter's own step.
 
+use core::num::NonZeroU32;
+
 use super::chance::ServiceChance;
 use super::errand::{NextReply, ScriptedWorkload};
 use super::figures::{EndedBy, RunEnd};
+use super::limits::CallUse;
 use super::scenario::Scenario;
 use super::service::{ServedCall, ServiceCall};
 use super::shared::SharedServices;
-use crate::cases::VirtualRun;
+use crate::cases::{VirtualRun, is_answer};
 use crate::engine::{
     ApprovalAnswer, CallModel, DirectiveKind, Directives, DriveMode, Event, Failure, ModelReply, Note,
     ReduceContext, RunStarted, RunTool, SharedSubject, SummarizeMessages, ToolOutcome, TurnMeasure, Work,
 };
-use crate::policy::Seed;
+use crate::policy::{ErrorClass, Seed};
 use crate::session::{ContextReduction, HistoryRepair, Usage};
 use crate::time::{Instant, Nanos};
 
@@ -35,9 +38,18 @@ pub(super) struct SimulatedAgent {
     /// The number of runs begun.
     runs: u32,
     began: Instant,
+    /// The number of the last event before the run.
+    before: u64,
+    /// What the run has waited for.
+    waited: Nanos,
+    /// The last request of a model that was answered badly, and how.
+    answered_badly: Option<(SentRequest, ErrorClass)>,
     /// The start of the next run, if none is in flight.
     begins: Option<Instant>,
 }
+
+/// What makes two requests of a run the same: the model, the turn, the most tokens of the reply, and the guidance.
+type SentRequest = (usize, u32, Option<u64>, Vec<String>);
 
 impl SimulatedAgent {
     pub(super) fn new(scenario: &Scenario, number: u32, begins: Instant) -> Self {
@@ -54,6 +66,9 @@ impl SimulatedAgent {
             turn: None,
             runs: 0,
             began: Instant::default(),
+            before: 0,
+            waited: Nanos::ZERO,
+            answered_badly: None,
             begins: Some(begins),
         }
     }
@@ -74,7 +89,7 @@ impl SimulatedAgent {
             self.look_at_shared(shared);
             self.step(shared, event);
             self.tell_others(shared);
-            if self.run.state.is_over() || self.run.state.seq >= MOST_EVENTS {
+            if self.run.state.is_over() || self.run.state.seq.saturating_sub(self.before) >= MOST_EVENTS {
                 self.run.cancel();
                 self.begins = self.end(shared).map(|rest| shared.now.saturating_add(rest));
             }
@@ -84,12 +99,16 @@ impl SimulatedAgent {
     /// Begins a run, if there is time for one.
     fn begin(&mut self, shared: &SharedServices<'_>) -> Option<Event> {
         let scenario = shared.scenario;
-        if shared.since() >= scenario.duration() {
+        if !scenario.has_run_after(self.runs, shared.since()) {
             return None;
         }
+        let in_session = scenario.file.session_runs.map_or(1, NonZeroU32::get);
+        let is_next = !self.runs.is_multiple_of(in_session);
         self.runs = self.runs.saturating_add(1);
         self.began = shared.now;
-        self.run = VirtualRun::default();
+        self.run = if is_next { self.run.next_run() } else { VirtualRun::default() };
+        self.before = self.run.state.seq;
+        (self.waited, self.answered_badly) = (Nanos::ZERO, None);
         self.errand.begin(scenario);
         Some(Event::RunStarted(RunStarted {
             run: format!("{}-{}", self.number, self.runs),
@@ -111,14 +130,14 @@ impl SimulatedAgent {
         let ended = outcome.map_or(RunEnd::Failed, |outcome| self.errand.ended(outcome));
         let since = shared.since();
         shared.tally.run_ended(since, ended, self.run.state.usage);
+        shared.tally.run_waited(self.waited);
         if ended == RunEnd::Failed {
             shared.tally.run_failed(EndedBy::of(outcome));
         }
         let scenario = shared.scenario;
         let least = if self.began == shared.now { LEAST_REST } else { Nanos::ZERO };
         let rest = scenario.file.pause.draw(self.pauses.next().time()).max(least);
-        let more = scenario.file.runs.is_none_or(|most| self.runs < most.get());
-        (more && since.saturating_add(rest) < scenario.duration()).then_some(rest)
+        scenario.has_run_after(self.runs, since.saturating_add(rest)).then_some(rest)
     }
 
     /// Takes what the other agents have reported, as a host does that looks before each event.
@@ -182,6 +201,7 @@ impl SimulatedAgent {
             Work::Summarize(work) => self.summarize(shared, work),
             Work::Wait(wait) => {
                 shared.tally.slept(wait.delay);
+                self.waited = self.waited.saturating_add(wait.delay);
                 (wait.delay, wait.fired())
             }
             Work::PrepareTurn(turn) => {
@@ -204,11 +224,22 @@ impl SimulatedAgent {
         let scenario = shared.scenario;
         let (next, first) = self.errand.next(scenario, &call);
         let has_calls = matches!(next, NextReply::Calls(_)) || shared.report.is_some();
-        let asked = ServiceCall { whole: call.timeout, steps: call.timeouts, has_calls };
-        let (ServedCall { takes, fault, stated }, usage) = self.ask(shared, &call.target, first, asked);
+        let place = shared.place(&call.target);
+        let request = (place, call.turn, call.max_output, call.guidance.clone());
+        let again = self.answered_badly.as_ref().filter(|(before, _)| *before == request);
+        let asked = ServiceCall {
+            whole: call.timeout,
+            steps: call.timeouts,
+            has_calls,
+            again: again.map(|(_, class)| *class),
+            ..ServiceCall::default()
+        };
+        let (ServedCall { takes, fault, stated: limits }, usage) = self.ask(shared, place, first, asked);
+        if let Some(fault) = fault.filter(|fault| is_answer(fault.class)) {
+            self.answered_badly = Some((request, fault.class));
+        }
         let answer = self.errand.reply(scenario, shared.report.as_deref(), &next, usage, fault);
         self.errand.called(answer.is_ok());
-        let limits = stated.into_iter().collect();
         let event = match answer {
             Ok(reply) => call.responded(ModelReply { limits, ..reply }),
             Err(failure) => call.failed(Failure { limits, ..failure }),
@@ -217,8 +248,9 @@ impl SimulatedAgent {
     }
 
     fn summarize(&mut self, shared: &mut SharedServices<'_>, work: SummarizeMessages) -> (Nanos, Event) {
-        let asked = ServiceCall { whole: work.timeout, steps: work.timeouts, has_calls: false };
-        let (ServedCall { takes, fault, .. }, usage) = self.ask(shared, &work.target, false, asked);
+        let asked = ServiceCall { whole: work.timeout, steps: work.timeouts, ..ServiceCall::default() };
+        let place = shared.place(&work.target);
+        let (ServedCall { takes, fault, .. }, usage) = self.ask(shared, place, false, asked);
         let event = if let Some(fault) = fault {
             work.failed(fault.failure())
         } else {
@@ -232,17 +264,21 @@ impl SimulatedAgent {
     fn ask(
         &mut self,
         shared: &mut SharedServices<'_>,
-        target: &str,
+        place: usize,
         first: bool,
         asked: ServiceCall,
     ) -> (ServedCall, Usage) {
         let since = shared.since();
         shared.tally.model_called(since, first);
         let rules = &shared.scenario.models;
-        let place = rules.iter().position(|model| model.service.name == target).unwrap_or(0);
         let draws = self.models.get_mut(place).map(ServiceChance::next);
+        let turns = self.turns_before();
         match (shared.models.get_mut(place), rules.get(place), draws) {
-            (Some(model), Some(rules), Some(draws)) => (model.call(since, draws, asked), rules.usage),
+            (Some(model), Some(rules), Some(draws)) => {
+                let usage = rules.usage_after(turns);
+                let used = CallUse { input: usage.input, output: usage.output };
+                (model.call(since, draws, ServiceCall { used, ..asked }), usage)
+            }
             // Only models of the scenario are called, and each has all of these.
             _ => (ServedCall::default(), Usage::default()),
         }
@@ -269,9 +305,15 @@ impl SimulatedAgent {
 
     /// The measure of the conversation before a turn, as in the scenario.
     fn measure(&self, scenario: &Scenario) -> TurnMeasure {
-        let tokens = scenario.models.first().map_or(0, |model| model.usage.input);
+        let turns = self.turns_before();
+        let tokens = scenario.models.first().map_or(0, |model| model.usage_after(turns).input);
         let messages = self.turn.map_or(0, |(turn, _)| u64::from(turn).saturating_mul(2));
         TurnMeasure { messages, message_tokens: tokens, ..TurnMeasure::default() }
+    }
+
+    /// The number of turns that have made the conversation longer.
+    fn turns_before(&self) -> u32 {
+        self.turn.map_or(0, |(turn, _)| turn.saturating_sub(1))
     }
 
     /// Answers a reduction: the simulated conversation cannot be reduced.

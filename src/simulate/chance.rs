@@ -48,6 +48,16 @@ impl CallDraws {
         self.number(2)
     }
 
+    /// The number that decides whether the load makes it fail.
+    pub(super) const fn load(self) -> u64 {
+        self.number(3)
+    }
+
+    /// The number that decides whether the cause of a bad answer persists. It is the other half of that of the load.
+    pub(super) const fn again(self) -> u64 {
+        self.number(3).rotate_left(32)
+    }
+
     const fn number(self, which: u32) -> u64 {
         self.seed.draw(self.first.wrapping_add(which))
     }

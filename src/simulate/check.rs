@@ -1,6 +1,8 @@
 //! Detects contradictions in a scenario whose single values are valid.
 
-use super::document::{ScenarioFile, WindowFile};
+use super::document::{ModelFile, ScenarioFile, WindowFile};
+use super::limits::{LimitWindow, RefusalHint};
+use crate::cases::is_answer;
 use crate::policy::decode::Spanned;
 use crate::policy::{ErrorClass, OpenFraction, PerClass};
 use crate::text::{Code, Diagnostic, Span};
@@ -43,6 +45,7 @@ pub(super) fn check(file: &ScenarioFile) -> Vec<Diagnostic> {
     for model in file.models.value.values() {
         rates(model.faults.as_ref(), FaultOwner::Model, &mut problems);
         windows(&model.trace, FaultOwner::Model, &mut problems);
+        provider(model, &mut problems);
     }
     for tool in file.tools.values() {
         rates(tool.faults.as_ref(), FaultOwner::Tool, &mut problems);
@@ -96,6 +99,63 @@ fn windows(trace: &[Spanned<WindowFile>], whose: FaultOwner, problems: &mut Vec<
             }));
         }
         problems.extend(window.fault.and_then(|fault| impossible(fault.value, whose, fault.span)));
+    }
+}
+
+/// What a model says of its limits and of its load.
+fn provider(model: &ModelFile, problems: &mut Vec<Diagnostic>) {
+    let mut contradiction = |span: Span, message: String, help: &'static str| {
+        problems.push(Diagnostic::error(Code::CONTRADICTION, span, message).help(help));
+    };
+    let windows = || model.trace.iter().map(|window| &window.value);
+    let capacities = || model.capacity.iter().chain(windows().filter_map(|window| window.capacity.as_ref()));
+    let is_limited = capacities().next().is_some() || model.limits.all().next().is_some();
+    for (unit, limit) in model.limits.all() {
+        if let Some(burst) = limit.value.burst.filter(|_| limit.value.window == LimitWindow::Fixed) {
+            contradiction(
+                burst.span,
+                "nothing is saved up in a fixed window".into(),
+                "leave `burst` out, or let the window be `continuous`",
+            );
+        }
+        if limit.value.headers && unit.stated().is_none() {
+            contradiction(
+                limit.span,
+                "no header that is read states such a limit".into(),
+                "leave `headers` out, or limit `requests` or `tokens`",
+            );
+        }
+    }
+    let of_limits = [
+        ("hint", model.hint.map(|hint| hint.span)),
+        ("hint_factor", model.hint_factor.map(|factor| factor.span)),
+        ("foreign", model.foreign.map(|foreign| foreign.span)),
+    ];
+    for (name, span) in of_limits.into_iter().filter(|_| !is_limited) {
+        if let Some(span) = span {
+            let message = format!("`{name}` is of limits, and there are none");
+            contradiction(span, message, "add `limits` or a `capacity`, or leave it out");
+        }
+    }
+    let is_silent = capacities().any(|capacity| !capacity.retry_after) && model.limits.all().next().is_none();
+    if let Some(hint) = model.hint.filter(|hint| is_silent && hint.value != RefusalHint::None) {
+        let message = "this is a hint, but `retry_after: false` of the capacity says that there is none";
+        contradiction(hint.span, message.into(), "leave one of them out");
+    }
+    if let (Some(factor), true) =
+        (model.hint_factor, model.hint.is_some_and(|hint| hint.value == RefusalHint::None))
+    {
+        contradiction(factor.span, "there is no hint to multiply".into(), "leave one of them out");
+    }
+    if let Some(load) = model.shedding.filter(|load| load.all.value.get() <= load.above) {
+        let message = format!("all calls fail with {}, but none up to {}", load.all.value, load.above);
+        contradiction(load.all.span, message, "let `all` be more than `above`");
+    }
+    let answers = model.faults.iter().flat_map(|faults| faults.value.0.iter().map(|(class, _)| *class));
+    let answers = answers.chain(windows().filter_map(|window| window.fault.map(|fault| fault.value)));
+    if let Some(sticky) = model.sticky.filter(|_| !answers.into_iter().any(is_answer)) {
+        let message = "no answer is bad, so none is given again".into();
+        contradiction(sticky.span, message, "add one to `faults`, such as `truncated_output: 0.05`");
     }
 }
 

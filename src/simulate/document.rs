@@ -7,6 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
 use super::latency::LatencyModel;
+use super::limits::{CountedCalls, ForeignFile, HintFactor, LimitsFile, RefusalHint, SheddingFile};
 use crate::engine::PlannerDecision;
 use crate::policy::decode::{Decode, NodeReader, Spanned, VersionOne, record, union};
 use crate::policy::{Effect, ErrorClass, NonZeroTime, OpenFraction, PerClass, WrittenSchema};
@@ -39,6 +40,10 @@ record! {
         /// The most runs of each agent. Left out: one after the other until `duration` is over.
         /// Example: `1`
         pub(crate) runs: Option<NonZeroU32>,
+        /// So many runs of an agent, one after the other, are one session: breakers, budgets, and what is known of limits
+        /// and of pauses that servers ask for outlive a run as the policy says. Left out: each run begins anew.
+        /// Example: `5`
+        pub(crate) session_runs: Option<NonZeroU32>,
         /// How long an agent pauses between two runs.
         /// Example: `5s`
         pub(crate) pause: LatencyModel = LatencyModel::constant(Nanos::ZERO),
@@ -115,6 +120,28 @@ record! {
         pub(crate) faults: Option<Spanned<PerClass<OpenFraction>>>,
         /// How many calls it takes; those beyond are refused as `rate_limit`.
         pub(crate) capacity: Option<CapacityFile>,
+        /// What calls may take in a period, by unit; those beyond are refused as `rate_limit`.
+        /// Example: `{"tokens": {"limit": 40000, "per": "1m"}}`
+        pub(crate) limits: LimitsFile = LimitsFile::default(),
+        /// The wait that a refusal by a limit or the capacity asks for.
+        /// Example: `fair`
+        pub(crate) hint: Option<Spanned<RefusalHint>>,
+        /// What that wait is multiplied by: a provider that asks for too little, or too much.
+        /// Example: `0.1`
+        pub(crate) hint_factor: Option<Spanned<HintFactor>>,
+        /// The calls that count against limits of requests.
+        /// Example: `all`
+        pub(crate) count: CountedCalls = CountedCalls::Accepted,
+        /// Load that it sheds.
+        /// Example: `{"above": 60, "all": 240, "recovers": "1m"}`
+        pub(crate) shedding: Option<SheddingFile>,
+        /// Clients that are not in the scenario and draw on the same limits.
+        /// Example: `{"calls": 20, "per": "1m"}`
+        pub(crate) foreign: Option<Spanned<ForeignFile>>,
+        /// How often the same request is answered badly again, as a fraction, once it was: its cause persists. Another
+        /// turn, another limit of tokens or other guidance makes another request.
+        /// Example: `0.9`
+        pub(crate) sticky: Option<Spanned<OpenFraction>>,
         /// What happens at certain times.
         /// Example: `[{"from": "2m", "to": "4m", "fault": "overloaded"}]`
         pub(crate) trace: Vec<Spanned<WindowFile>> = Vec::new(),
@@ -163,6 +190,9 @@ record! {
         /// Tokens of the reply.
         /// Example: `300`
         pub(crate) output: u64 = 200,
+        /// Tokens that each further turn of a run adds to the request.
+        /// Example: `500`
+        pub(crate) grows: u64 = 0,
     }
 }
 
@@ -251,6 +281,6 @@ impl Default for WorkFile {
 
 impl Default for TokensFile {
     fn default() -> Self {
-        Self { input: 1_000, output: 200 }
+        Self { input: 1_000, output: 200, grows: 0 }
     }
 }

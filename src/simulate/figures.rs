@@ -34,6 +34,8 @@ pub struct SimulationFigures {
     pub turn_p99: Nanos,
     /// The total time that agents waited for another attempt.
     pub waiting: Nanos,
+    /// The longest total time that a run waited for other attempts.
+    pub longest_wait: Nanos,
     /// The reported tokens.
     pub tokens: Usage,
     /// The number of events decided about.
@@ -115,6 +117,13 @@ impl SimulationFigures {
         ppm(self.complete, self.runs)
     }
 
+    /// Complete runs an hour, in thousandths; `None`: no time passed.
+    pub fn goodput(&self) -> Option<u64> {
+        const HOUR: u128 = 3_600_000_000_000;
+        let an_hour = (u128::from(self.complete) * HOUR * 1_000).checked_div(self.ended.0.into())?;
+        u64::try_from(an_hour).ok()
+    }
+
     /// The number of model calls per needed call, in parts per million.
     pub fn amplification_ppm(&self) -> Option<u64> {
         ppm(self.model_calls, self.model_calls_needed)
@@ -185,6 +194,11 @@ impl FigureTally {
 
     pub(super) const fn slept(&mut self, time: Nanos) {
         self.figures.waiting = self.figures.waiting.saturating_add(time);
+    }
+
+    /// What a run has waited in all.
+    pub(super) fn run_waited(&mut self, time: Nanos) {
+        self.figures.longest_wait = self.figures.longest_wait.max(time);
     }
 
     pub(super) fn turn(&mut self, time: Nanos) {

@@ -14,10 +14,12 @@ mod document;
 mod errand;
 mod figures;
 mod latency;
+mod limits;
 mod power;
 mod scenario;
 mod service;
 mod shared;
+mod shedding;
 mod story;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,13 @@
 //! A scenario that is read: what many agents meet, ready to be played.
 
+use core::num::NonZeroU32;
+
 use serde_json::{Value, json};
 
 use super::check::check;
 use super::document::{CapacityFile, MOST_AGENTS, ModelFile, ScenarioFile, ToolFile, WindowFile};
 use super::latency::LatencyModel;
+use super::limits::{CallUse, ProviderRules, RefusalHint};
 use crate::engine::{ToolCatalogue, ToolFacts, ToolSpec, reported};
 use crate::policy::decode::{self, DecodedDocument, Spanned, VersionOne};
 use crate::policy::{ErrorClass, OpenFraction, PerClass, Policy, UnknownPrice};
@@ -36,6 +39,8 @@ pub struct Scenario {
     pub(super) models: Vec<ModelRules>,
     pub(super) tools: Vec<ToolRules>,
     pub(super) catalogue: ToolCatalogue,
+    /// Whether agents begin runs after `duration`, too.
+    open_ended: bool,
 }
 
 /// What a service does, be it a model or a tool.
@@ -48,12 +53,16 @@ pub(super) struct ServiceRules {
     pub(super) faults: Vec<(ErrorClass, u32)>,
     pub(super) capacity: Option<CapacityFile>,
     pub(super) trace: Vec<Spanned<WindowFile>>,
+    /// What a model holds its clients to besides.
+    pub(super) provider: ProviderRules,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct ModelRules {
     pub(super) service: ServiceRules,
     pub(super) usage: Usage,
+    /// Tokens that each further turn adds to the request.
+    pub(super) grows: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +107,7 @@ impl Scenario {
             tools: tools.map(|((name, tool), facts)| ToolRules::of(name, tool, facts)).collect(),
             catalogue,
             file,
+            open_ended: false,
         }
     }
 
@@ -138,6 +148,24 @@ impl Scenario {
     pub fn with_agents(mut self, agents: u32) -> Self {
         self.file.agents.0 = agents.clamp(1, MOST_AGENTS);
         self
+    }
+
+    /// The same with so many runs of each agent, however long they take.
+    #[must_use]
+    pub fn with_runs(mut self, runs: NonZeroU32) -> Self {
+        self.file.runs = Some(runs);
+        self.open_ended = true;
+        self
+    }
+
+    /// So many runs of each agent, if they begin however long they take.
+    pub fn fixed_runs(&self) -> Option<u32> {
+        self.file.runs.filter(|_| self.open_ended).map(NonZeroU32::get)
+    }
+
+    /// Whether an agent that has had so many runs begins another one at a time from the start.
+    pub(super) fn has_run_after(&self, runs: u32, at: Nanos) -> bool {
+        self.file.runs.is_none_or(|most| runs < most.get()) && (self.open_ended || at < self.duration())
     }
 
     /// When something of the trace of a model or tool is in flight, as far as agents begin runs: from and to.
@@ -189,6 +217,18 @@ impl WindowFile {
         into < self.length().0
     }
 
+    /// How long ago it ended last.
+    pub(super) const fn ended(&self, at: Nanos) -> Option<Nanos> {
+        if at.0 < self.to.value.0 {
+            return None;
+        }
+        let since = at.saturating_sub(self.to.value);
+        Some(match self.every {
+            Some(Spanned { value: Nanos(every), .. }) if every > 0 => Nanos(since.0 % every),
+            _ => since,
+        })
+    }
+
     fn within(&self, duration: Nanos) -> impl Iterator<Item = (Nanos, Nanos)> {
         let (length, every) = (self.length(), self.every);
         let starts = core::iter::successors(Some(self.from), move |from| {
@@ -216,17 +256,39 @@ impl ServiceRules {
             faults: rates.map(|(class, rate)| (*class, rate.0)).collect(),
             capacity,
             trace,
+            provider: ProviderRules::default(),
         }
     }
 }
 
 impl ModelRules {
     fn of(name: String, file: ModelFile) -> Self {
+        let provider = ProviderRules::of(&file);
         let usage = Usage { input: file.tokens.input, output: file.tokens.output, ..Usage::default() };
+        let grows = file.tokens.grows;
         let ModelFile { latency, fails_after, faults, capacity, trace, .. } = file;
+        let service = ServiceRules::of(name, latency, fails_after, faults.as_ref(), capacity, trace);
+        Self { service: ServiceRules { provider, ..service }, usage, grows }
+    }
+
+    /// What a call uses so many turns after the first.
+    pub(super) const fn usage_after(&self, turns: u32) -> Usage {
+        let grown = self.grows.saturating_mul(turns as u64);
+        Usage { input: self.usage.input.saturating_add(grown), ..self.usage }
+    }
+}
+
+impl ProviderRules {
+    fn of(file: &ModelFile) -> Self {
         Self {
-            service: ServiceRules::of(name, latency, fails_after, faults.as_ref(), capacity, trace),
-            usage,
+            limits: file.limits.all().map(|(unit, limit)| (unit, limit.value)).collect(),
+            hint: file.hint.map_or(RefusalHint::Exact, |hint| hint.value),
+            hint_factor: file.hint_factor.map(|factor| factor.value),
+            count: file.count,
+            shedding: file.shedding,
+            foreign: file.foreign.map(|foreign| foreign.value),
+            foreign_use: CallUse { input: file.tokens.input, output: file.tokens.output },
+            sticky: file.sticky.map(|rate| rate.value),
         }
     }
 }
@@ -284,6 +346,28 @@ tools:
 "
         ));
         insta::assert_snapshot!(mistakes("version: 1\nagents: 1\nduration: 1m\nmodels: {}\n"));
+    }
+
+    #[test]
+    fn limits_that_contradict_each_other_are_told_with_their_places() {
+        insta::assert_snapshot!(mistakes(
+            "version: 1
+agents: 1
+duration: 10m
+models:
+  odd:
+    limits:
+      requests: {limit: 10, per: 1m, window: fixed, burst: 3}
+      input_tokens: {limit: 10000, per: 1m, headers: true}
+    hint: none
+    hint_factor: 2
+    shedding: {above: 20, all: 10}
+    sticky: 0.5
+  free: {hint: fair, hint_factor: 0, foreign: {calls: 3, per: 1s}, faults: {overloaded: 0.1}}
+  unlimited: {hint_factor: 3, foreign: {calls: 3, per: 1s}}
+  silent: {capacity: {calls: 5, per: 1m, retry_after: false}, hint: exact}
+"
+        ));
     }
 
     #[test]

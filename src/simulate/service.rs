@@ -6,7 +6,9 @@ use super::chance::{CallDraws, strikes};
 use super::document::WindowFile;
 use super::figures::ServiceLoad;
 use super::latency::LatencyModel;
+use super::limits::{CallUse, CountedCalls, CountedUnit, LimitFile};
 use super::scenario::ServiceRules;
+use super::shedding::{ForeignCalls, ServiceShedding};
 use crate::cases::{is_answer, longest, of_class};
 use crate::engine::{CallTimeouts, EffectState, Failure, ProviderLimit, ToolOutcome, WaitHint};
 use crate::policy::ErrorClass;
@@ -24,6 +26,9 @@ pub(super) struct SimulatedService<'a> {
     capacity: Option<ServiceCapacity>,
     /// The capacity of each window that has its own.
     windows: Vec<Option<ServiceCapacity>>,
+    limits: Vec<ServiceCapacity>,
+    shedding: Option<ServiceShedding>,
+    foreign: Option<ForeignCalls>,
     pub(super) load: ServiceLoad,
 }
 
@@ -36,17 +41,21 @@ pub(super) struct ServiceCall {
     pub(super) steps: CallTimeouts,
     /// Whether a good reply of a model contains tool calls or the report.
     pub(super) has_calls: bool,
+    /// The tokens of a call of a model.
+    pub(super) used: CallUse,
+    /// How the same request was answered badly before.
+    pub(super) again: Option<ErrorClass>,
 }
 
 /// The result of a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServedCall {
     /// The duration.
     pub(super) takes: Nanos,
     /// The failure, if it fails.
     pub(super) fault: Option<ServiceFault>,
-    /// The limit that the answer states.
-    pub(super) stated: Option<ProviderLimit>,
+    /// The limits that the answer states.
+    pub(super) stated: Vec<ProviderLimit>,
 }
 
 /// The failure of a call.
@@ -67,18 +76,25 @@ impl<'a> SimulatedService<'a> {
     }
 
     fn new(rules: &'a ServiceRules, answers: bool) -> Self {
+        let limits: &[(CountedUnit, LimitFile)] = &rules.provider.limits;
         Self {
             rules,
             answers,
-            capacity: rules.capacity.map(ServiceCapacity::new),
-            windows: windows(rules).map(|window| window.capacity.map(ServiceCapacity::new)).collect(),
+            capacity: rules.capacity.map(ServiceCapacity::of),
+            windows: windows(rules).map(|window| window.capacity.map(ServiceCapacity::of)).collect(),
+            limits: limits.iter().map(|(unit, limit)| ServiceCapacity::new(*unit, *limit)).collect(),
+            shedding: rules.provider.shedding.map(ServiceShedding::new),
+            foreign: rules.provider.foreign.map(ForeignCalls::new),
             load: ServiceLoad { name: rules.name.clone(), ..ServiceLoad::default() },
         }
     }
 
     /// Whether the calls of one agent depend on those of others.
     pub(super) fn is_limited(&self) -> bool {
-        self.capacity.is_some() || self.windows.iter().any(Option::is_some)
+        self.capacity.is_some()
+            || self.windows.iter().any(Option::is_some)
+            || !self.limits.is_empty()
+            || self.shedding.is_some()
     }
 
     /// The result of a call at a time from the start. If the service is limited, calls must come in the order of
@@ -86,21 +102,63 @@ impl<'a> SimulatedService<'a> {
     pub(super) fn call(&mut self, at: Nanos, draws: CallDraws, call: ServiceCall) -> ServedCall {
         self.load.calls = self.load.calls.saturating_add(1);
         let any = call.has_calls || !self.answers;
-        let fault = self.fault(at, draws).filter(|fault| any || !is_of_calls(fault.class));
+        self.play_foreign(at);
+        let fault = self.fault(at, draws, call).filter(|fault| any || !is_of_calls(fault.class));
         let is_answered = fault.is_none_or(|fault| self.answers && is_answer(fault.class));
         let takes = if is_answered { self.latency(at) } else { &self.rules.fails_after };
         let bound = longest(call.whole, call.steps, is_answered);
         let served = ends(takes.draw(draws.time()), fault, bound);
         self.load.failed = self.load.failed.saturating_add(served.fault.is_some().into());
-        ServedCall { stated: self.capacity_at(at).and_then(|capacity| capacity.stated(at)), ..served }
+        let stated = self.limits_at(at).filter_map(|limit| limit.stated(at)).collect();
+        ServedCall { stated, ..served }
     }
 
-    /// The capacity that is in effect at a time.
-    fn capacity_at(&mut self, at: Nanos) -> Option<&mut ServiceCapacity> {
+    /// The limits that are in effect at a time.
+    fn limits_at(&mut self, at: Nanos) -> impl Iterator<Item = &mut ServiceCapacity> {
         let windows = windows(self.rules).zip(&mut self.windows);
-        let mut narrow =
-            windows.filter_map(|(window, capacity)| capacity.as_mut().filter(|_| window.holds(at)));
-        narrow.next().or(self.capacity.as_mut())
+        let narrow = windows.filter_map(move |(window, limit)| limit.as_mut().filter(|_| window.holds(at)));
+        narrow.chain(&mut self.capacity).take(1).chain(&mut self.limits)
+    }
+
+    /// What foreign clients have taken up to a time.
+    fn play_foreign(&mut self, at: Nanos) {
+        let Some(foreign) = &mut self.foreign else { return };
+        let used = self.rules.provider.foreign_use;
+        for at in foreign.until(at) {
+            if self.limits_at(at).all(|limit| limit.wait(at, used).is_zero()) {
+                self.limits_at(at).for_each(|limit| limit.take(at, used));
+            }
+        }
+    }
+
+    /// Takes a call out of the limits; or refuses it, with the wait that is asked for.
+    fn take(&mut self, at: Nanos, used: CallUse) -> Option<ServiceFault> {
+        let rules = self.rules;
+        let provider = &rules.provider;
+        let mut refused: Option<Option<Nanos>> = None;
+        for limit in self.limits_at(at) {
+            let wait = limit.wait(at, used);
+            if !wait.is_zero() {
+                let hint = limit.hint(provider.hint, at, wait, used);
+                refused = Some(refused.flatten().max(hint));
+            }
+        }
+        let Some(hint) = refused else {
+            self.limits_at(at).for_each(|limit| limit.take(at, used));
+            return None;
+        };
+        if provider.count == CountedCalls::All {
+            self.limits_at(at).for_each(|limit| limit.take_rest(at));
+        }
+        let hint = hint.map(|hint| provider.hint_factor.map_or(hint, |factor| factor.times(hint)));
+        Some(ServiceFault { class: ErrorClass::RateLimit, retry_after: hint })
+    }
+
+    /// Whether the load is such that a call fails. Every call is load.
+    fn is_shed(&mut self, at: Nanos, draws: CallDraws) -> bool {
+        let ended = windows(self.rules).filter(|window| window.fault.is_some());
+        let ended = ended.filter_map(|window| window.ended(at)).min();
+        self.shedding.as_mut().is_some_and(|load| strikes(load.call(at, ended), draws.load()))
     }
 
     fn latency(&self, at: Nanos) -> &LatencyModel {
@@ -108,7 +166,8 @@ impl<'a> SimulatedService<'a> {
         slow.find_map(|window| window.latency.as_ref()).unwrap_or(&self.rules.latency)
     }
 
-    fn fault(&mut self, at: Nanos, draws: CallDraws) -> Option<ServiceFault> {
+    fn fault(&mut self, at: Nanos, draws: CallDraws, call: ServiceCall) -> Option<ServiceFault> {
+        let is_shed = self.is_shed(at, draws);
         let strikes_now = |window: &&WindowFile| {
             window.fault.is_some()
                 && window.holds(at)
@@ -118,9 +177,16 @@ impl<'a> SimulatedService<'a> {
             let retry_after = window.retry_after.map(|wait| wait.value);
             return window.fault.map(|class| ServiceFault { class: class.value, retry_after });
         }
-        if let Some(Err(wait)) = self.capacity_at(at).map(|capacity| capacity.take(at)) {
+        if let Some(refused) = self.take(at, call.used) {
             self.load.refused = self.load.refused.saturating_add(1);
-            return Some(ServiceFault { class: ErrorClass::RateLimit, retry_after: wait });
+            return Some(refused);
+        }
+        if is_shed {
+            return Some(ServiceFault { class: ErrorClass::Overloaded, retry_after: None });
+        }
+        let sticks = self.rules.provider.sticky.is_some_and(|rate| strikes(rate.0, draws.again()));
+        if let Some(class) = call.again.filter(|_| sticks) {
+            return Some(ServiceFault { class, retry_after: None });
         }
         let mut below = 0_u32;
         let struck = self.rules.faults.iter().find(|(_, ppm)| {
@@ -160,9 +226,9 @@ fn ends(takes: Nanos, fault: Option<ServiceFault>, bound: Option<Nanos>) -> Serv
     let hangs = fault.is_some_and(|fault| fault.class == ErrorClass::Timeout);
     match bound.or_else(|| hangs.then_some(CUT_OFF)) {
         Some(bound) if hangs || takes >= bound => {
-            ServedCall { takes: bound, fault: Some(ServiceFault::TIMEOUT), stated: None }
+            ServedCall { takes: bound, fault: Some(ServiceFault::TIMEOUT), stated: Vec::new() }
         }
-        _ => ServedCall { takes, fault, stated: None },
+        _ => ServedCall { takes, fault, stated: Vec::new() },
     }
 }
 
@@ -187,12 +253,12 @@ mod tests {
     #[test]
     fn a_call_ends_by_itself_or_when_its_time_is_over() {
         let refused = Some(ServiceFault { class: ErrorClass::RateLimit, retry_after: Some(SECOND) });
-        let over = ServedCall { takes: SECOND, fault: Some(ServiceFault::TIMEOUT), stated: None };
+        let over = ServedCall { takes: SECOND, fault: Some(ServiceFault::TIMEOUT), stated: Vec::new() };
         for fault in [None, refused] {
-            assert_eq!(ends(SECOND, fault, None), ServedCall { takes: SECOND, fault, stated: None });
+            assert_eq!(ends(SECOND, fault, None), ServedCall { takes: SECOND, fault, stated: Vec::new() });
             assert_eq!(
                 ends(SECOND, fault, Some(Nanos::from_secs(5))),
-                ServedCall { takes: SECOND, fault, stated: None }
+                ServedCall { takes: SECOND, fault, stated: Vec::new() }
             );
             assert_eq!(ends(Nanos::from_secs(9), fault, Some(SECOND)), over);
         }

@@ -31,6 +31,12 @@ impl SharedServices<'_> {
         self.now.since(START)
     }
 
+    /// The place of a model.
+    pub(super) fn place(&self, target: &str) -> usize {
+        // Only models of the scenario are called.
+        self.scenario.models.iter().position(|model| model.service.name == target).unwrap_or(0)
+    }
+
     /// What all agents know of these after an agent with that state has reported, as far as it does not know it.
     pub(super) fn tell(&mut self, state: &State, subjects: &[SharedSubject]) -> SharedKnown {
         let (mut told, interpreter) = (SharedKnown::default(), &self.interpreter);

@@ -319,6 +319,175 @@ fn agents_that_share_a_pace_exceed_no_capacity() {
     }
 }
 
+/// A policy that tries often and waits as it is asked.
+const PATIENT: &str = "version: 1
+models: {'*': {retry: {max_attempts: 300, total_delay: unlimited, backoff: {kind: constant, delay: 1s, jitter: none},
+  server_delay: {mode: floor, max: 10m, spread: 0.1}, by_class: {rate_limit: {backoff: {kind: constant, delay: 1s, jitter: none}}}}}}
+turn: {total_delay: unlimited, run_delay: unlimited}";
+/// Half of the calls that three agents need.
+const HALF: &str = "limits: {requests: {limit: 12, per: 1m, burst: 6}}";
+
+fn limited(model: &str) -> SimulationFigures {
+    play(&scenario(model, "", "").with_runs(5.try_into().unwrap()), PATIENT)
+}
+
+#[test]
+fn a_model_is_limited_in_calls_and_in_tokens_of_each_kind() {
+    let refused = |model: &str| limited(model).models[0].refused;
+    assert_eq!(refused("limits: {requests: {limit: 1000, per: 1m}}"), 0);
+    assert!(refused(HALF) > 0);
+    // A request has 1000 tokens, a reply 200.
+    for (unit, of_ten) in [("input_tokens", 10_000), ("output_tokens", 2_000), ("tokens", 12_000)] {
+        let with = |limit: u32| refused(&format!("limits: {{{unit}: {{limit: {limit}, per: 1m}}}}"));
+        assert_eq!(with(of_ten * 100), 0, "{unit}");
+        assert!(with(of_ten) > 0, "{unit}");
+    }
+}
+
+#[test]
+fn requests_that_grow_use_up_a_limit_of_tokens_and_are_reported() {
+    let with = |grows: u32| {
+        limited(&format!(
+            "tokens: {{input: 1000, grows: {grows}}}, limits: {{tokens: {{limit: 40000, per: 1m}}}}"
+        ))
+    };
+    let (even, growing) = (with(0), with(2_000));
+    assert_eq!((even.models[0].refused, even.tokens.input), (0, 15 * 3 * 1_000));
+    assert!(growing.models[0].refused > 0);
+    // Three requests of 1000, 3000 and 5000 tokens in each run.
+    assert_eq!(growing.tokens.input, 15 * 9_000);
+}
+
+#[test]
+fn a_conversation_that_outgrows_its_window_ends_with_a_final_turn() {
+    let policy = "version: 1\nmodels: {'*': {context_window: 8000, output_reserve: 500}}";
+    let with = |grows: u32| {
+        let tokens = format!("tokens: {{input: 1000, grows: {grows}}}");
+        play(&scenario(&tokens, "", "runs: 1\nwork: {calls: 6}"), policy)
+    };
+    assert_eq!((with(100).complete, with(2_500).partial), (3, 3));
+}
+
+#[test]
+fn a_fixed_window_and_a_small_burst_refuse_other_calls() {
+    let even = limited("limits: {requests: {limit: 12, per: 1m}}");
+    for other in [", window: fixed", ", burst: 2"] {
+        let figures = limited(&format!("limits: {{requests: {{limit: 12, per: 1m{other}}}}}"));
+        assert_eq!(figures.complete, 15);
+        assert_ne!(figures.models[0].refused, even.models[0].refused, "{other}");
+    }
+}
+
+#[test]
+fn limits_that_answers_state_are_learned() {
+    let policy = "version: 1
+models: {'*': {retry: {max_attempts: 30}, pace: {learn: headers, max_wait: unlimited}}}
+turn: {total_delay: unlimited, run_delay: unlimited}";
+    let with = |headers: bool| {
+        let model = format!("limits: {{requests: {{limit: 12, per: 1m, burst: 6, headers: {headers}}}}}");
+        play(&scenario(&model, "", "runs: 5\nsession_runs: 5").with_agents(1), policy)
+    };
+    let (stated, silent) = (with(true), with(false));
+    assert_eq!((stated.complete, stated.models[0].refused), (5, 0));
+    assert!(silent.models[0].refused > 0);
+}
+
+#[test]
+fn refusals_ask_for_what_the_scenario_says() {
+    let with = |hint: &str| limited(&format!("{HALF}, {hint}"));
+    let exact = with("hint: exact");
+    // Each in its turn: fewer of those that waited are refused again.
+    assert!(with("hint: fair").models[0].refused < exact.models[0].refused);
+    // Nobody comes back before there is room for all of them.
+    assert!(with("hint: reset").models[0].refused < exact.models[0].refused);
+    // Room is left unused while they wait for too long, and calls are refused again that come back too early.
+    assert!(with("hint_factor: 20").ended > exact.ended);
+    assert!(with("hint_factor: 0.001").models[0].refused > exact.models[0].refused);
+    assert!(with("hint: none").models[0].refused > exact.models[0].refused);
+}
+
+#[test]
+fn refused_calls_that_count_keep_others_out() {
+    let with = |count: &str| limited(&format!("{HALF}, hint: none, count: {count}"));
+    let (accepted, all) = (with("accepted"), with("all"));
+    assert!(all.models[0].refused > accepted.models[0].refused);
+    assert!(all.complete < accepted.complete || all.ended > accepted.ended);
+}
+
+#[test]
+fn foreign_clients_take_their_part_of_a_limit() {
+    let with =
+        |foreign: &str| limited(&format!("limits: {{requests: {{limit: 30, per: 1m, burst: 5}}}}{foreign}"));
+    let (alone, shared) = (with(""), with(", foreign: {calls: 24, per: 1m}"));
+    assert!(shared.models[0].refused > alone.models[0].refused);
+    assert!(shared.ended > alone.ended);
+}
+
+#[test]
+fn load_is_shed_the_more_of_it_there_is_and_after_an_outage() {
+    let with = |model: &str| limited(&format!("shedding: {{above: 10, all: 60{model}"));
+    assert_eq!(limited("shedding: {above: 60, all: 100}").models[0].failed, 0);
+    assert!(with("}").models[0].failed > 0);
+    // The same load is more for a shorter time.
+    assert_eq!(with(", per: 1s}").models[0].failed, 0);
+    let outage = ", trace: [{to: 5s, fault: overloaded}]";
+    let (quick, slow) = (with(&format!("}}{outage}")), with(&format!(", recovers: 10m}}{outage}")));
+    assert!(slow.models[0].failed > quick.models[0].failed);
+}
+
+#[test]
+fn a_cause_that_persists_answers_the_same_request_badly_again() {
+    let policy = "version: 1\nmodels: {'*': {retry: {max_attempts: 4}}}";
+    let with = |model: &str, more: &str| {
+        let scenario = scenario(&format!("faults: {{{model}: 0.2}}{more}"), "", "").with_agents(5);
+        let scenario = scenario.with_runs(10.try_into().unwrap());
+        play(&scenario, policy)
+    };
+    let (drawn, sticky) = (with("truncated_output", ""), with("truncated_output", ", sticky: 1"));
+    assert!(drawn.complete > sticky.complete, "{} {}", drawn.complete, sticky.complete);
+    // Every run that met it failed with it.
+    assert!(sticky.ended_by.iter().all(|why| why.error_type == Some(ErrorClass::TruncatedOutput)));
+}
+
+#[test]
+fn the_runs_of_a_session_continue_with_what_is_known() {
+    let policy = "version: 1\nmodels: {'*': {retry: {enabled: false}}}
+tools: {'*': {retry: {enabled: false}, breaker: {failures: 1, scope: session, open_for: 30m}}}";
+    let with = |session: &str| {
+        let broken = "faults: {execution_error: 1}";
+        play(
+            &scenario("", broken, &format!("runs: 4\n{session}\nwork: {{calls: 1, repeat_failed: 0}}")),
+            policy,
+        )
+    };
+    // An open breaker keeps the tool from running in the next runs of its session.
+    assert_eq!(with("").tool_runs, 12);
+    assert_eq!(with("session_runs: 2").tool_runs, 6);
+    assert_eq!(with("session_runs: 4").tool_runs, 3);
+}
+
+#[test]
+fn so_many_runs_are_played_however_long_they_take() {
+    let runs = |scenario: Scenario| play(&scenario, "version: 1").runs;
+    let short = || scenario("", "", "");
+    assert_eq!(runs(short()), 54);
+    assert_eq!(runs(short().with_runs(40.try_into().unwrap())), 120);
+    assert_eq!(runs(short().with_runs(1.try_into().unwrap())), 3);
+}
+
+#[test]
+fn good_answers_an_hour_and_the_longest_wait_of_a_run_are_told() {
+    let figures = play(&scenario("", "", ""), "version: 1");
+    let expected = figures.complete * 3_600_000 / (figures.ended.0 / 1_000_000_000);
+    assert_eq!(figures.goodput(), Some(expected));
+    assert_eq!(figures.longest_wait, Nanos::ZERO);
+    let down = scenario("faults: {overloaded: 1}", "", "runs: 2");
+    let waits = "version: 1
+models: {'*': {retry: {max_attempts: 4, backoff: {kind: constant, delay: 7s, jitter: none}}}}";
+    let figures = play(&down, waits);
+    assert_eq!((figures.goodput(), figures.longest_wait), (Some(0), Nanos::from_secs(21)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -18,5 +18,7 @@ mod purity;
 #[cfg(feature = "host")]
 mod rules;
 mod streams;
+#[cfg(feature = "host")]
+mod twenty_outages;
 mod words;
 mod yaml_suite;

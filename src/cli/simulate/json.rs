@@ -13,7 +13,11 @@ pub(super) fn document(all: &[PlayedScenario]) -> Value {
 
 fn scenario(played: &PlayedScenario) -> Value {
     let scenario = &played.scenario;
-    let policies: Vec<Value> = played.results.iter().map(|(name, figures)| result(name, figures)).collect();
+    let mut policies: Vec<Value> =
+        played.results.iter().map(|(name, figures)| result(name, figures)).collect();
+    for (policy, (_, spread)) in policies.iter_mut().zip(&played.spread) {
+        policy["over_seeds"] = json!(spread);
+    }
     json!({
         "scenario": scenario.name(),
         "about": scenario.about(),
@@ -28,6 +32,7 @@ fn result(name: &str, figures: &SimulationFigures) -> Value {
     let mut json = json!({
         "policy": name,
         "success": share(figures.success_ppm()),
+        "goodput": figures.goodput(),
         "amplification": share(figures.amplification_ppm()),
         "tool_amplification": share(figures.tool_amplification_ppm()),
     });

@@ -3,10 +3,12 @@
 mod json;
 mod plot;
 mod progress;
+mod spread;
 mod story;
 mod subject;
 mod table;
 
+use core::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use crate::policy::{Effect, Policy};
@@ -18,6 +20,7 @@ use super::settings::CliSettings;
 use super::text::one_line;
 use super::{files, named, out, policies};
 pub(crate) use progress::PlayProgress;
+use spread::SeedFigures;
 use subject::NamedPolicy;
 
 /// Plays what may happen under policies: one call or turn with given outcomes, or many agents that share models and tools
@@ -28,6 +31,7 @@ use subject::NamedPolicy;
   unfazed simulate --model main --model spare --outcomes '429 retry-after 3, overloaded x9'
   unfazed simulate old.yaml new.yaml --scenario outage.yaml
   unfazed simulate builtin:default policy.yaml --scenario outage.yaml --plot outage.svg
+  unfazed simulate old.yaml new.yaml --scenario outage.yaml --runs 10 --seeds 30
   unfazed simulate base.yaml+team.yaml --scenario outage.yaml --seed 7 --format json
 
 A POLICY is a file, an agent file, `builtin:default`, or `builtin:presets/NAME`; `base.yaml+team.yaml` are layers of one
@@ -58,6 +62,13 @@ pub(crate) struct SimulateArgs {
     /// The seed of all that is left to chance, instead of the scenario's; 1 for one call or turn.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// So many seeds, from `--seed` or the scenario's on: the table has means, and how far they may be off.
+    #[arg(long, value_name = "N", requires = "scenario", conflicts_with_all = ["outcomes", "plot"], value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    seeds: Option<u32>,
+    /// So many runs of each agent, however long they take, instead of all that begin within `duration`: every policy has the same
+    /// number of runs.
+    #[arg(long, value_name = "N", requires = "scenario", conflicts_with = "outcomes")]
+    runs: Option<NonZeroU32>,
     /// How many agents there are, instead of the scenario's number.
     #[arg(long, value_name = "N", requires = "scenario", conflicts_with = "outcomes", value_parser = clap::value_parser!(u32).range(1..=i64::from(Scenario::MOST_AGENTS)))]
     agents: Option<u32>,
@@ -76,6 +87,8 @@ pub(crate) struct SimulateArgs {
 struct PlayedScenario {
     scenario: Scenario,
     results: Vec<(String, SimulationFigures)>,
+    /// With several seeds, what each policy came to over all of them; `results` has the first.
+    spread: Vec<(String, SeedFigures)>,
 }
 
 pub(crate) fn run(args: &SimulateArgs, settings: &CliSettings) -> Result<ExitStatus, CommandFailure> {
@@ -128,16 +141,28 @@ fn play(
         Some(agents) => scenario.with_agents(agents),
         None => scenario,
     };
-    let mut results = Vec::with_capacity(subjects.len());
+    let scenario = match args.runs {
+        Some(runs) => scenario.with_runs(runs),
+        None => scenario,
+    };
+    let (mut results, mut spread) = (Vec::with_capacity(subjects.len()), Vec::new());
     for NamedPolicy { name: policy, policy: rules } in subjects {
         fits(&scenario, policy, rules)?;
-        let mut progress = PlayProgress::start();
-        let figures = scenario
-            .play_telling(rules, |over| progress.told(&name, policy, over))
-            .map_err(|error| CommandFailure::Stopped(format!("{name} under {policy}: {error}")))?;
-        results.push((policy.clone(), figures));
+        let mut over_seeds = Vec::new();
+        for seed in (scenario.seed()..).take(args.seeds.unwrap_or(1) as usize) {
+            let mut progress = PlayProgress::start();
+            let seeded = scenario.clone().with_seed(seed);
+            let figures = seeded
+                .play_telling(rules, |over| progress.told(&name, policy, over))
+                .map_err(|error| CommandFailure::Stopped(format!("{name} under {policy}: {error}")))?;
+            over_seeds.push(figures);
+        }
+        if args.seeds.is_some() {
+            spread.push((policy.clone(), SeedFigures::of(&over_seeds)));
+        }
+        results.extend(over_seeds.into_iter().next().map(|figures| (policy.clone(), figures)));
     }
-    Ok(PlayedScenario { scenario, results })
+    Ok(PlayedScenario { scenario, results, spread })
 }
 
 /// Whether the prices that a policy counts are known. Says so if no report of the scenario is one by the policy: then that is

@@ -3,7 +3,7 @@
 //! What a block is, the words behind its fence say:
 //!
 //! - `yaml`: a file. Its first line is its name, `# policy.yaml`. Test files (`*.test.yaml`) pass, agent files
-//!   (`agent.yaml`, `gateway.yaml`), scripts (`model.yaml`) and scenarios (`outage.yaml`) can be read, and everything else is a policy without
+//!   (`agent.yaml`, `gateway.yaml`), scripts (`model.yaml`) and scenarios (`outage.yaml`, `limits.yaml`) can be read, and everything else is a policy without
 //!   a problem, lints included. Files may name those that take precedence over them on the page.
 //! - `yaml written`: a file that a command above it has written.
 //! - `yaml wrong`: a file that has a problem, or a test file of which a case fails. (`docs/rules.md` has a test of its

@@ -43,7 +43,7 @@ fn problem(block: &Block, above: &[Block]) -> Option<String> {
     let report = match name {
         "agent.yaml" | "gateway.yaml" => agent(name, text),
         "model.yaml" => Script::from_yaml(name, text.as_bytes()).err(),
-        "outage.yaml" => Scenario::read(name, text.as_bytes()).err(),
+        "outage.yaml" | "limits.yaml" => Scenario::read(name, text.as_bytes()).err(),
         _ => match Loader::new().load_with(&mut { find }, vec![(name.to_owned(), text)]) {
             // What is shown is copied; it must not be what check warns of.
             Ok(policy) => Some(policy.lint(&LintOptions::default())).filter(|report| !report.is_empty()),
