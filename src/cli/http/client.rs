@@ -277,15 +277,23 @@ impl<S: AsyncRead + AsyncWrite + OverSocket + Unpin> HalfStream<S> {
     /// Fails if the client has gone whose request is in flight. hyper looks only as long as nothing lies behind the request: the line
     /// break of an old client (RFC 9112, section 2.2), or the next request.
     fn look_behind(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let has_ended = match self.phase.now() {
-            IDLE | BODY => false,
-            WAITS | ANSWERS => self.has_ended_behind(cx)? && !self.may_listen(cx),
-            _ => match self.poll_gone(cx) {
-                Poll::Ready(gone) => return gone,
-                Poll::Pending => false,
-            },
-        };
-        if has_ended { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        match self.phase.now() {
+            IDLE | BODY => return Ok(()),
+            WAITS | ANSWERS => {
+                if !self.has_ended_behind(cx)? {
+                    return Ok(());
+                }
+                if !self.may_listen(cx) {
+                    return Err(ErrorKind::ConnectionReset.into());
+                }
+            }
+            _ => {}
+        }
+        // Whoever was asked just now is looked at from now on.
+        match self.poll_gone(cx) {
+            Poll::Ready(gone) => gone,
+            Poll::Pending => Ok(()),
+        }
     }
 
     /// Whether the client sends no more than what has come.

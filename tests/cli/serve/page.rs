@@ -214,8 +214,8 @@ turn: {targets: {fallback: attempt}}
 ";
     let file = format!(
         "models:\n{}{}routes: {{main: [main, spare]}}\n",
-        super::model("main", "openai", &upstream),
-        super::model("spare", "openai", &upstream)
+        model("main", "openai", &upstream),
+        model("spare", "openai", &upstream)
     );
     let gateway = Gateway::under(policy, &file, &[]);
     assert_eq!(gateway.chat().await.status, 200);
