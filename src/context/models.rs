@@ -152,6 +152,10 @@ fn without_server(name: &str) -> Option<&str> {
     if let Some((_, rest)) = name.split_once('/') {
         return Some(rest);
     }
+    // Databricks joins its own name by a hyphen: `databricks-claude-opus-4-6`.
+    if let Some(rest) = name.strip_prefix("databricks-") {
+        return Some(rest);
+    }
     let (server, rest) = name.split_once('.')?;
     (!server.is_empty() && server.bytes().all(|byte| byte.is_ascii_lowercase())).then_some(rest)
 }
@@ -178,6 +182,10 @@ mod tests {
             ("o3-mini", 200_000),
             ("claude-3-5-sonnet-20241022", 200_000),
             ("claude-opus-4-6", 1_000_000),
+            ("claude-opus-9", 1_000_000),
+            ("claude-2", 100_000),
+            ("claude-instant-1.2", 100_000),
+            ("databricks-claude-sonnet-4-5", 200_000),
             ("gemini-2.5-pro", 1_048_576),
             ("llama-3-8b", 8_000),
             ("llama3.1:8b", 128_000),

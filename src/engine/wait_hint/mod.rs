@@ -54,8 +54,11 @@ impl Failure {
         let json = LazyJson::read(body);
         let mut failure = Self::from_read(body, json.as_ref());
         failure.status = Some(status);
-        // Bedrock names the error class in a header only.
+        // Bedrock names the error class in a header only, and proxies of its protocol the message too.
         failure.kind = failure.kind.or_else(|| headers.error_type());
+        if failure.message.is_empty() {
+            headers.get("x-amzn-errormessage").unwrap_or_default().clone_into(&mut failure.message);
+        }
         failure.hinted(headers, json.as_ref(), now)
     }
 

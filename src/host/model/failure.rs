@@ -100,6 +100,15 @@ mod tests {
     }
 
     #[test]
+    fn the_message_of_aws_may_stand_in_a_header() {
+        let headers = [("x-amzn-errormessage".parse().unwrap(), "Too many requests".parse().unwrap())]
+            .into_iter()
+            .collect();
+        let of = |body: &[u8]| from_status(StatusCode::TOO_MANY_REQUESTS, &headers, body).message;
+        assert_eq!((of(b"{}"), of(br#"{"message":"slow"}"#)), ("Too many requests".into(), "slow".into()));
+    }
+
+    #[test]
     fn a_redirect_says_where_to() {
         let headers =
             [(reqwest::header::LOCATION, "https://elsewhere/v1".parse().unwrap())].into_iter().collect();

@@ -457,7 +457,9 @@ mod tests {
             ];
             assert_eq!(calls(&pieces), [call("a", "look", "{}")], "{index}");
             let mut data = [delta(&json!({"content": "x"})), end("stop")];
-            data.iter_mut().for_each(|event| event["choices"][0]["index"] = index.clone());
+            for event in &mut data {
+                event["choices"][0]["index"] = index.clone();
+            }
             assert_eq!(assemble(&data).unwrap().text, "x", "{index}");
         }
         let begun = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}});

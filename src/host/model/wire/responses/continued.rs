@@ -105,15 +105,16 @@ impl LostResponses {
 
 /// Whether a request was refused for the response that it names.
 fn refuses_previous(failure: &Failure) -> bool {
+    let code = failure.code.as_deref() == Some("previous_response_not_found");
+    // A stream says it without a status.
     if !matches!(failure.status, Some(400 | 404 | 422)) {
-        return false;
+        return code && failure.status.is_none();
     }
     // OpenAI: 400 `previous_response_not_found`, "Previous response with id 'resp_…' not found." (openai/openai-python#2213).
     // One without data retention keeps none; servers that do not know the field name it.
     let param = failure.facts.as_ref().and_then(|facts| facts.param.as_deref());
     let says = failure.message.to_lowercase();
-    failure.code.as_deref() == Some("previous_response_not_found")
-        || param == Some("previous_response_id")
+    code || param == Some("previous_response_id")
         || ["previous response", "previous_response"].iter().any(|words| says.contains(words))
 }
 
