@@ -11,7 +11,7 @@ use crate::host::model::wire::extras::CONTENT;
 use crate::host::model::wire::finish::{begun, finish, reason};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::lenient;
-use crate::host::model::wire::usage::{count, newer};
+use crate::host::model::wire::usage::newer;
 use crate::host::redact::presentable;
 use crate::policy::ErrorClass;
 use crate::session::{Message, ToolCall, Usage};
@@ -63,27 +63,19 @@ pub(super) struct PromptFeedback {
 
 /// Tokens. They are repeated in several chunks, and the last ones hold.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(from = "Map<String, Value>")]
 pub(super) struct WireUsage {
+    #[serde(default, rename = "promptTokenCount", deserialize_with = "lenient::number")]
     prompt: Option<u64>,
+    #[serde(default, rename = "toolUsePromptTokenCount", deserialize_with = "lenient::number")]
     tool_use: Option<u64>,
+    #[serde(default, rename = "cachedContentTokenCount", deserialize_with = "lenient::number")]
     cached: Option<u64>,
+    #[serde(default, rename = "candidatesTokenCount", deserialize_with = "lenient::number")]
     candidates: Option<u64>,
+    #[serde(default, rename = "thoughtsTokenCount", deserialize_with = "lenient::number")]
     thoughts: Option<u64>,
+    #[serde(default, rename = "totalTokenCount", deserialize_with = "lenient::number")]
     total: Option<u64>,
-}
-
-impl From<Map<String, Value>> for WireUsage {
-    fn from(said: Map<String, Value>) -> Self {
-        Self {
-            prompt: count(&said, &["promptTokenCount"]),
-            tool_use: count(&said, &["toolUsePromptTokenCount"]),
-            cached: count(&said, &["cachedContentTokenCount"]),
-            candidates: count(&said, &["candidatesTokenCount"]),
-            thoughts: count(&said, &["thoughtsTokenCount"]),
-            total: count(&said, &["totalTokenCount"]),
-        }
-    }
 }
 
 impl WireUsage {
