@@ -139,7 +139,7 @@ fn provider(model: &ModelFile, problems: &mut Vec<Diagnostic>) {
     }
     let is_silent = capacities().any(|capacity| !capacity.retry_after) && model.limits.all().next().is_none();
     if let Some(hint) = model.hint.filter(|hint| is_silent && hint.value != RefusalHint::None) {
-        let message = "this is a hint, but `retry_after: false` of the capacity says that there is none";
+        let message = "this is a hint, but `retry_after: false` of the capacity says that no refusal has one";
         contradiction(hint.span, message.into(), "leave one of them out");
     }
     if let (Some(factor), true) =

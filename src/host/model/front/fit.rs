@@ -55,8 +55,7 @@ impl FrontRequest {
             temperature = Some(said.clamp(0.0, most));
             options.left_out.push(self.field_names.temperature);
         }
-        let wants_call = matches!(self.choice, FrontChoice::Required | FrontChoice::Tool(_));
-        options.unless(!wants_call || !self.tools.is_empty(), self.field_names.choice);
+        options.unless(!self.demands_call() || !self.tools.is_empty(), self.field_names.choice);
         let refuses_temperature =
             temperature.is_some() && refusals.options.has(&RefusedOptions::temperature());
         if refuses_temperature {
@@ -192,11 +191,14 @@ impl FrontRequest {
         }
     }
 
+    /// Whether the model has to call a tool.
+    const fn demands_call(&self) -> bool {
+        matches!(self.choice, FrontChoice::Required | FrontChoice::Tool(_))
+    }
+
     /// What the client asks for and a chat does not say.
     fn not_in(&self, chat: &SentOptions) -> impl Iterator<Item = &'static str> + use<> {
-        let demands = matches!(self.choice, FrontChoice::Required | FrontChoice::Tool(_));
-        let demands = demands && !self.tools.is_empty();
-        let lacks_choice = demands && chat.tool_choice.is_none();
+        let lacks_choice = self.demands_call() && !self.tools.is_empty() && chat.tool_choice.is_none();
         let lacks_temperature = self.temperature.is_some() && chat.temperature.is_none();
         [(lacks_temperature, self.field_names.temperature), (lacks_choice, self.field_names.choice)]
             .into_iter()

@@ -17,7 +17,7 @@ pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>,
     })
 }
 
-/// A number of something, or a place in a list; none where there is none. Some servers write whole floats, texts, or -1 for none.
+/// A number of something, or a place in a list, if it is there. Some servers write whole floats, texts, or -1 where there is nothing.
 pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(to_number(&Value::deserialize(from)?))
 }

@@ -70,6 +70,43 @@ impl WireUsage {
     }
 }
 
+/// Counts of which those that a cache took part in are not among those of the request: Anthropic's, and Bedrock's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UsageBesideCache {
+    pub(super) input: Option<u64>,
+    pub(super) output: Option<u64>,
+    pub(super) cache_read: Option<u64>,
+    pub(super) cache_write: Option<u64>,
+    /// Among the tokens of the reply.
+    pub(super) reasoning: Option<u64>,
+}
+
+impl UsageBesideCache {
+    /// The counts of a later event.
+    pub(super) fn then(self, later: Self) -> Self {
+        Self {
+            input: newer(self.input, later.input),
+            output: newer(self.output, later.output),
+            cache_read: newer(self.cache_read, later.cache_read),
+            cache_write: newer(self.cache_write, later.cache_write),
+            reasoning: newer(self.reasoning, later.reasoning),
+        }
+    }
+
+    pub(super) fn usage(self) -> Usage {
+        let cache_read = self.cache_read.unwrap_or_default();
+        let cache_write = self.cache_write.unwrap_or_default();
+        let input = self.input.unwrap_or_default();
+        Usage {
+            input: input.saturating_add(cache_read).saturating_add(cache_write),
+            output: self.output.unwrap_or_default(),
+            cache_read,
+            cache_write,
+            reasoning: self.reasoning.unwrap_or_default(),
+        }
+    }
+}
+
 /// The count under one of these names, the first that is not 0.
 pub(super) fn count(said: &Map<String, Value>, names: &[&str]) -> Option<u64> {
     names.iter().map(|name| said.get(*name).and_then(to_number)).fold(None, |first, next| newer(next, first))

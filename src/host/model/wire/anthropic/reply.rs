@@ -1,7 +1,7 @@
 //! Responses of the messages format, read into replies.
 
 use reqwest::header::HeaderMap;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::blocks::kept;
@@ -9,9 +9,9 @@ use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::CallIds;
-use crate::host::model::wire::usage::{count, newer, within};
+use crate::host::model::wire::usage::{UsageBesideCache, count, within};
 use crate::host::model::wire::{finish, lenient, unread};
-use crate::session::{Message, ToolCall, Usage};
+use crate::session::{Message, ToolCall};
 
 #[derive(Deserialize)]
 struct MessagesResponse {
@@ -19,59 +19,20 @@ struct MessagesResponse {
     content: Option<Vec<Map<String, Value>>>,
     #[serde(default, deserialize_with = "finish::reason")]
     stop_reason: Option<String>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
-    usage: Option<WireUsage>,
+    #[serde(default, deserialize_with = "usage")]
+    usage: Option<UsageBesideCache>,
 }
 
-/// Tokens. Those that a cache took part in are not among those of the request.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(from = "Map<String, Value>")]
-pub(super) struct WireUsage {
-    input: Option<u64>,
-    output: Option<u64>,
-    cache_read: Option<u64>,
-    cache_write: Option<u64>,
-    thinking: Option<u64>,
-}
-
-impl From<Map<String, Value>> for WireUsage {
-    fn from(said: Map<String, Value>) -> Self {
-        Self {
-            input: count(&said, &["input_tokens"]),
-            output: count(&said, &["output_tokens"]),
-            cache_read: count(&said, &["cache_read_input_tokens"]),
-            cache_write: count(&said, &["cache_creation_input_tokens"]),
-            thinking: within(&said, "output_tokens_details", &["thinking_tokens"]),
-        }
-    }
-}
-
-impl WireUsage {
-    /// The counts of a later event.
-    pub(super) fn then(self, later: Self) -> Self {
-        Self {
-            input: newer(self.input, later.input),
-            output: newer(self.output, later.output),
-            cache_read: newer(self.cache_read, later.cache_read),
-            cache_write: newer(self.cache_write, later.cache_write),
-            thinking: newer(self.thinking, later.thinking),
-        }
-    }
-
-    fn usage(self) -> Usage {
-        let cache_read = self.cache_read.unwrap_or_default();
-        let cache_write = self.cache_write.unwrap_or_default();
-        let input = self.input.unwrap_or_default();
-        Usage {
-            // Anthropic's `input_tokens` exclude those of the cache, other formats include them.
-            input: input.saturating_add(cache_read).saturating_add(cache_write),
-            output: self.output.unwrap_or_default(),
-            cache_read,
-            cache_write,
-            // Among the tokens of the reply; older servers do not report its share.
-            reasoning: self.thinking.unwrap_or_default(),
-        }
-    }
+/// Tokens. Older servers do not report the share of reasoning.
+pub(super) fn usage<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UsageBesideCache>, D::Error> {
+    let said: Option<Map<String, Value>> = lenient::if_readable(from)?;
+    Ok(said.map(|said| UsageBesideCache {
+        input: count(&said, &["input_tokens"]),
+        output: count(&said, &["output_tokens"]),
+        cache_read: count(&said, &["cache_read_input_tokens"]),
+        cache_write: count(&said, &["cache_creation_input_tokens"]),
+        reasoning: within(&said, "output_tokens_details", &["thinking_tokens"]),
+    }))
 }
 
 /// An answer that looks whole but does not say why the model stopped.
@@ -116,7 +77,7 @@ pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
 pub(super) fn to_reply(
     mut blocks: Vec<Map<String, Value>>,
     stop: Option<String>,
-    usage: Option<WireUsage>,
+    usage: Option<UsageBesideCache>,
     (conversation, issuer): (&[Message], &str),
 ) -> Result<ModelReply, Failure> {
     let finish = finish::finish(stop)?;
@@ -139,7 +100,14 @@ pub(super) fn to_reply(
     }
     let extra = kept(&blocks, issuer).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
     let calls = finish::begun(calls, &finish);
-    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
+    Ok(ModelReply {
+        text,
+        calls,
+        finish,
+        usage: usage.map(UsageBesideCache::usage),
+        extra,
+        ..ModelReply::default()
+    })
 }
 
 /// A field of a block that is text; empty if it has none.
@@ -169,6 +137,7 @@ mod tests {
     use super::*;
     use crate::engine::FinishReason;
     use crate::policy::ErrorClass;
+    use crate::session::Usage;
     use serde_json::json;
 
     fn read(body: &Value) -> ModelReply {

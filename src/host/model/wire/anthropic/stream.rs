@@ -7,13 +7,14 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::reply::{WireUsage, misshapen, to_reply, unexpected, without_reason};
+use super::reply::{misshapen, to_reply, unexpected, usage, without_reason};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::finish::is_said;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
+use crate::host::model::wire::usage::UsageBesideCache;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
 use crate::session::Message;
 
@@ -30,8 +31,8 @@ struct MessagesEvent {
     content_block: Option<Map<String, Value>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     delta: Map<String, Value>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
-    usage: Option<WireUsage>,
+    #[serde(default, deserialize_with = "usage")]
+    usage: Option<UsageBesideCache>,
 }
 
 /// A piece of a block with nothing but the fields that every server sends, as nearly all events are. Others may hold an error,
@@ -75,8 +76,8 @@ impl PlainDelta {
 /// The message as it begins.
 #[derive(Default, Deserialize)]
 struct MessageStart {
-    #[serde(default, deserialize_with = "lenient::if_readable")]
-    usage: Option<WireUsage>,
+    #[serde(default, deserialize_with = "usage")]
+    usage: Option<UsageBesideCache>,
 }
 
 /// An answer that is being put together.
@@ -87,7 +88,7 @@ pub(crate) struct ReplyBlocks {
     /// Where the block with that `index` is.
     places: HashMap<u64, usize>,
     stop: Option<String>,
-    usage: Option<WireUsage>,
+    usage: Option<UsageBesideCache>,
     tally: StreamTally,
     started: bool,
     done: bool,
@@ -181,7 +182,7 @@ impl ReplyBlocks {
         self.begun.iter().any(|block| block.open)
     }
 
-    fn count(&mut self, usage: Option<WireUsage>) {
+    fn count(&mut self, usage: Option<UsageBesideCache>) {
         if let Some(later) = usage {
             self.usage = Some(self.usage.unwrap_or_default().then(later));
         }

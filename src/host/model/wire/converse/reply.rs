@@ -1,7 +1,7 @@
 //! Responses of Converse, read into replies.
 
 use reqwest::header::HeaderMap;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::blocks::{is_of_server, kept};
@@ -9,9 +9,9 @@ use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CONVERSE;
 use crate::host::model::wire::ids::CallIds;
-use crate::host::model::wire::usage::{count, newer};
+use crate::host::model::wire::usage::{UsageBesideCache, count};
 use crate::host::model::wire::{finish, lenient, unread};
-use crate::session::{Message, ToolCall, Usage};
+use crate::session::{Message, ToolCall};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,8 +20,8 @@ struct ConverseResponse {
     output: Option<ConverseOutput>,
     #[serde(default, deserialize_with = "finish::reason")]
     stop_reason: Option<String>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
-    usage: Option<WireUsage>,
+    #[serde(default, deserialize_with = "usage")]
+    usage: Option<UsageBesideCache>,
 }
 
 #[derive(Deserialize)]
@@ -34,51 +34,16 @@ struct ConverseMessage {
     content: Vec<Value>,
 }
 
-/// Tokens. Those that a cache took part in are not among those of the request.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(from = "Map<String, Value>")]
-pub(super) struct WireUsage {
-    input: Option<u64>,
-    output: Option<u64>,
-    cache_read: Option<u64>,
-    cache_write: Option<u64>,
-}
-
-impl From<Map<String, Value>> for WireUsage {
-    fn from(said: Map<String, Value>) -> Self {
-        Self {
-            input: count(&said, &["inputTokens"]),
-            output: count(&said, &["outputTokens"]),
-            cache_read: count(&said, &["cacheReadInputTokens"]),
-            cache_write: count(&said, &["cacheWriteInputTokens"]),
-        }
-    }
-}
-
-impl WireUsage {
-    /// The counts of a later event.
-    pub(super) fn then(self, later: Self) -> Self {
-        Self {
-            input: newer(self.input, later.input),
-            output: newer(self.output, later.output),
-            cache_read: newer(self.cache_read, later.cache_read),
-            cache_write: newer(self.cache_write, later.cache_write),
-        }
-    }
-
-    fn usage(self) -> Usage {
-        let cache_read = self.cache_read.unwrap_or_default();
-        let cache_write = self.cache_write.unwrap_or_default();
-        let input = self.input.unwrap_or_default();
-        Usage {
-            input: input.saturating_add(cache_read).saturating_add(cache_write),
-            output: self.output.unwrap_or_default(),
-            cache_read,
-            cache_write,
-            // Reasoning is among the tokens of the reply, and its share is not reported.
-            reasoning: 0,
-        }
-    }
+/// Tokens. The share of reasoning is not reported.
+pub(super) fn usage<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UsageBesideCache>, D::Error> {
+    let said: Option<Map<String, Value>> = lenient::if_readable(from)?;
+    Ok(said.map(|said| UsageBesideCache {
+        input: count(&said, &["inputTokens"]),
+        output: count(&said, &["outputTokens"]),
+        cache_read: count(&said, &["cacheReadInputTokens"]),
+        cache_write: count(&said, &["cacheWriteInputTokens"]),
+        reasoning: None,
+    }))
 }
 
 /// Reads the body of a response whose status says that all is well.
@@ -115,7 +80,7 @@ pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
 pub(super) fn to_reply(
     mut blocks: Vec<Value>,
     stop: Option<String>,
-    usage: Option<WireUsage>,
+    usage: Option<UsageBesideCache>,
     (conversation, issuer): (&[Message], &str),
 ) -> Result<ModelReply, Failure> {
     let finish = finish::finish(stop)?;
@@ -146,7 +111,14 @@ pub(super) fn to_reply(
     }
     let extra = kept(&blocks, issuer).map(|kept| (CONVERSE.to_owned(), kept)).into_iter().collect();
     let calls = finish::begun(calls, &finish);
-    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
+    Ok(ModelReply {
+        text,
+        calls,
+        finish,
+        usage: usage.map(UsageBesideCache::usage),
+        extra,
+        ..ModelReply::default()
+    })
 }
 
 /// An answer of another shape than the format's.
@@ -186,6 +158,7 @@ mod tests {
     use super::*;
     use crate::engine::FinishReason;
     use crate::policy::ErrorClass;
+    use crate::session::Usage;
     use serde_json::json;
 
     fn read(body: &Value) -> Result<ModelReply, Failure> {

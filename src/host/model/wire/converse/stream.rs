@@ -9,12 +9,13 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::blocks::SERVER_TOOL;
-use super::reply::{WireUsage, misshapen, to_reply, unexpected};
+use super::reply::{misshapen, to_reply, unexpected, usage};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
+use crate::host::model::wire::usage::UsageBesideCache;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
 use crate::session::Message;
 
@@ -30,8 +31,8 @@ struct ConverseEvent {
     delta: Map<String, Value>,
     #[serde(default, deserialize_with = "finish::reason")]
     stop_reason: Option<String>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
-    usage: Option<WireUsage>,
+    #[serde(default, deserialize_with = "usage")]
+    usage: Option<UsageBesideCache>,
 }
 
 /// A piece of text with nothing but the fields that every server sends, as nearly all events are. Others may hold an error, and
@@ -58,7 +59,7 @@ pub(super) struct ReplyBlocks {
     issuer: String,
     begun: BTreeMap<u64, ReplyBlock>,
     stop: Option<String>,
-    usage: Option<WireUsage>,
+    usage: Option<UsageBesideCache>,
     tally: StreamTally,
     started: bool,
 }
