@@ -25,10 +25,10 @@ mod opening;
 mod written_values;
 
 pub(crate) use call::explain_call;
-pub use diff::{DiffGroup, DiffRow, DiffSubject, DiffVerdict, PolicyComparison, SubjectKind};
+pub use diff::PolicyComparison;
 pub use explain::{
-    CallFile, CostBounds, EffectiveLimit, ErrorAction, ErrorExplanation, ExplainedValue, ModelBounds,
-    PlacedRule, PolicyExplanation, RequestCure, RunBounds, ToolBounds, UnknownKey, VerifierRuns, WorstCase,
+    CallFile, CostBounds, ErrorAction, ErrorExplanation, ModelBounds, PlacedRule, PolicyExplanation,
+    RequestCure, RunBounds, ToolBounds, VerifierRuns, WorstCase,
 };
 pub(crate) use failure::explain_class;
 pub use failure::explain_failure;

@@ -35,7 +35,7 @@ pub struct CostBounds {
     /// The most time spent waiting for models in a turn and in a run, with their rules and places.
     pub delays: [(&'static str, TimeBound, Place); 2],
     /// The budgets of the run, which hold whatever the rest comes to.
-    pub budgets: Vec<EffectiveLimit>,
+    pub(crate) budgets: Vec<EffectiveLimit>,
     /// The run as a whole.
     pub run: RunBounds,
     /// The most attempts at the report, and the time waiting between them; `None`: no report is asked for.

@@ -14,7 +14,7 @@ const BUDGETS: &str = "limits.run";
 /// A path that leads to no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{subject} has no `{key}`{help}")]
-pub struct UnknownKey {
+pub(crate) struct UnknownKey {
     subject: String,
     key: String,
     help: String,
@@ -26,7 +26,7 @@ impl PolicyExplanation {
     ///
     /// # Errors
     /// If the path leads to no value.
-    pub fn only(&self, key: &str) -> Result<Self, UnknownKey> {
+    pub(crate) fn only(&self, key: &str) -> Result<Self, UnknownKey> {
         let of_classes = key.strip_prefix("retry.").unwrap_or(key).strip_prefix(BY_CLASS);
         let values = match of_classes {
             Some("") => self.inside("retry.by_class"),

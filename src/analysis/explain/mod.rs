@@ -19,7 +19,6 @@ use serde_json::{Map, Value};
 pub use bounds::{CostBounds, ModelBounds, RunBounds, ToolBounds, VerifierRuns};
 pub use call_file::CallFile;
 pub(crate) use delays::{DelayRow, DelayTable, RetryDelays};
-pub use key::UnknownKey;
 pub use on_error::{ErrorAction, ErrorExplanation, PlacedRule, RequestCure};
 pub use worst::WorstCase;
 
@@ -41,21 +40,25 @@ const MOST_COMBINED: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct PolicyExplanation {
     /// What it is about: ``tool `search` ``.
-    pub subject: String,
+    pub(crate) subject: String,
     /// Every value.
-    pub values: Vec<ExplainedValue>,
+    pub(crate) values: Vec<ExplainedValue>,
     /// What its retries cost at worst; `None` for a subject that is not retried.
     pub(crate) delays: Option<RetryDelays>,
     /// The limits that hold, those that change nothing among them.
-    pub limits: Vec<EffectiveLimit>,
+    pub(crate) limits: Vec<EffectiveLimit>,
     /// The budgets of the run (`limits.run`), which bound this and all else in it.
-    pub budgets: Vec<ExplainedValue>,
+    pub(crate) budgets: Vec<ExplainedValue>,
     /// Layers that hold for some calls only.
     pub(crate) conditional: Vec<CallLayer>,
     /// Rules for the call that do not apply, and why.
-    pub left_out: Vec<String>,
+    pub(crate) left_out: Vec<String>,
     /// Whether a planner may ask for other rules; if so, the most attempts the limits let it have.
-    pub planner: Option<Option<NonZeroU32>>,
+    #[expect(
+        clippy::option_option,
+        reason = "whether one may ask, and whether a limit bounds what it asks for"
+    )]
+    pub(crate) planner: Option<Option<NonZeroU32>>,
     /// Where these rules stand in a policy: `tools`, `search`.
     path: Vec<String>,
     /// How failures are retried, and of what.
@@ -72,7 +75,7 @@ pub struct PolicyExplanation {
 
 /// A limit, and whether it makes the value tighter than the layers say.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EffectiveLimit {
+pub(crate) struct EffectiveLimit {
     /// Its name: `max_attempts`.
     pub name: &'static str,
     /// The limit.
@@ -109,7 +112,7 @@ pub(crate) enum ConditionState {
 
 /// A value and everything that layers set for it.
 #[derive(Clone, Debug)]
-pub struct ExplainedValue {
+pub(crate) struct ExplainedValue {
     /// Its path: `retry.max_attempts`.
     pub path: String,
     /// The effective value.
@@ -466,7 +469,7 @@ impl PolicyExplanation {
     }
 
     /// The value at a path.
-    pub fn get(&self, path: &str) -> Option<&ExplainedValue> {
+    pub(crate) fn get(&self, path: &str) -> Option<&ExplainedValue> {
         self.values.iter().find(|value| value.path == path)
     }
 
