@@ -66,6 +66,8 @@ impl FrontRequest {
         self.attachments.left_out(config.provider.tool_form).for_each(|field| named.add(field));
         let mut sent = self.shared.write(dialect, &refusals.options, &mut options.fields, &mut named);
         let strict = self.is_strict(dialect, refusals, &mut named);
+        let caches = dialect.is_none() && has_cache(&config.model);
+        self.cached.names().filter(|_| !caches).for_each(|mark| named.add(mark));
         if strict {
             sent.push(RefusedOptions::strict());
         }
@@ -96,9 +98,13 @@ impl FrontRequest {
         if dialect == Some(GatewayDialect::Chat) {
             left_out.extend(self.not_in(&serde_json::from_slice(&body)?).map(str::to_owned));
         }
-        if strict || !self.attachments.is_empty() {
+        let caches = caches && !self.cached.is_empty();
+        if strict || caches || !self.attachments.is_empty() {
             let mut marked = serde_json::from_slice(&body)?;
             self.attachments.put(form, &mut marked);
+            if caches {
+                self.cached.put(&mut marked);
+            }
             if strict {
                 self.hold_to_schemas(&mut marked);
             }
@@ -348,4 +354,15 @@ impl FittedOptions {
             self.left_out.push(option);
         }
     }
+}
+
+/// Whether that model of Bedrock's has a cache of prompts.
+#[cfg(feature = "bedrock")]
+fn has_cache(model: &str) -> bool {
+    crate::host::model::wire::converse::ModelFamily::of(model).caches
+}
+
+#[cfg(not(feature = "bedrock"))]
+const fn has_cache(_model: &str) -> bool {
+    false
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O. A reader names what it cannot carry over: what changes the meaning is refused, the rest is left out.
 
+mod cached;
 mod chat;
 mod dialect;
 mod fields;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
+use super::cached::CacheMarks;
 use super::fields::{Fields, LeftOut, Unconvertible};
 use super::names::ToolNames;
 use super::shared::SharedOptions;
@@ -38,6 +39,8 @@ pub(super) struct FrontRequest {
     /// The tools that take a text, which are functions of one argument for other models.
     pub(super) customs: BTreeSet<String>,
     pub(super) left_out: LeftOut,
+    /// What is to be kept in a cache.
+    pub(super) cached: CacheMarks,
     /// Whether the client's conversation ends with what the model says.
     is_begun: bool,
     /// What the marks in texts stand for.
@@ -181,6 +184,7 @@ impl FrontRequest {
                 return Err(Unconvertible::new(part.path("type")));
             }
             texts.push(part.required("text")?);
+            self.cached.take(&mut part);
             part.leave_out(&mut self.left_out);
         }
         Ok(texts)
@@ -205,6 +209,7 @@ impl FrontRequest {
                     self.attachments.mark(attachment)
                 }
             });
+            self.cached.take(&mut part);
             part.leave_out(&mut self.left_out);
         }
         Ok(texts)

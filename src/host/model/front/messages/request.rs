@@ -97,6 +97,7 @@ fn read_user(request: &mut FrontRequest, blocks: Vec<Fields>) -> Result<(), Unco
         let texts = request.shown(parts, media::messages)?;
         let error = block.take("is_error") == Some(Value::Bool(true));
         request.result(call, &texts, error);
+        request.cached.take(&mut block);
         block.leave_out(&mut request.left_out);
     }
     request.user(&said);
@@ -120,6 +121,7 @@ fn read_assistant(request: &mut FrontRequest, blocks: Vec<Fields>) -> Result<(),
             }
             _ => return Err(Unconvertible::new(block.path("type"))),
         }
+        request.cached.take(&mut block);
         block.leave_out(&mut request.left_out);
     }
     request.assistant(said, calls);
@@ -133,6 +135,7 @@ fn read_tool(request: &mut FrontRequest, mut tool: Fields) -> Result<(), Unconve
     }
     let (name, description) = (tool.required("name")?, tool.text("description")?);
     request.tool(name, description, tool.take("input_schema"));
+    request.cached.take(&mut tool);
     tool.leave_out(&mut request.left_out);
     Ok(())
 }

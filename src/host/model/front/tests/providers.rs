@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Responses, read};
+use super::{Messages, Responses, read};
 use crate::host::model::config::{ModelConfig, Provider};
 use crate::host::model::refusals::ServerRefusals;
 use crate::host::model::wire::chat::known_hosts;
@@ -63,4 +63,32 @@ fn every_other_dialect_gets_the_request_that_it_takes() {
     }
     #[cfg(feature = "bedrock")]
     snapshot("bedrock", &ModelConfig::new(Provider::BEDROCK, "anthropic.claude-opus-4-8"));
+}
+
+#[cfg(feature = "bedrock")]
+#[test]
+fn marks_for_the_cache_are_bedrocks_where_its_model_has_one() {
+    let mark = json!({"type": "ephemeral"});
+    let text = |said: &str| json!([{"type": "text", "text": said, "cache_control": mark}]);
+    let request = json!({
+        "model": "asked", "max_tokens": 9, "system": text("Be kind."),
+        "tools": [{"name": "look", "input_schema": {"type": "object"}, "cache_control": mark}],
+        "messages": [{"role": "user", "content": text("go")}, {"role": "assistant", "content": "so"},
+            {"role": "user", "content": "more"}],
+    });
+    let call = read(Messages, &request, true).unwrap();
+    let of = |model: &str| {
+        let fitted =
+            call.fitted(&ModelConfig::new(Provider::BEDROCK, model), &ServerRefusals::default()).unwrap();
+        let body: Value = serde_json::from_slice(&fitted.body).unwrap();
+        let point = json!({"cachePoint": {"type": "default"}});
+        let places = ["/toolConfig/tools/1", "/system/1", "/messages/2/content/1"];
+        let marked = places.iter().filter(|place| body.pointer(place) == Some(&point)).count();
+        assert_eq!(body.to_string().matches("cachePoint").count(), marked);
+        (marked, fitted.left_out.join(", "))
+    };
+    let all = "messages.content.cache_control, system.cache_control, tools.cache_control".to_owned();
+    assert_eq!(of("eu.anthropic.claude-opus-4-8-v1:0"), (3, String::new()));
+    assert_eq!(of("anthropic.claude-3-haiku-20240307-v1:0"), (0, all.clone()));
+    assert_eq!(of("amazon.nova-pro-v1:0"), (0, all));
 }

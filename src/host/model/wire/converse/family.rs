@@ -9,14 +9,27 @@ pub(crate) struct ModelFamily {
     pub(crate) results_alone: bool,
     /// A field of the family's own forbids calls where tools are declared for the history alone: Converse has no word for it.
     pub(crate) forbids_calls: bool,
+    /// It keeps tools, instructions and messages in a cache where the request marks them, and refuses no mark.
+    pub(crate) caches: bool,
 }
 
 /// Most families.
-const PLAIN: ModelFamily = ModelFamily { results_alone: true, forbids_calls: false };
+const PLAIN: ModelFamily = ModelFamily { results_alone: true, forbids_calls: false, caches: false };
 /// Anthropic's: text may stand beside results, and `tool_choice` passes through.
-const CLAUDE: ModelFamily = ModelFamily { results_alone: false, forbids_calls: true };
+const CLAUDE: ModelFamily = ModelFamily { results_alone: false, forbids_calls: true, caches: true };
+/// Those of before Claude 3.7 that have no cache ("Prompt caching" of the user guide of Bedrock lists who has).
+const UNCACHED: ModelFamily = ModelFamily { caches: false, ..CLAUDE };
 /// Families by a part of the ids of their models: an ARN of a profile may have a name alone.
-const BY_ID: &[(&str, ModelFamily)] = &[("anthropic", CLAUDE), ("claude", CLAUDE)];
+const BY_ID: &[(&str, ModelFamily)] = &[
+    ("claude-v2", UNCACHED),
+    ("claude-instant", UNCACHED),
+    ("claude-3-opus", UNCACHED),
+    ("claude-3-sonnet", UNCACHED),
+    ("claude-3-haiku", UNCACHED),
+    ("claude-3-5-sonnet-20240620", UNCACHED),
+    ("anthropic", CLAUDE),
+    ("claude", CLAUDE),
+];
 
 impl ModelFamily {
     /// What is known of the model with that id.
