@@ -1,6 +1,7 @@
 //! Failures of a model call as facts: what the status, the headers and the body say, and nothing made of it.
 
 use std::error::Error;
+use std::io;
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -75,7 +76,31 @@ pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    without_number(&innermost.to_string()).to_owned()
+    untrusted(innermost).unwrap_or_else(|| without_number(&innermost.to_string()).to_owned())
+}
+
+/// Why the certificate of a server is refused, in words: rustls shows most reasons by their names in Rust, such as
+/// `Other(OtherError(CaUsedAsEndEntity))`.
+fn untrusted(error: &(dyn Error + 'static)) -> Option<String> {
+    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
+    let rustls::Error::InvalidCertificate(reason) = inner.downcast_ref()? else { return None };
+    let reason = reason.to_string();
+    let reason = if reason.contains(' ') { reason } else { in_words(&reason) };
+    Some(format!("its certificate cannot be trusted: {reason}"))
+}
+
+/// The innermost name, word by word.
+fn in_words(name: &str) -> String {
+    let name = name.trim_end_matches(')');
+    let name = name.rsplit_once('(').map_or(name, |(_, inner)| inner);
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
 }
 
 #[cfg(test)]
@@ -106,6 +131,21 @@ mod tests {
             .collect();
         let of = |body: &[u8]| from_status(StatusCode::TOO_MANY_REQUESTS, &headers, body).message;
         assert_eq!((of(b"{}"), of(br#"{"message":"slow"}"#)), ("Too many requests".into(), "slow".into()));
+    }
+
+    #[test]
+    fn why_a_certificate_is_refused_is_said_in_words() {
+        use rustls::{CertificateError, OtherError};
+        #[derive(Debug, thiserror::Error)]
+        #[error("a CA")]
+        struct CaUsedAsEndEntity;
+        let of = |reason| cause(&io::Error::other(rustls::Error::InvalidCertificate(reason)));
+        let other = CertificateError::Other(OtherError(std::sync::Arc::new(CaUsedAsEndEntity)));
+        for (reason, words) in
+            [(CertificateError::UnknownIssuer, "unknown issuer"), (other, "ca used as end entity")]
+        {
+            assert_eq!(of(reason), format!("its certificate cannot be trusted: {words}"));
+        }
     }
 
     #[test]
