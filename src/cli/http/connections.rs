@@ -24,11 +24,10 @@ use tower_service::Service;
 
 use super::TlsServer;
 use super::client::{ClientSocket, HalfStream, OverSocket, RequestPhase};
+use super::descriptors::most_connections;
 use super::own_notices::rerun_at_once;
 use super::peers::PeerCounts;
 
-/// The most connections at once; further ones wait until one ends.
-const MOST_CONNECTIONS: usize = 2048;
 /// The most of them that one other machine has; further ones are closed. A proxy may have the thousand requests in flight.
 const MOST_OF_PEER: usize = 1024;
 /// How long the headers of a request may take, and how long a connection is kept that has none.
@@ -84,7 +83,8 @@ pub(in crate::cli) async fn serve(
     stop: CancellationToken,
     drain: Duration,
 ) {
-    let (open, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+    // Further ones wait until one ends.
+    let (open, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(most_connections())));
     let peers = PeerCounts::new(MOST_OF_PEER);
     let in_flight = TaskTracker::new();
     let leave = CancellationToken::new();

@@ -6,6 +6,22 @@ use crate::cli::out;
 #[cfg(unix)]
 const WANTED: u64 = 4096;
 
+/// The most connections of clients where a process may open no more.
+const MOST_CONNECTIONS: usize = 2048;
+
+/// How many connections of clients may be open at once: where files are few, half of them, as each client's request may need a
+/// connection to a model.
+pub(super) fn most_connections() -> usize {
+    #[cfg(unix)]
+    {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let half = files.map_or(usize::MAX, |files| usize::try_from(files / 2).unwrap_or(usize::MAX));
+        half.clamp(1, MOST_CONNECTIONS)
+    }
+    #[cfg(not(unix))]
+    MOST_CONNECTIONS
+}
+
 /// Has the system let this process open as many files as it may, and warns where that is too few for all connections. Many systems
 /// begin with 1,024, for the sake of programs that use `select`.
 pub(in crate::cli) fn raise_open_files() {

@@ -2,9 +2,11 @@
 //! twice and copies the headers twice, for redirects and cookies that nobody wants here: an eighth of all that a gateway does for one
 //! (`docs/performance.md`).
 
+use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use reqwest::header::{HeaderMap, USER_AGENT};
 use reqwest::{Body, Method, Response, ResponseBuilderExt, Url};
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::ConfigError;
@@ -28,6 +31,12 @@ use crate::time::Nanos;
 const IDLE: Duration = Duration::from_secs(90);
 /// How often a silent connection is asked for a sign, and how many may be missing before it counts as broken, as reqwest has them.
 const PROBES: (Duration, u32) = (Duration::from_secs(15), 3);
+
+/// How long a connection waits for a file that this process may open, and how often it tries.
+const FILE_WITHIN: Duration = Duration::from_secs(10);
+const FILE_PAUSE: Duration = Duration::from_millis(50);
+/// `ENFILE` and `EMFILE`, which are the same wherever Unix is.
+const NO_FILE: [i32; 2] = [23, 24];
 
 /// The way to the server of one model: no retries, no redirects. Only a request that was never written, because a kept connection
 /// turned out to be closed, goes out on another one.
@@ -162,7 +171,7 @@ impl Service<::http::Uri> for TimedConnector {
     }
 
     fn call(&mut self, uri: ::http::Uri) -> Self::Future {
-        let connecting = self.connector.call(uri);
+        let connecting = Box::pin(connect(self.connector.clone(), uri));
         match self.limit {
             None => connecting,
             Some(limit) => Box::pin(async move {
@@ -171,6 +180,37 @@ impl Service<::http::Uri> for TimedConnector {
             }),
         }
     }
+}
+
+/// Connects as soon as this process may open one more file: that there are none is no failure of the server, for which its breaker would
+/// open.
+async fn connect(
+    mut connector: HttpsConnector<HttpConnector>,
+    uri: ::http::Uri,
+) -> Result<ServerStream, BoxError> {
+    let until = Instant::now() + FILE_WITHIN;
+    loop {
+        poll_fn(|context| connector.poll_ready(context)).await?;
+        match connector.call(uri.clone()).await {
+            Err(error) if has_no_file(&*error) && Instant::now() < until => {
+                tokio::time::sleep(FILE_PAUSE).await;
+            }
+            connected => return connected,
+        }
+    }
+}
+
+/// Whether this process, or the whole system, has no file left.
+fn has_no_file(error: &(dyn Error + 'static)) -> bool {
+    let mut of = Some(error);
+    while let Some(error) = of {
+        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        if code.is_some_and(|code| NO_FILE.contains(&code)) {
+            return true;
+        }
+        of = error.source();
+    }
+    false
 }
 
 impl From<reqwest::Error> for SendError {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use super::{CHAT, Gateway, MESSAGES, Reply, Upstream, one, said};
 use crate::command;
@@ -424,4 +425,39 @@ fn it_opens_as_many_files_as_it_may_and_says_where_these_are_too_few() {
     let (soft, hard) = soft_of(&raised);
     assert_eq!((soft == hard, warns(&raised)), (true, hard == "1024"));
     assert!(warns(&with_files("-n", &upstream)));
+}
+
+/// That this process has no file left is no failure of the model, which has one attempt.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_request_waits_for_a_file_that_may_be_opened() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let upstream = upstream();
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let process = gateway.child.id();
+    let may_open = |files: usize| {
+        let (maximum, files) = (getrlimit(Resource::Nofile).maximum, u64::try_from(files).unwrap());
+        let pid = Pid::from_raw(i32::try_from(process).unwrap());
+        prlimit(pid, Resource::Nofile, Rlimit { current: Some(files), maximum }).unwrap();
+    };
+    let mut client = TcpStream::connect(gateway.url.trim_start_matches("http://")).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut ask = |head: &str, body: &str| {
+        let host = "host: 127.0.0.1\r\ncontent-type: application/json";
+        write!(client, "{head} HTTP/1.1\r\n{host}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        client.try_clone().unwrap()
+    };
+    let mut answer = [0; 4096];
+    assert!(ask("GET /healthz", "").read(&mut answer).unwrap() > 0);
+    // It may open none besides those that it has: a new file gets the lowest number that is free.
+    let is_free = |number: &usize| !std::path::Path::new(&format!("/proc/{process}/fd/{number}")).exists();
+    may_open((0..1024).find(is_free).unwrap());
+    let body = r#"{"model":"main","messages":[{"role":"user","content":"hi"}]}"#;
+    let mut asked = ask(&format!("POST {CHAT}"), body);
+    let early = asked.read(&mut answer);
+    assert!(early.is_err(), "{}", String::from_utf8_lossy(&answer));
+    may_open(1024);
+    let read = asked.read(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("x-unfazed-attempts: 1\r\n"), "{answer}");
 }
