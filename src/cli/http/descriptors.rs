@@ -6,7 +6,7 @@ use crate::cli::out;
 #[cfg(unix)]
 const WANTED: u64 = 4096;
 
-/// The most connections of clients where a process may open no more.
+/// The most connections of clients, however many files a process may open.
 const MOST_CONNECTIONS: usize = 2048;
 
 /// How many connections of clients may be open at once: where files are few, half of them, as each client's request may need a
