@@ -4,7 +4,8 @@
     venv/bin/python tests/bedrock/judge.py target/release/unfazed
 
 A server plays a model that thinks, calls tools and answers, whole and in frames, and is busy twice. Credentials come from the
-environment, from a process that a profile names, and from an instance; a key of Bedrock comes in their place.
+environment, from a process that a profile names, from an instance, and from a token service that takes the token of a web identity; a
+key of Bedrock comes in their place.
 """
 
 import base64
@@ -19,10 +20,12 @@ import threading
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from unittest import mock
+from urllib.parse import parse_qsl
 
 import botocore.auth
 import botocore.loaders
 import botocore.model
+import botocore.parsers
 import botocore.validate
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -42,8 +45,15 @@ tools:
 POLICY = """version: 1
 models: {"*": {retry: {backoff: {kind: constant, delay: 20ms, jitter: none}}}}
 """
-SECRET, TOKEN = "secret-of-the-judge", "token-of-the-judge"
+SECRET, TOKEN, IDENTITY = "secret-of-the-judge", "token-of-the-judge", "identity-of-the-judge"
+KEYS = {"environment": "AKIDENV", "profile": "AKIDPROFILE", "instance": "AKIDINSTANCE", "web identity": "AKIDIDENTITY"}
+ROLE = "arn:aws:iam::123456789012:role/agents"
+ASSUMED = """<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
+<SubjectFromWebIdentityToken>agents</SubjectFromWebIdentityToken><Audience>sts.amazonaws.com</Audience><Credentials>{0}</Credentials>
+<AssumedRoleUser><Arn>{1}/{2}</Arn><AssumedRoleId>AROA:{2}</AssumedRoleId></AssumedRoleUser></AssumeRoleWithWebIdentityResult>
+<ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></AssumeRoleWithWebIdentityResponse>"""
 SERVICE = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("bedrock-runtime", "service-2"))
+TOKENS = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("sts", "service-2"))
 
 
 def thought(text, signature):
@@ -110,6 +120,8 @@ class Model(BaseHTTPRequestHandler):
 
     def do_POST(self):
         raw = self.rfile.read(int(self.headers["content-length"]))
+        if self.path == "/":
+            return self.assume_role(dict(parse_qsl(raw.decode())))
         server = self.server
         server.seen.append((self.path, json.loads(raw), signed_wrong(self, raw) if server.signs else keyed_wrong(self)))
         number, streams = len(server.seen), self.path.endswith("-stream")
@@ -127,6 +139,21 @@ class Model(BaseHTTPRequestHandler):
         body = {"output": {"message": {"role": "assistant", "content": blocks}}, "stopReason": stop, "usage": USAGE, "metrics": {"latencyMs": 1}}
         self.answer(200, "application/json", json.dumps(body).encode())
 
+    def assume_role(self, asked):
+        """The token service; botocore reads its answer as the service model has it."""
+        self.server.assumed.append(asked)
+        operation = TOKENS.operation_model("AssumeRoleWithWebIdentity")
+        given = {name: value for name, value in asked.items() if name not in ("Action", "Version")}
+        report = botocore.validate.ParamValidator().validate(given, operation.input_shape)
+        right = {"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleArn": ROLE, "WebIdentityToken": IDENTITY}
+        if report.has_errors() or {**asked, **right} != asked:
+            return self.answer(400, "text/xml", b"<ErrorResponse><Error><Type>Sender</Type><Code>InvalidIdentityToken</Code><Message>no</Message></Error></ErrorResponse>")
+        said = temporary(AccessKeyId=KEYS["web identity"], SessionToken=TOKEN)
+        body = ASSUMED.format("".join(f"<{name}>{value}</{name}>" for name, value in said.items()), ROLE, given["RoleSessionName"]).encode()
+        read = botocore.parsers.QueryParser().parse({"status_code": 200, "headers": {}, "body": body}, operation.output_shape)
+        assert read["Credentials"]["SessionToken"] == TOKEN, read
+        self.answer(200, "text/xml", body)
+
     def do_PUT(self):
         self.answer(200, "text/plain", b"token-of-the-instance", {"x-aws-ec2-metadata-token-ttl-seconds": "21600"})
 
@@ -134,7 +161,7 @@ class Model(BaseHTTPRequestHandler):
         if self.path.rstrip("/").endswith("security-credentials"):
             return self.answer(200, "text/plain", b"role")
         if self.path.endswith("security-credentials/role"):
-            return self.answer(200, "application/json", json.dumps(temporary(AccessKeyId="AKIDINSTANCE", Code="Success", Type="AWS-HMAC", LastUpdated="2026-01-01T00:00:00Z", Token=TOKEN)).encode())
+            return self.answer(200, "application/json", json.dumps(temporary(AccessKeyId=KEYS["instance"], Code="Success", Type="AWS-HMAC", LastUpdated="2026-01-01T00:00:00Z", Token=TOKEN)).encode())
         self.answer(404, "text/plain", b"")
 
     def answer(self, status, kind, body, headers=None):
@@ -158,6 +185,8 @@ def signed_wrong(request, raw):
     found = request.headers.get("authorization", "")
     names = found.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     key = found.partition("Credential=")[2].partition("/")[0]
+    if key != request.server.key:
+        return f"{key} signs, and not {request.server.key}"
     if not {"host", "x-amz-date", "content-type"} <= set(names):
         return f"these headers are signed: {names}"
     headers = {name: request.headers[name] for name in names if name != "host"}
@@ -187,16 +216,16 @@ def body_wrong(path, body):
 
 def play(unfazed, streamed, way):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    server.seen, server.signs = [], way != "key"
+    server.seen, server.assumed, server.signs, server.key = [], [], way != "key", KEYS.get(way)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}"
     with tempfile.TemporaryDirectory() as folder:
         environment = {"PATH": os.environ["PATH"], "HOME": folder, "AWS_EC2_METADATA_DISABLED": "true"}
         more = ""
         if way == "environment":
-            environment |= {"AWS_ACCESS_KEY_ID": "AKIDENV", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
+            environment |= {"AWS_ACCESS_KEY_ID": KEYS["environment"], "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
         elif way == "profile":
-            said = json.dumps(temporary(Version=1, AccessKeyId="AKIDPROFILE", SessionToken=TOKEN))
+            said = json.dumps(temporary(Version=1, AccessKeyId=KEYS["profile"], SessionToken=TOKEN))
             for name, text in {"said.json": said, "config": f"[profile agents]\ncredential_process = cat {folder}/said.json\n"}.items():
                 with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                     file.write(text)
@@ -204,6 +233,11 @@ def play(unfazed, streamed, way):
             more = ", profile: agents"
         elif way == "instance":
             environment |= {"AWS_EC2_METADATA_DISABLED": "false", "AWS_EC2_METADATA_SERVICE_ENDPOINT": base}
+        elif way == "web identity":
+            token = os.path.join(folder, "token")
+            with open(token, "w", encoding="utf-8") as file:
+                file.write(IDENTITY)
+            environment |= {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": token, "AWS_ROLE_SESSION_NAME": "judge", "AWS_ENDPOINT_URL_STS": base}
         elif way == "key":
             environment["BEDROCK_KEY"] = "key-of-bedrock"
             more = ", api_key: {env: BEDROCK_KEY}"
@@ -220,7 +254,7 @@ def play(unfazed, streamed, way):
         )
         kept = "".join(open(os.path.join(at, name), encoding="utf-8", errors="replace").read() for at, _, names in os.walk(os.path.join(folder, ".unfazed")) for name in names)
     server.shutdown()
-    for secret in (SECRET, TOKEN, "key-of-bedrock"):
+    for secret in (SECRET, TOKEN, IDENTITY, "key-of-bedrock"):
         if secret in run.stdout + run.stderr + kept:
             sys.exit(f"{way}: a secret was shown or kept")
     expected = len(ANSWERS) + (2 if streamed else 1)
@@ -230,6 +264,8 @@ def play(unfazed, streamed, way):
         return []
     if run.returncode != 0 or len(server.seen) != expected:
         sys.exit(f"{way}: the run ended with {run.returncode} after {len(server.seen)} requests of {expected}\n{run.stdout}{run.stderr}")
+    if way == "web identity" and len(server.assumed) != 1:
+        sys.exit(f"{way}: the role is assumed {len(server.assumed)} times")
     path = f"/model/{MODEL.replace(':', '%3A')}/converse{'-stream' if streamed else ''}"
     wrong = [why for seen, _, why in server.seen if why] + [seen for seen, _, _ in server.seen if seen != path]
     if wrong:
@@ -240,7 +276,7 @@ def play(unfazed, streamed, way):
 def main():
     unfazed = os.path.abspath(sys.argv[1])
     judged = wrong = 0
-    for streamed, way in [(True, "environment"), (False, "environment"), (True, "profile"), (False, "instance"), (True, "key"), (True, "none")]:
+    for streamed, way in [(True, "environment"), (False, "environment"), (True, "profile"), (False, "instance"), (True, "web identity"), (True, "key"), (True, "none")]:
         requests = play(unfazed, streamed, way)
         for path, body in requests:
             judged += 1
