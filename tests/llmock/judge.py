@@ -5,6 +5,7 @@
 
 Each scenario is played by itself, with every provider, with streams and without where it makes a difference. It holds if
 the judge finds no error in how the client behaved, the run ends as it should, and as many requests were made as should be.
+The quickstart's agent is played too: what is done about all that goes wrong is what is done with the scripted model.
 """
 
 import os
@@ -13,6 +14,7 @@ import sys
 import tempfile
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import order_desk  # noqa: E402
 from partner import call, serve  # noqa: E402
 
 POLICY = """version: 1
@@ -102,13 +104,33 @@ def play(unfazed, base, provider, streamed, behaviors, tools):
     return run, verdict, requests
 
 
+def desk(unfazed, base, provider, streamed, story):
+    """What is wrong with the quickstart's agent."""
+    model, path = PROVIDERS[provider]
+    said = [{"type": "reply", "text": text or None, "tool_calls": [{"name": made[0], "arguments": made[1]}] if made else []} for text, made in order_desk.STORY]
+    call(base, "POST", "/_llmock/reset")
+    call(base, "POST", "/_llmock/scenario", {"behaviors": [fail(429, retry_after=0.4), *said]})
+    clerk = f'{{api: {provider}, base_url: "{base}{path}", model: {model}, stream: {str(streamed).lower()}, ask_window: false, api_key: {{env: JUDGE_KEY}}}}'
+    found = list(order_desk.differs(story, *order_desk.play(unfazed, clerk)))
+    verdict = call(base, "GET", "/_llmock/verdict")
+    found += [f"{one['code']}: {one['title']}" for one in verdict["findings"] if one["severity"] == "error"]
+    requests = call(base, "GET", "/_llmock/requests")["count"]
+    return found + [f"{requests} requests and not {order_desk.REQUESTS}"] * (requests != order_desk.REQUESTS)
+
+
 def main():
     llmock, unfazed = sys.argv[1], os.path.abspath(sys.argv[2])
     providers = sys.argv[3:] or list(PROVIDERS)
     server, base = start(llmock)
     played = wrong = 0
+    desks, (story, _) = 0, order_desk.play(unfazed)
     try:
         for provider in providers:
+            for streamed in (True, False):
+                desks += 1
+                for problem in desk(unfazed, base, provider, streamed, story):
+                    wrong += 1
+                    print(f"FAILED {provider}, {'streamed' if streamed else 'whole'}: the quickstart's agent\n  {problem}")
             for name, behaviors, end, expected, needs in scenarios():
                 if needs.get("only", provider) != provider:
                     continue
@@ -129,7 +151,7 @@ def main():
     finally:
         server.terminate()
         server.wait()
-    print(f"llmock: {played} scenarios, {wrong} with errors")
+    print(f"llmock: {played} scenarios and {desks} times the quickstart's agent, {wrong} with errors")
     sys.exit(1 if wrong else 0)
 
 
