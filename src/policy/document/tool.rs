@@ -257,7 +257,7 @@ pub struct TurnPolicy<F: Form = Effective> {
     /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
     #[key(looser = Neither)]
     pub repair_json: F::Of<bool>,
-    /// Whether tool calls that a model wrote into its text are taken as calls.
+    /// Whether tool calls that a model wrote into its text are taken as calls, in the forms of the open models.
     /// Example: `false`
     #[key(looser = Neither)]
     pub text_tool_calls: F::Of<bool>,

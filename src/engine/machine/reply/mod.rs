@@ -11,7 +11,7 @@ use crate::engine::because::because;
 use crate::engine::directive::Note;
 use crate::engine::event::{FinishReason, ModelReply, ProposedCall};
 use crate::engine::failure::Failure;
-use crate::engine::leaked;
+use crate::engine::text_calls;
 use crate::policy::ErrorClass;
 use crate::session::{ReducerError, ToolCall};
 use crate::text::Schema;
@@ -114,7 +114,9 @@ pub(in crate::engine) fn take_leaked_calls(reply: &mut ModelReply, event: u64, o
     let report = policy.output().map(|output| output.tool.value.as_str());
     // Only known names count; otherwise any JSON in an answer would run.
     let known = |name: &str| tools.get(name).is_some() || report == Some(name);
-    let Some(found) = leaked::find(&reply.text, &format!("leaked_{event}"), known) else { return };
+    let schema = |name: &str| out.rules.schema_of(name);
+    let ids = format!("leaked_{event}");
+    let Some(found) = text_calls::find(&reply.text, &ids, known, schema) else { return };
     let names = found.calls.iter().map(|call| call.name.clone()).collect();
     let why = because(policy, "turn.text_tool_calls", &turn.text_tool_calls, []);
     out.note(Note::LeakedCalls { tools: names }, vec![why]);
