@@ -28,9 +28,7 @@ pub(super) const MARKS: [CallMark; 6] = [
         close: "<｜tool▁call▁end｜>",
     },
     CallMark {
-        open: "<｜tool▁call▁begin｜>",
-        between: &["<｜tool▁sep｜>"],
-        close: "<｜tool▁call▁end｜>",
+        open: "<｜tool▁call▁begin｜>", between: &["<｜tool▁sep｜>"], close: "<｜tool▁call▁end｜>"
     },
     // Mistral since 2025: `[TOOL_CALLS]search[ARGS]{…}`, with an id before the arguments in some models.
     CallMark { open: "[TOOL_CALLS]", between: &["[ARGS]", "[CALL_ID]", ""], close: "</s>" },

@@ -174,7 +174,8 @@ fn a_text_that_only_speaks_of_calls_is_a_text() {
 
 #[test]
 fn a_name_may_have_signs() {
-    let text = r#"<|tool_call_begin|>functions.mail.send-now:3<|tool_call_argument_begin|>{}<|tool_call_end|>"#;
+    let text =
+        r#"<|tool_call_begin|>functions.mail.send-now:3<|tool_call_argument_begin|>{}<|tool_call_end|>"#;
     assert_eq!(found(text).unwrap().1, [("mail.send-now".to_owned(), json!({}))]);
 }
 

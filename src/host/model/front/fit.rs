@@ -30,6 +30,8 @@ const OPENING: &str = "Continue.";
 struct FittedOptions {
     fields: Map<String, Value>,
     left_out: Vec<&'static str>,
+    /// Whether the fields say which tool is called: a second word for it would be refused (litellm#36536).
+    says_choice: bool,
 }
 
 impl FrontRequest {
@@ -46,7 +48,7 @@ impl FrontRequest {
             Some(GatewayDialect::Responses) => self.for_responses(),
             Some(GatewayDialect::Gemini) => self.for_gemini(),
             // The one that no client speaks is Bedrock's.
-            None => self.for_converse(),
+            None => self.for_converse(&config.model),
         };
         let mut temperature = self.temperature;
         let is_lower = matches!(dialect, Some(GatewayDialect::Messages) | None);
@@ -87,6 +89,9 @@ impl FrontRequest {
         let messages = self.said_to(dialect);
         let opened = self.opening(dialect).is_some();
         let mut request = self.neutral(&messages);
+        if options.says_choice {
+            request.tool_choice = ToolChoice::Auto;
+        }
         if dialect.is_none() && self.never_calls() {
             // Converse has no word for it: tools that the history needs are declared all the same, and forbidden.
             request.tools.clear();
@@ -262,12 +267,7 @@ impl FrontRequest {
         options.set("stop_sequences", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
         let choice = match &self.choice {
             FrontChoice::Never => Some(json!({"type": "none"})),
-            _ if !self.one_call => None,
-            FrontChoice::Auto => Some(json!({"type": "auto", "disable_parallel_tool_use": true})),
-            FrontChoice::Required => Some(json!({"type": "any", "disable_parallel_tool_use": true})),
-            FrontChoice::Tool(name) => {
-                Some(json!({"type": "tool", "name": name, "disable_parallel_tool_use": true}))
-            }
+            _ => self.one_call.then(|| self.choice_of_one()),
         };
         options.set("tool_choice", choice.filter(|_| !self.tools.is_empty()));
         match &self.form {
@@ -299,7 +299,20 @@ impl FrontRequest {
         options
     }
 
-    fn for_converse(&self) -> FittedOptions {
+    /// Anthropic's `tool_choice` for one call at most.
+    fn choice_of_one(&self) -> Value {
+        match &self.choice {
+            FrontChoice::Auto | FrontChoice::Never => {
+                json!({"type": "auto", "disable_parallel_tool_use": true})
+            }
+            FrontChoice::Required => json!({"type": "any", "disable_parallel_tool_use": true}),
+            FrontChoice::Tool(name) => {
+                json!({"type": "tool", "name": name, "disable_parallel_tool_use": true})
+            }
+        }
+    }
+
+    fn for_converse(&self, model: &str) -> FittedOptions {
         let mut settings = FittedOptions::default();
         settings.set("topP", self.top_p.map(Value::from));
         settings.set("stopSequences", Some(json!(self.stop)).filter(|_| !self.stop.is_empty()));
@@ -308,7 +321,15 @@ impl FrontRequest {
             "inferenceConfig",
             Some(Value::Object(settings.fields)).filter(|fields| *fields != json!({})),
         );
-        options.unless(!self.calls_one(), self.field_names.one_call);
+        if self.calls_one() && !self.never_calls() && calls_one(model) {
+            let choice = json!({"tool_choice": self.choice_of_one()});
+            options.set("additionalModelRequestFields", Some(choice));
+            options.says_choice = true;
+        }
+        options.unless(
+            !self.calls_one() || self.never_calls() || options.says_choice,
+            self.field_names.one_call,
+        );
         match &self.form {
             AnswerForm::Text => {}
             AnswerForm::Json => options.left_out.push(self.field_names.form),
@@ -364,5 +385,16 @@ fn has_cache(model: &str) -> bool {
 
 #[cfg(not(feature = "bedrock"))]
 const fn has_cache(_model: &str) -> bool {
+    false
+}
+
+/// Whether that model of Bedrock's may be limited to one call.
+#[cfg(feature = "bedrock")]
+fn calls_one(model: &str) -> bool {
+    crate::host::model::wire::converse::ModelFamily::of(model).calls_one
+}
+
+#[cfg(not(feature = "bedrock"))]
+const fn calls_one(_model: &str) -> bool {
     false
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Messages, Responses, read};
+use super::{Chat, Messages, Responses, read};
 use crate::host::model::config::{ModelConfig, Provider};
 use crate::host::model::refusals::ServerRefusals;
 use crate::host::model::wire::chat::known_hosts;
@@ -91,4 +91,37 @@ fn marks_for_the_cache_are_bedrocks_where_its_model_has_one() {
     assert_eq!(of("eu.anthropic.claude-opus-4-8-v1:0"), (3, String::new()));
     assert_eq!(of("anthropic.claude-3-haiku-20240307-v1:0"), (0, all.clone()));
     assert_eq!(of("amazon.nova-pro-v1:0"), (0, all));
+}
+
+#[test]
+#[cfg(feature = "bedrock")]
+fn claude_behind_bedrock_is_limited_to_one_call_by_its_own_field() {
+    let of = |model: &str, choice: Value| {
+        let request = json!({
+            "model": "asked", "messages": [{"role": "user", "content": "go"}], "parallel_tool_calls": false,
+            "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+            "tool_choice": choice,
+        });
+        let call = read(Chat, &request, true).unwrap();
+        let fitted =
+            call.fitted(&ModelConfig::new(Provider::BEDROCK, model), &ServerRefusals::default()).unwrap();
+        let body: Value = serde_json::from_slice(&fitted.body).unwrap();
+        let written = ["/additionalModelRequestFields/tool_choice", "/toolConfig/toolChoice"]
+            .map(|place| body.pointer(place).cloned().unwrap_or_default());
+        (written, fitted.left_out.join(", "))
+    };
+    let one = |mut choice: Value| {
+        choice["disable_parallel_tool_use"] = true.into();
+        [choice, Value::Null]
+    };
+    let look = json!({"type": "function", "function": {"name": "look"}});
+    let claude = "eu.anthropic.claude-opus-4-8-v1:0";
+    assert_eq!(of(claude, json!("auto")), (one(json!({"type": "auto"})), String::new()));
+    assert_eq!(of(claude, json!("required")), (one(json!({"type": "any"})), String::new()));
+    assert_eq!(of(claude, look), (one(json!({"type": "tool", "name": "look"})), String::new()));
+    assert_eq!(of(claude, json!("none")), ([Value::Null, Value::Null], String::new()));
+    for other in ["anthropic.claude-3-7-sonnet-20250219-v1:0", "amazon.nova-pro-v1:0"] {
+        let forced = [Value::Null, json!({"any": {}})];
+        assert_eq!(of(other, json!("required")), (forced, "parallel_tool_calls".to_owned()));
+    }
 }

@@ -11,14 +11,21 @@ pub(crate) struct ModelFamily {
     pub(crate) forbids_calls: bool,
     /// It keeps tools, instructions and messages in a cache where the request marks them, and refuses no mark.
     pub(crate) caches: bool,
+    /// A field of the family's own limits a reply to one call: Converse has no word for that either.
+    pub(crate) calls_one: bool,
 }
 
 /// Most families.
-const PLAIN: ModelFamily = ModelFamily { results_alone: true, forbids_calls: false, caches: false };
+const PLAIN: ModelFamily =
+    ModelFamily { results_alone: true, forbids_calls: false, caches: false, calls_one: false };
 /// Anthropic's: text may stand beside results, and `tool_choice` passes through.
-const CLAUDE: ModelFamily = ModelFamily { results_alone: false, forbids_calls: true, caches: true };
+const CLAUDE: ModelFamily =
+    ModelFamily { results_alone: false, forbids_calls: true, caches: true, calls_one: true };
+/// Those of before Claude 4.5 refuse `disable_parallel_tool_use` (anthropic-sdk-typescript#592); later ones take it through
+/// Converse too (litellm#34347).
+const UNLIMITED: ModelFamily = ModelFamily { calls_one: false, ..CLAUDE };
 /// Those of before Claude 3.7 that have no cache ("Prompt caching" of the user guide of Bedrock lists who has).
-const UNCACHED: ModelFamily = ModelFamily { caches: false, ..CLAUDE };
+const UNCACHED: ModelFamily = ModelFamily { caches: false, ..UNLIMITED };
 /// Families by a part of the ids of their models: an ARN of a profile may have a name alone.
 const BY_ID: &[(&str, ModelFamily)] = &[
     ("claude-v2", UNCACHED),
@@ -27,6 +34,10 @@ const BY_ID: &[(&str, ModelFamily)] = &[
     ("claude-3-sonnet", UNCACHED),
     ("claude-3-haiku", UNCACHED),
     ("claude-3-5-sonnet-20240620", UNCACHED),
+    ("claude-3", UNLIMITED),
+    ("claude-sonnet-4-20250514", UNLIMITED),
+    ("claude-opus-4-20250514", UNLIMITED),
+    ("claude-opus-4-1-", UNLIMITED),
     ("anthropic", CLAUDE),
     ("claude", CLAUDE),
 ];
