@@ -6,7 +6,7 @@ use super::fields::{FieldType, WrittenArguments, WrittenField};
 use super::named;
 use super::opening::{Tag, tag};
 
-/// Reads a call of Qwen3-Coder (`<function=search><parameter=q>`), of MiniMax M2, Claude and DeepSeek V3.2 and later
+/// Reads a call of Qwen3-Coder (`<function=search><parameter=q>`), of `MiniMax` M2, Claude and `DeepSeek` V3.2 and later
 /// (`<invoke name="search"><parameter name="q">`), or of Kimi K3. Its content may be JSON, as Llama 3.1 writes it.
 pub(super) fn call(cursor: &mut TextCursor<'_>) -> Option<WrittenCall> {
     let mut ahead = *cursor;

@@ -1,5 +1,5 @@
 //! Finds tool calls that a model wrote into its text because the server did not parse them. The forms come from the
-//! chat templates of open models and from the tool-call parsers of vLLM and SGLang, as of 2026.
+//! chat templates of open models and from the tool-call parsers of vLLM and `SGLang`, as of 2026.
 
 mod cursor;
 mod fields;
@@ -17,7 +17,7 @@ use cursor::TextCursor;
 use fields::WrittenArguments;
 use opening::Opening;
 
-/// The namespace of MiniMax M3.
+/// The namespace of `MiniMax` M3.
 const M3: &str = "]<]minimax[>[";
 
 /// The calls in a text, and the text without them.
@@ -96,7 +96,7 @@ fn block(cursor: &mut TextCursor<'_>, mut opening: Opening) -> Option<Vec<Writte
         calls.push(one(cursor)?);
         let mut after = *cursor;
         after.skip_space();
-        if !Opening::here(after.rest()).is_some_and(|next| !next.surrounds) {
+        if Opening::here(after.rest()).is_none_or(|next| next.surrounds) {
             opening::skip_closings(cursor);
             return Some(calls);
         }

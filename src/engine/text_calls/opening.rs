@@ -34,10 +34,10 @@ const ENDS: [&str; 6] = [
     "<|close|>message<|sep|>",
     "[e~[",
 ];
-/// Tags that surround calls: Hermes, Qwen, GLM and Seed, Hunyuan, Claude; `calls` is of DeepSeek V4.1.
+/// Tags that surround calls: Hermes, Qwen, GLM and Seed, Hunyuan, Claude; `calls` is of `DeepSeek` V4.1.
 const TAGS: [&str; 7] =
     ["tool_call", "tool_calls", "function_call", "function_calls", "longcat_tool_call", "calls", "tools"];
-/// What models write before the names of their tags: DeepSeek V3.2 and V4, Claude, MiniMax M2, Seed.
+/// What models write before the names of their tags: `DeepSeek` V3.2 and V4, Claude, `MiniMax` M2, Seed.
 const NAMESPACES: [&str; 6] = ["｜DSML｜", "｜｜DSML｜｜", "|DSML|", "antml:", "minimax:", "seed:"];
 
 /// Where calls begin.

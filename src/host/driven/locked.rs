@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 
 use futures_util::FutureExt;
 #[cfg(feature = "serve")]
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::Span;
 
+use super::open_ticket::OpenTicket;
 use super::{InterruptedCall, ProposalError, interrupted};
 use crate::engine::{
     Directive, DirectiveKind, Directives, DriveMode, Envelope, Event, Interpreter, Note, PlainNext,
-    ProposalId, ProposalRef, RunStarted, SettledProposal, SharedKnown, SharedSubject, SharingScope, State,
-    ToolCatalogue, ToolFacts, ToolSpec, WorkId,
+    ProposalId, RunStarted, SharedKnown, SharedSubject, SharingScope, State, ToolCatalogue, ToolFacts,
+    ToolSpec, WorkId,
 };
 use crate::host::checkpoint::{SessionCheckpoint, rule_changes, same_tools};
 use crate::host::clock::Clock;
@@ -32,6 +32,8 @@ use crate::time::{Instant, Nanos};
 /// A run that the host drives.
 pub(in crate::host) struct LockedRun {
     inner: Mutex<LockedParts>,
+    /// Whether what happens is written down.
+    is_recorded: bool,
     clock: Clock,
     /// Notified whenever no proposal is open.
     idle: Notify,
@@ -69,7 +71,8 @@ pub(in crate::host) struct RunSetup<'a> {
 struct LockedParts {
     interpreter: Interpreter,
     state: State,
-    journal: Box<dyn Journal>,
+    /// Where what happens is written down, if it is.
+    journal: Option<Box<dyn Journal>>,
     telemetry: Option<Telemetry>,
     news: Vec<News>,
     /// Whoever waits for a proposal.
@@ -108,18 +111,6 @@ enum Ending {
     Ignored,
 }
 
-/// A proposal that is open. Dropped before its end, it is withdrawn.
-pub(in crate::host) struct OpenTicket {
-    locked: Arc<LockedRun>,
-    proposal: ProposalId,
-    directives: UnboundedReceiver<Directive>,
-    /// The next directive, until it is written down.
-    next: Option<Directive>,
-    ended: bool,
-    /// How many runs had ended before it.
-    runs_before: u64,
-}
-
 impl fmt::Debug for LockedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = self.lock();
@@ -135,9 +126,10 @@ impl LockedRun {
     pub(in crate::host) fn new(
         interpreter: Interpreter,
         state: State,
-        journal: Box<dyn Journal>,
+        journal: Option<Box<dyn Journal>>,
         clock: Clock,
     ) -> Self {
+        let is_recorded = journal.is_some();
         let (telemetry, news, waiting) = (None, Vec::new(), BTreeMap::new());
         let inner = LockedParts {
             interpreter,
@@ -154,6 +146,7 @@ impl LockedRun {
         };
         Self {
             inner: Mutex::new(inner),
+            is_recorded,
             clock,
             idle: Notify::new(),
             #[cfg(feature = "serve")]
@@ -375,7 +368,11 @@ impl LockedRun {
 
     /// Ends when all that happened is written down.
     pub(in crate::host) async fn written(&self) -> Result<(), ProposalError> {
-        let writing = self.lock().journal.written();
+        // Most runs of a gateway have no record, and its threads would wait for each other here.
+        if !self.is_recorded {
+            return Ok(());
+        }
+        let writing = self.lock().journal.as_mut().and_then(|journal| journal.written());
         let Some(writing) = writing else { return Ok(()) };
         writing.await.map_err(|error| {
             let mut inner = self.lock();
@@ -546,10 +543,10 @@ impl LockedParts {
         if self.lost {
             return Err(ProposalError::Stopped);
         }
-        if let Err(error) = self.journal.event(&envelope) {
-            return Err(self.lose(error.into()));
+        match self.journal.as_mut().map(|journal| journal.event(&envelope)) {
+            Some(Err(error)) => Err(self.lose(error.into())),
+            Some(Ok(())) | None => self.decide(envelope),
         }
-        self.decide(envelope)
     }
 
     fn decide(&mut self, envelope: Envelope) -> Result<(), ProposalError> {
@@ -559,9 +556,11 @@ impl LockedParts {
         }
         let directives = self.interpreter.step(&mut self.state, envelope);
         self.noted(&directives, now);
-        let policy = self.interpreter.policy().digest();
-        if let Err(error) = self.journal.directives(policy, &directives, &self.state) {
-            return Err(self.lose(error.into()));
+        if let Some(journal) = &mut self.journal {
+            let policy = self.interpreter.policy().digest();
+            if let Err(error) = journal.directives(policy, &directives, &self.state) {
+                return Err(self.lose(error.into()));
+            }
         }
         self.deliver(directives, cause);
         Ok(())
@@ -600,14 +599,21 @@ impl LockedParts {
             {
                 self.news.push(News::ReducerError(error.clone()));
             }
-            let proposal = match &directive.order {
-                DirectiveKind::Note(Note::ProposalRefused { proposal, .. }) => Some(*proposal),
-                _ => directive.of.map(|of| of.proposal).or(cause),
+            let (proposal, ends) = match &directive.order {
+                DirectiveKind::Note(Note::ProposalRefused { proposal, .. }) => (Some(*proposal), true),
+                order => {
+                    let ends = matches!(order, DirectiveKind::Note(Note::Settled(_)));
+                    (directive.of.map(|of| of.proposal).or(cause), ends)
+                }
             };
-            // Nobody listens to one that was withdrawn.
-            let waiting = proposal.and_then(|proposal| self.waiting.get(&proposal));
+            let Some(proposal) = proposal else { continue };
+            // Nobody listens to one that was withdrawn, and nothing follows the end of one.
+            let waiting = self.waiting.get(&proposal);
             if let Some(waiting) = waiting {
                 let _ = waiting.send(directive);
+            }
+            if ends {
+                self.waiting.remove(&proposal);
             }
         }
     }
@@ -630,85 +636,4 @@ impl LockedParts {
 
 fn facts(tools: &ToolCatalogue) -> Vec<ToolFacts> {
     tools.iter().map(ToolFacts::from).collect()
-}
-
-impl OpenTicket {
-    /// The next directive about the proposal, once it is written down. Dropped before its end, it loses none.
-    pub(in crate::host) async fn next(&mut self) -> Result<Directive, ProposalError> {
-        if self.next.is_none() {
-            self.next = self.directives.recv().await;
-        }
-        if self.next.is_some()
-            && let Err(error) = self.locked.written().await
-        {
-            self.ended = true;
-            return Err(error);
-        }
-        // The session was lost: there is nothing to withdraw.
-        self.ended = self.next.is_none();
-        self.next.take().ok_or(ProposalError::Stopped)
-    }
-
-    /// Nobody waits for the next directive until it is asked for again. Otherwise the task that answers a piece of work, which is the one
-    /// that waits, would notify itself, and tokio hands such a task to another thread.
-    pub(in crate::host) fn stop_waiting(&mut self) {
-        let mut nobody = Context::from_waker(Waker::noop());
-        if self.next.is_none()
-            && let Poll::Ready(next) = self.directives.poll_recv(&mut nobody)
-        {
-            self.next = next;
-        }
-    }
-
-    /// Whether nothing was decided about the proposal that is not carried out.
-    pub(in crate::host) fn is_idle(&self) -> bool {
-        self.next.is_none() && self.directives.is_empty()
-    }
-
-    /// What the directive ends the proposal with, if it does.
-    pub(in crate::host) fn end(
-        &mut self,
-        directive: &Directive,
-    ) -> Option<Result<SettledProposal, ProposalError>> {
-        let end = match &directive.order {
-            DirectiveKind::Note(Note::Settled(settled)) => Ok(settled.clone()),
-            DirectiveKind::Note(Note::ProposalRefused { reason, message, .. }) => {
-                Err(ProposalError::Refused { reason: *reason, message: message.clone() })
-            }
-            _ => return None,
-        };
-        self.ended = true;
-        self.locked.lock().waiting.remove(&self.proposal);
-        Some(end)
-    }
-
-    /// It was not made: there is nothing to withdraw.
-    fn given_up(mut self) {
-        self.ended = true;
-    }
-
-    /// The span that a piece of its work is to be done in.
-    pub(in crate::host) fn span(&self, work: WorkId) -> Span {
-        self.locked.span(work)
-    }
-
-    /// How many runs of the session had ended before it.
-    pub(in crate::host) const fn runs_before(&self) -> u64 {
-        self.runs_before
-    }
-
-    /// What is about the proposal as a whole.
-    pub(in crate::host) const fn of(&self) -> ProposalRef {
-        ProposalRef { proposal: self.proposal, call: None }
-    }
-}
-
-impl Drop for OpenTicket {
-    fn drop(&mut self) {
-        if !self.ended
-            && let Err(error) = self.locked.withdraw(self.proposal)
-        {
-            tracing::error!(proposal = self.proposal.0, error = %error, "a proposal cannot be withdrawn");
-        }
-    }
 }

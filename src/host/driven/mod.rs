@@ -4,6 +4,7 @@
 //! Nothing is decided here. A future that is dropped withdraws its proposal; no lock is held while anything is awaited.
 
 pub(in crate::host) mod locked;
+pub(in crate::host) mod open_ticket;
 mod work;
 
 use std::collections::BTreeMap;
@@ -118,7 +119,7 @@ impl DrivenRun {
     /// # Errors
     /// None, as nothing is written.
     pub fn start(interpreter: Interpreter, started: RunStarted) -> Result<Self, ProposalError> {
-        Self::start_with(interpreter, started, super::observer::NoopObserver, Clock::system())
+        Self::begun(interpreter, started, None, Clock::system())
     }
 
     /// Begins a run that `journal` writes down: what may act is written before it begins. `started.drive`, `policy` and
@@ -132,16 +133,25 @@ impl DrivenRun {
         journal: impl Journal + 'static,
         clock: Clock,
     ) -> Result<Self, ProposalError> {
+        Self::begun(interpreter, started, Some(Box::new(journal)), clock)
+    }
+
+    fn begun(
+        interpreter: Interpreter,
+        started: RunStarted,
+        journal: Option<Box<dyn Journal>>,
+        clock: Clock,
+    ) -> Result<Self, ProposalError> {
         let policy = interpreter.policy().digest().to_owned();
         let tools = interpreter.tools().iter().map(ToolFacts::from).collect();
         let started = RunStarted { drive: DriveMode::Calls, policy, tools, ..started };
-        let run = LockedRun::new(interpreter, State::new(), Box::new(journal), clock);
+        let run = LockedRun::new(interpreter, State::new(), journal, clock);
         run.tell(Event::RunStarted(started))?;
         Ok(Self { locked: Arc::new(run), follows: None })
     }
 
     /// Begins a run under a policy that may be replaced: each proposal is decided by the one that is effective then. When
-    /// the run is over, the next proposal begins the next run of the session. `journal` writes all of it down, and `metrics`
+    /// the run is over, the next proposal begins the next run of the session. `journal`, if there is one, writes all of it down, and `metrics`
     /// counts it. `started.drive`, `policy` and `tools` are set here.
     ///
     /// # Errors
@@ -150,7 +160,7 @@ impl DrivenRun {
         policy: LivePolicy,
         tools: ToolCatalogue,
         started: RunStarted,
-        journal: Box<dyn Journal>,
+        journal: Option<Box<dyn Journal>>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ProposalError> {
         let interpreter = Interpreter::new(policy.current(), tools);
@@ -185,7 +195,7 @@ impl DrivenRun {
         journal: impl Journal + 'static,
         clock: Clock,
     ) -> Result<(Self, Vec<InterruptedCall>), ProposalError> {
-        let run = LockedRun::new(interpreter, State::new(), Box::new(journal), clock);
+        let run = LockedRun::new(interpreter, State::new(), Some(Box::new(journal)), clock);
         let interrupted = run.catch_up(past)?;
         Ok((Self { locked: Arc::new(run), follows: None }, interrupted))
     }

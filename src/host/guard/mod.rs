@@ -56,8 +56,8 @@ use super::clock::Clock;
 use super::driven::locked::{Listener, LockedRun, News};
 use super::telemetry::Telemetry;
 use super::{
-    InterruptedCall, Journal, LivePolicy, Metrics, MetricsSnapshot, ModelAttempt, ModelFacts, NoopObserver,
-    ProposalError, SessionCheckpoint,
+    InterruptedCall, Journal, LivePolicy, Metrics, MetricsSnapshot, ModelAttempt, ModelFacts, ProposalError,
+    SessionCheckpoint,
 };
 use crate::context::{ByteEstimate, overhead, tool_tokens};
 use crate::engine::{
@@ -372,13 +372,11 @@ impl GuardConfig {
         let telemetry = Telemetry::new(Arc::clone(&metrics), models.clone());
         let published = Arc::clone(&plain);
         let interpreter = Interpreter::new(live.current(), tools.clone());
-        let locked = LockedRun::new(
-            interpreter,
-            State::new(),
-            journal.unwrap_or_else(|| Box::new(NoopObserver)),
-            clock,
-        )
-        .watched(telemetry, listener, Box::new(move |state| published.publish(state)));
+        let locked = LockedRun::new(interpreter, State::new(), journal, clock).watched(
+            telemetry,
+            listener,
+            Box::new(move |state| published.publish(state)),
+        );
         let run = GuardRun::new(live.clone(), locked, started, plain);
         Guard {
             inner: Arc::new(GuardParts { live, tools, targets, models, id, clock, run, metrics, recorded }),

@@ -14,7 +14,8 @@ use crate::engine::{
     DecisionReason, Directive, DirectiveKind, Directives, Event, Interpreter, Note, PlainEnd, PlainNext,
     ProposalFault, ProposalId, ProposedCall, RunStarted, SettledProposal, State, WorkId,
 };
-use crate::host::driven::locked::{AfterFailure, LockedRun, OpenTicket, RunSetup};
+use crate::host::driven::locked::{AfterFailure, LockedRun, RunSetup};
+use crate::host::driven::open_ticket::OpenTicket;
 use crate::host::{InterruptedCall, LivePolicy, ProposalError, SessionCheckpoint};
 use crate::policy::{ErrorClass, Policy, ToolPolicy};
 use crate::session::{Message, RetryExhausted};
@@ -242,7 +243,11 @@ impl GuardRun {
 
     /// The same, once. Those of a run that has ended are not for the model of the next one.
     pub(super) fn take_guidance(&self) -> Vec<String> {
-        let (said, ended) = (core::mem::take(&mut *self.said()), self.locked.runs_ended());
+        let said = core::mem::take(&mut *self.said());
+        if said.is_empty() {
+            return Vec::new();
+        }
+        let ended = self.locked.runs_ended();
         said.into_iter().filter(|(of, _)| *of == ended).map(|(_, text)| text).collect()
     }
 

@@ -391,7 +391,8 @@ const fn has_cache(_model: &str) -> bool {
 /// Whether that model of Bedrock's may be limited to one call.
 #[cfg(feature = "bedrock")]
 fn calls_one(model: &str) -> bool {
-    crate::host::model::wire::converse::ModelFamily::of(model).calls_one
+    use crate::host::model::wire::converse::{ModelFamily, OwnChoice};
+    ModelFamily::of(model).choice == OwnChoice::Limits
 }
 
 #[cfg(not(feature = "bedrock"))]

@@ -235,7 +235,8 @@ impl ChatParts {
             let is_other = match (says(&piece.id), says(&open.id)) {
                 (true, _) => open.id != piece.id,
                 (false, false) => says(&open.function.name) && open.function.name != piece.function.name,
-                (false, true) => false,
+                // A name may come in pieces, but before the arguments.
+                (false, true) => says(&open.function.arguments) && open.function.name != piece.function.name,
             };
             // One event begins a call once: servers of Gemini's models write all of them at once, with index 0 and no id.
             let is_second = at >= begun && !says(&piece.id);
@@ -260,8 +261,11 @@ impl ChatParts {
         let before = size(call);
         // Later pieces of a call repeat its id, leave it out, or send an empty one.
         call.id = call.id.take().filter(|id| !id.is_empty()).or(piece.id);
-        call.function.name =
-            call.function.name.take().filter(|name| !name.is_empty()).or(piece.function.name);
+        call.function.name = match (call.function.name.take(), piece.function.name) {
+            // Servers repeat the name with every piece, or send it in pieces as `OpenAI`'s SDK reads it.
+            (Some(name), Some(more)) if name != more && !says(&call.function.arguments) => Some(name + &more),
+            (name, more) => name.filter(|name| !name.is_empty()).or(more),
+        };
         match (&mut call.function.arguments, piece.function.arguments) {
             (Some(arguments), Some(more)) => arguments.push_str(&more),
             (arguments, more) => *arguments = arguments.take().or(more),
@@ -510,6 +514,21 @@ mod tests {
                 calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
             assert_eq!(said, [("look", "{}"), ("take", r#"{"y":2}"#)]);
         }
+    }
+
+    #[test]
+    fn a_name_may_come_in_pieces_before_the_arguments() {
+        let name = |name: &str, arguments: &str| json!({"index": 0, "function": {"name": name, "arguments": arguments}});
+        let begun = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": ""}});
+        for end in [vec![name("_up", "{}")], vec![name("_up", ""), name("", "{}")]] {
+            let pieces: Vec<_> = [begun.clone()].into_iter().chain(end).collect();
+            assert_eq!(calls(&pieces), [call("a", "look_up", "{}")]);
+        }
+        let repeated = [begun.clone(), name("look", "{"), name("look", "}")];
+        assert_eq!(calls(&repeated), [call("a", "look", "{}")]);
+        let other: Vec<_> = calls(&[begun, name("", "{}"), name("take", "{}")]);
+        let names: Vec<_> = other.iter().map(|proposal| proposal.call.name.as_str()).collect();
+        assert_eq!(names, ["look", "take"]);
     }
 
     #[test]

@@ -7,23 +7,30 @@
 pub(crate) struct ModelFamily {
     /// What a user says after results has to be a part of the last one.
     pub(crate) results_alone: bool,
-    /// A field of the family's own forbids calls where tools are declared for the history alone: Converse has no word for it.
-    pub(crate) forbids_calls: bool,
+    /// The `tool_choice` of the family's own: Converse has no word for part of it.
+    pub(crate) choice: OwnChoice,
     /// It keeps tools, instructions and messages in a cache where the request marks them, and refuses no mark.
     pub(crate) caches: bool,
-    /// A field of the family's own limits a reply to one call: Converse has no word for that either.
-    pub(crate) calls_one: bool,
+}
+
+/// What a field of the family's own says about calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnChoice {
+    /// There is none.
+    Missing,
+    /// That none is made, where tools are declared for the history alone.
+    Forbids,
+    /// The same, and that one is made at most.
+    Limits,
 }
 
 /// Most families.
-const PLAIN: ModelFamily =
-    ModelFamily { results_alone: true, forbids_calls: false, caches: false, calls_one: false };
+const PLAIN: ModelFamily = ModelFamily { results_alone: true, choice: OwnChoice::Missing, caches: false };
 /// Anthropic's: text may stand beside results, and `tool_choice` passes through.
-const CLAUDE: ModelFamily =
-    ModelFamily { results_alone: false, forbids_calls: true, caches: true, calls_one: true };
+const CLAUDE: ModelFamily = ModelFamily { results_alone: false, choice: OwnChoice::Limits, caches: true };
 /// Those of before Claude 4.5 refuse `disable_parallel_tool_use` (anthropic-sdk-typescript#592); later ones take it through
 /// Converse too (litellm#34347).
-const UNLIMITED: ModelFamily = ModelFamily { calls_one: false, ..CLAUDE };
+const UNLIMITED: ModelFamily = ModelFamily { choice: OwnChoice::Forbids, ..CLAUDE };
 /// Those of before Claude 3.7 that have no cache ("Prompt caching" of the user guide of Bedrock lists who has).
 const UNCACHED: ModelFamily = ModelFamily { caches: false, ..UNLIMITED };
 /// Families by a part of the ids of their models: an ARN of a profile may have a name alone.

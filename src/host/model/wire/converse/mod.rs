@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
-pub(crate) use self::family::ModelFamily;
+pub(crate) use self::family::{ModelFamily, OwnChoice};
 use self::stream::ReplyBlocks;
 use super::extras::{CONVERSE, foreign_note, has_foreign};
 use super::{StreamDecoder, WireFormat};

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value, json};
 
-use super::ConverseFormat;
 use super::blocks::messages;
+use super::{ConverseFormat, OwnChoice};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
 use crate::host::model::wire::sendable::called;
@@ -76,7 +76,9 @@ fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Val
 
 /// Whether calls have to be forbidden: tools are declared for the history alone.
 fn forbids_calls(format: &ConverseFormat, request: &ModelRequest<'_>) -> bool {
-    format.family.forbids_calls && request.tools.is_empty() && !called(request.messages).is_empty()
+    format.family.choice != OwnChoice::Missing
+        && request.tools.is_empty()
+        && !called(request.messages).is_empty()
 }
 
 /// Whether the model is asked to think.

@@ -60,7 +60,7 @@ use super::answer;
 use super::failure::LinkError;
 use super::{McpConfig, McpError};
 use crate::engine::{Interpreter, RunStarted, ToolCatalogue, ToolSpec};
-use crate::host::{DrivenRun, Journal, LivePolicy, Metrics, NoopObserver, PolicyWatch, ProposalError};
+use crate::host::{DrivenRun, Journal, LivePolicy, Metrics, PolicyWatch, ProposalError};
 
 /// How many lines wait for a client that does not read. The server waits then, too.
 const WAITING: usize = 256;
@@ -77,7 +77,7 @@ pub struct RelayConfig {
     watch: Option<Arc<Mutex<PolicyWatch>>>,
     approve: RelayApproval,
     run: String,
-    journal: Box<dyn Journal>,
+    journal: Option<Box<dyn Journal>>,
     metrics: Arc<Metrics>,
 }
 
@@ -173,7 +173,7 @@ impl RelayConfig {
             watch: None,
             approve: RelayApproval::default(),
             run: crate::host::new_uuid().to_string(),
-            journal: Box::new(NoopObserver),
+            journal: None,
             metrics: Arc::default(),
         }
     }
@@ -207,7 +207,7 @@ impl RelayConfig {
     #[must_use]
     pub fn record(mut self, run: impl Into<String>, journal: impl Journal + 'static) -> Self {
         self.run = run.into();
-        self.journal = Box::new(journal);
+        self.journal = Some(Box::new(journal));
         self
     }
 
