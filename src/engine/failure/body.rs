@@ -222,8 +222,9 @@ fn own(object: &impl JsonNode) -> FoundFacts {
         ],
     );
     if message.is_empty() {
-        let rest = ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)));
-        message = rest.map(listed).unwrap_or_default();
+        // Mistral has FastAPI's list inside of the message.
+        let within = || object.get("message").and_then(listed_in);
+        message = listed_in(object).or_else(within).unwrap_or_default();
     }
     // The order matters: `code` is a status with some servers and a word with others.
     let status = ["status", "statusCode", "status_code", "raw_status_code", "code"]
@@ -250,6 +251,10 @@ fn own(object: &impl JsonNode) -> FoundFacts {
 }
 
 /// A list of errors as text. Parts of the request that pydantic quotes are left out, as they may contain any words.
+fn listed_in(object: &impl JsonNode) -> Option<String> {
+    ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)).map(listed))
+}
+
 fn listed(list: &impl JsonNode) -> String {
     let NodeShape::List(items) = list.shape() else { return list.written() };
     // FastAPI servers such as vLLM send pydantic errors, which quote the request. Words of the request would be

@@ -16,6 +16,8 @@ fn found(text: &str) -> Option<(String, Vec<(String, Value)>)> {
     Some((text, calls.into_iter().map(value).collect()))
 }
 
+/// One call of `search` and nothing else.
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with what is found")]
 fn one(arguments: Value) -> Option<(String, Vec<(String, Value)>)> {
     Some((String::new(), vec![("search".to_owned(), arguments)]))
 }
@@ -174,19 +176,17 @@ fn a_text_that_only_speaks_of_calls_is_a_text() {
 
 #[test]
 fn a_name_may_have_signs() {
-    let text =
-        r#"<|tool_call_begin|>functions.mail.send-now:3<|tool_call_argument_begin|>{}<|tool_call_end|>"#;
+    let text = "<|tool_call_begin|>functions.mail.send-now:3<|tool_call_argument_begin|>{}<|tool_call_end|>";
     assert_eq!(found(text).unwrap().1, [("mail.send-now".to_owned(), json!({}))]);
 }
 
 proptest! {
     /// A cut call never becomes one with other arguments.
     #[test]
-    fn what_is_cut_is_the_same_call_or_none(form in 0..FORMS.len(), at in 0.0..1.0_f64) {
-        let text = FORMS[form];
-        let at = text.floor_char_boundary((text.len() as f64 * at) as usize);
-        if let Some((_, calls)) = found(&text[..at]) {
-            prop_assert_eq!(calls, vec![("search".to_owned(), json!({"q": "a"}))], "{}", &text[..at]);
+    fn what_is_cut_is_the_same_call_or_none(form in 0..FORMS.len(), length in 0_usize..200) {
+        let text: String = FORMS[form].chars().take(length).collect();
+        if let Some((_, calls)) = found(&text) {
+            prop_assert_eq!(calls, vec![("search".to_owned(), json!({"q": "a"}))], "{}", text);
         }
     }
 

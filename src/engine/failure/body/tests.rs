@@ -47,6 +47,7 @@ fn every_shape_of_an_error_body() {
         (r#"{"message":"Too many tokens"}"#, None, None, "Too many tokens"),
         (r#"{"detail":"Not Found"}"#, None, None, "Not Found"),
         (r#"{"detail":[{"msg":"field required"}]}"#, None, None, r#"[{"msg":"field required"}]"#),
+        (r#"{"message":{"detail":[{"msg":"field required"}]}}"#, None, None, r#"[{"msg":"field required"}]"#),
         (r#""just text""#, None, None, "just text"),
         ("upstream connect error\n", None, None, "upstream connect error"),
         (

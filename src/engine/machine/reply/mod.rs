@@ -12,7 +12,7 @@ use crate::engine::directive::Note;
 use crate::engine::event::{FinishReason, ModelReply, ProposedCall};
 use crate::engine::failure::Failure;
 use crate::engine::text_calls;
-use crate::policy::ErrorClass;
+use crate::policy::{Effect, ErrorClass};
 use crate::session::{ReducerError, ToolCall};
 use crate::text::Schema;
 use crate::text::repair::{self, RepairKind};
@@ -40,6 +40,10 @@ pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: b
             (ErrorClass::ReasoningOnly, "the reply is reasoning only, without an answer or a call")
         }
         _ if empty && !truncated => (ErrorClass::EmptyResponse, "the reply is empty"),
+        // The piece of the reply that had it is lost.
+        _ if reply.calls.iter().any(|proposal| proposal.call.name.trim().is_empty()) => {
+            (ErrorClass::MalformedToolCall, "a call of the reply has no name")
+        }
         _ => return None,
     };
     Some(Failure::of(class, text))
@@ -170,7 +174,18 @@ impl<'a> StepRules<'a> {
             self.schema_of(tool)
         };
         let holds = |value: &Value| schema.is_some_and(|schema| schema.problems(value).is_empty());
-        repair::repair_for(text, &holds).ok()
+        let found = repair::repair_for(text, &holds).ok()?;
+        // The end of a text may be missing though the schema holds. What cannot be undone does not run with half of a path.
+        let guessed = !found.is_certain() && self.effect_of(tool) == Effect::NonIdempotent;
+        (!guessed).then_some(found)
+    }
+
+    /// What a run of that tool does, by the policy, or else by its declaration.
+    fn effect_of(self, tool: &str) -> Effect {
+        match self.policy.tool(tool).effect.value {
+            Effect::Unknown => self.tools.get(tool).and_then(|spec| spec.effect).unwrap_or(Effect::Unknown),
+            known => known,
+        }
     }
 
     /// The schema of the tool or report with this name.

@@ -324,6 +324,35 @@ fn a_value_of_another_type_never_panics_and_makes_nothing_up() {
     }
 }
 
+#[test]
+fn a_list_is_read_for_no_object() {
+    let fields: Vec<Value> = [json!("INJECTED"), json!(0), json!([]), Value::Null, json!({})].into();
+    for stream in streams() {
+        for at in 0..stream.events.len() {
+            let all = places(&stream.events[at].1, "").into_iter().chain([String::new()]);
+            for place in all {
+                let mut events = stream.events.clone();
+                let value = events[at].1.pointer_mut(&place).unwrap();
+                let Value::Object(object) = &*value else { continue };
+                let own: Vec<Value> = object.values().cloned().collect();
+                for list in [own, fields.clone(), fields.iter().rev().cloned().collect(), Vec::new()] {
+                    *events[at].1.pointer_mut(&place).unwrap() = list.into();
+                    let Ok(reply) = stream.read(&stream.bytes(&events)) else { continue };
+                    let whole = stream.read(&stream.bytes(&stream.events)).unwrap();
+                    // What nothing reads may have any type, and the tokens may be unknown.
+                    let same = (&reply.text, &reply.calls, &reply.finish);
+                    assert_eq!(
+                        same,
+                        (&whole.text, &whole.calls, &whole.finish),
+                        "{} {at} {place}",
+                        stream.name
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// Where values stand in a value.
 fn places(value: &Value, at: &str) -> Vec<String> {
     let inner: Vec<(String, &Value)> = match value {

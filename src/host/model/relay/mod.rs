@@ -47,6 +47,7 @@ use super::within::MovingLimit;
 use super::{failure as facts, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit, ToolChoice};
 use crate::host::AttachedFiles;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::port::{ByteTraffic, ModelRequest};
 use crate::host::redact::SecretRedactor;
 use crate::session::{Message, Usage};
@@ -638,6 +639,7 @@ impl OpenAnswer<'_> {
 
 /// What is looked at of vectors and numbers of tokens.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct Figures {
     #[serde(default)]
     error: Option<Value>,
@@ -646,6 +648,7 @@ struct Figures {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct FiguresUsage {
     #[serde(default)]
     prompt_tokens: Option<u64>,
@@ -688,6 +691,8 @@ fn settled(reply: Option<ModelReply>, answer: WholeAnswer) -> Result<RelayedAnsw
         None => Ok(RelayedAnswer::new(reply.usage, Some(answer))),
     }
 }
+
+of_objects!(Figures, FiguresUsage);
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::lenient;
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
+use crate::host::model::failure::unreadable;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::redact::presentable;
 
 /// The most characters of a reason that are kept.
@@ -109,6 +111,7 @@ fn output_limit(body: &[u8]) -> Option<u64> {
 
 /// The fields of a request that say it.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct RequestLimits {
     #[serde(default, deserialize_with = "lenient::number")]
     max_tokens: Option<u64>,
@@ -124,6 +127,7 @@ struct RequestLimits {
 
 /// The same, of Bedrock and of Gemini.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct NestedLimits {
     #[serde(default, rename = "maxTokens", deserialize_with = "lenient::number")]
     max_tokens: Option<u64>,
@@ -145,6 +149,17 @@ pub(super) fn begun(mut calls: Vec<ProposedCall>, finish: &FinishReason) -> Vec<
     calls
 }
 
+/// The same of a server that stops for a call only if there is one.
+///
+/// # Errors
+/// There is none: what it was in is lost.
+pub(super) fn found(calls: Vec<ProposedCall>, finish: &FinishReason) -> Result<Vec<ProposedCall>, Failure> {
+    if calls.is_empty() && *finish == FinishReason::ToolCalls {
+        return Err(unreadable("the model stopped for a call, but the answer has none"));
+    }
+    Ok(begun(calls, finish))
+}
+
 /// An answer that stopped with that word before it was whole.
 pub(super) fn not_whole(said: &str, word: &str) -> Failure {
     let what = match word {
@@ -157,6 +172,8 @@ pub(super) fn not_whole(said: &str, word: &str) -> Failure {
 fn short(said: &str) -> String {
     presentable(said).chars().take(LONGEST).collect()
 }
+
+of_objects!(RequestLimits, NestedLimits);
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ pub(crate) mod gemini;
 mod ids;
 mod kept;
 mod lenient;
+pub(crate) mod objects;
 mod pieces;
 mod readable;
 mod refusal_words;

@@ -9,11 +9,13 @@ use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::{UsageBesideCache, count, within};
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall};
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct MessagesResponse {
     #[serde(default)]
     content: Option<Vec<Map<String, Value>>>,
@@ -99,7 +101,7 @@ pub(super) fn to_reply(
         }
     }
     let extra = kept(&blocks, issuer).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
-    let calls = finish::begun(calls, &finish);
+    let calls = finish::found(calls, &finish)?;
     Ok(ModelReply {
         text,
         calls,
@@ -131,6 +133,8 @@ fn call(id: String, block: &Map<String, Value>) -> ProposedCall {
     let name = block.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     ToolCall { id, name, arguments: lenient::read_input(block.get("input")) }.into()
 }
+
+of_objects!(MessagesResponse);
 
 #[cfg(test)]
 mod tests {

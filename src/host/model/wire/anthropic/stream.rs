@@ -13,6 +13,7 @@ use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::finish::is_said;
 use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::UsageBesideCache;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
@@ -20,6 +21,7 @@ use crate::session::Message;
 
 /// One event, whatever it is about.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct MessagesEvent {
     #[serde(default, rename = "type", deserialize_with = "lenient::text")]
     kind: Option<String>,
@@ -38,6 +40,7 @@ struct MessagesEvent {
 /// A piece of a block with nothing but the fields that every server sends, as nearly all events are. Others may hold an error,
 /// and are looked at as JSON first.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(deny_unknown_fields)]
 struct PlainPiece {
     #[serde(rename = "type")]
@@ -53,6 +56,7 @@ enum PieceKind {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(deny_unknown_fields)]
 struct PlainDelta {
     #[serde(default, rename = "type")]
@@ -75,6 +79,7 @@ impl PlainDelta {
 
 /// The message as it begins.
 #[derive(Default, Deserialize)]
+#[serde(remote = "Self")]
 struct MessageStart {
     #[serde(default, deserialize_with = "usage")]
     usage: Option<UsageBesideCache>,
@@ -347,6 +352,8 @@ impl ReplyBlock {
         fields
     }
 }
+
+of_objects!(MessagesEvent, PlainPiece, PlainDelta, MessageStart);
 
 #[cfg(test)]
 mod tests {

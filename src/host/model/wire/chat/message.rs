@@ -1,6 +1,6 @@
 //! Messages of the chat-completions format, as they stand in requests, responses and stream deltas alike.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::host::model::wire::chars;
@@ -8,6 +8,7 @@ use crate::host::model::wire::extras::{CALL_EXTRAS, take_out_kept};
 use crate::host::model::wire::finish::is_half;
 use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::lenient;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::sendable::sendable;
 use crate::session::{Message, object_arguments};
 
@@ -65,6 +66,7 @@ pub(crate) struct WireCall {
 
 /// What is called and with what.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub(crate) struct WireFunction {
     #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
@@ -170,6 +172,14 @@ impl From<&Message> for ChatMessage {
                 Self { role: role("assistant"), content, tool_calls, tool_call_id: None, extra }
             }
         }
+    }
+}
+
+of_objects!(WireFunction);
+
+impl Serialize for WireFunction {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
     }
 }
 

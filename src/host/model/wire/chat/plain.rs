@@ -3,14 +3,16 @@
 //! Nearly all answers and chunks are such ones. Others may hold an error, and are looked at as JSON first, which takes
 //! three times as long (`benches/gateway.py`).
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use crate::host::model::wire::lenient;
+use crate::host::model::wire::objects::ObjectReader;
 use crate::host::model::wire::usage::WireUsage;
 
 /// An answer or a chunk, with choices of its kind.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(deny_unknown_fields)]
 struct PlainAnswer<C> {
     #[serde(rename = "object")]
@@ -51,4 +53,10 @@ pub(super) fn read<'a, C: Deserialize<'a> + ChatChoice>(
     let PlainAnswer { choices, usage, .. } = serde_json::from_str(body).ok()?;
     let fails = choices.iter().any(ChatChoice::holds_error);
     (!fails).then_some((choices, usage))
+}
+
+impl<'de, C: Deserialize<'de>> Deserialize<'de> for PlainAnswer<C> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(ObjectReader(deserializer))
+    }
 }

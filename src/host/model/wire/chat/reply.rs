@@ -12,6 +12,7 @@ use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::{CALL_EXTRAS, REASONING_PARTS, SIGNER};
 use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{finish, lenient, unread, without_mark};
 use crate::session::{Message, ToolCall};
@@ -20,6 +21,7 @@ use crate::session::{Message, ToolCall};
 pub(super) const SIGNED: [&str; 4] = [CALL_EXTRAS, "reasoning_details", "extra_content", REASONING_PARTS];
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct ChatResponse {
     #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<ReplyChoice>,
@@ -28,7 +30,10 @@ struct ChatResponse {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct ReplyChoice {
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    index: Option<u64>,
     #[serde(default)]
     message: Option<ChatMessage>,
     #[serde(default, deserialize_with = "finish::reason")]
@@ -74,9 +79,14 @@ pub(crate) fn read_answer(
         Some((choices, usage)) => ChatResponse { choices, usage },
         None => read_response(body, headers)?,
     };
-    let choice = response.choices.into_iter().next();
-    let choice = choice.ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
-    let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
+    let mut choices = response.choices.into_iter();
+    let choice = choices.next().ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
+    let mut message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
+    // GitHub Copilot writes the calls of Claude into choices of their own, which are no other answers.
+    let further = choices.filter(|further| further.index.is_none_or(|index| Some(index) == choice.index));
+    for part in further.filter_map(|further| further.message) {
+        message.tool_calls.extend(part.tool_calls);
+    }
     let finish = choice.finish_reason.or(choice.google_reason);
     // Without a reason the answer may be cut: a router may close a stream properly that broke off behind it.
     if finish.is_none() && !finish_optional {
@@ -176,6 +186,8 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
+of_objects!(ChatResponse, ReplyChoice);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +214,22 @@ mod tests {
         assert_eq!(message(&json!({})).text, "");
         let parts = json!([{"type": "text", "text": "a"}, "b", {"type": "thinking", "thinking": []}]);
         assert_eq!(message(&json!({ "content": parts })).text, "ab");
+    }
+
+    #[test]
+    fn calls_may_be_in_a_choice_of_their_own() {
+        let look = json!({"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}});
+        let choice = |index: Value, message: Value| json!({"index": index, "message": message, "finish_reason": "tool_calls"});
+        let calls = json!({"role": "assistant", "tool_calls": [look]});
+        let of = |index: Value, second: Value| {
+            let first = choice(index, json!({"role": "assistant", "content": "I will look."}));
+            read(&json!({"choices": [first, choice(second, calls.clone())]})).unwrap()
+        };
+        for index in [Value::Null, json!(0)] {
+            let reply = of(index.clone(), index);
+            assert_eq!((reply.text.as_str(), reply.calls), ("I will look.", vec![call("a", "{}")]));
+        }
+        assert_eq!(of(json!(0), json!(1)).calls, [], "another answer");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::extras::REASONING_PARTS;
 use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
@@ -27,6 +28,7 @@ use crate::session::Message;
 const SAID_ASIDE: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "refusal"];
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct ChatChunk {
     #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<ChunkChoice>,
@@ -38,12 +40,14 @@ struct ChatChunk {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct GroqNote {
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct ChunkChoice {
     /// The first, if it has none that can be.
     #[serde(default, deserialize_with = "lenient::number")]
@@ -125,6 +129,8 @@ impl StreamDecoder for ChatParts {
                 // More of the answer shows that the end before it was none: servers of Gemini's models write one at each piece.
                 self.finish = self.finish.take().filter(|_| !continues(&delta));
                 self.add(delta)?;
+                // A `stop` behind another reason, without more of the answer, does not make it whole.
+                let said = said.filter(|said| said != "stop" || self.finish.is_none());
                 self.finish = said.or(self.finish.take());
             } else if self.others.take(index, said.is_some()) {
                 self.tally.received = self.tally.received.saturating_add(length(&delta));
@@ -234,7 +240,10 @@ impl ChatParts {
             let open = &self.calls[at];
             let is_other = match (says(&piece.id), says(&open.id)) {
                 (true, _) => open.id != piece.id,
-                (false, false) => says(&open.function.name) && open.function.name != piece.function.name,
+                (false, false) => {
+                    let is_whole = says(&piece.function.arguments) && is_json(&open.function.arguments);
+                    says(&open.function.name) && (is_whole || open.function.name != piece.function.name)
+                }
                 // A name may come in pieces, but before the arguments.
                 (false, true) => says(&open.function.arguments) && open.function.name != piece.function.name,
             };
@@ -274,6 +283,11 @@ impl ChatParts {
         self.tally.kept = merge(&mut call.extra, piece.extra, kept);
         Ok(())
     }
+}
+
+/// Whether arguments are whole: nothing may follow them.
+fn is_json(arguments: &Option<String>) -> bool {
+    arguments.as_ref().is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 /// Whether a delta has a piece of the answer, of a call or of what is said aside.
@@ -322,6 +336,8 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>, mut kept: usiz
     }
     kept
 }
+
+of_objects!(ChatChunk, GroqNote, ChunkChoice);
 
 #[cfg(test)]
 mod tests {
@@ -513,6 +529,18 @@ mod tests {
             let said: Vec<_> =
                 calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
             assert_eq!(said, [("look", "{}"), ("take", r#"{"y":2}"#)]);
+        }
+    }
+
+    #[test]
+    fn calls_with_one_index_one_name_and_no_ids_are_told_apart_by_their_arguments() {
+        for index in [Value::Null, json!(0)] {
+            let piece = |arguments: &str| json!({"index": index, "id": "", "function": {"name": "look", "arguments": arguments}});
+            let said = |pieces: &[Value]| -> Vec<String> {
+                calls(pieces).into_iter().map(|proposal| proposal.call.arguments).collect()
+            };
+            assert_eq!(said(&[piece("{\"x\":1}"), piece("{\"x\":2}")]), ["{\"x\":1}", "{\"x\":2}"]);
+            assert_eq!(said(&[piece("{\"x\":"), piece("1}")]), ["{\"x\":1}"]);
         }
     }
 

@@ -9,11 +9,13 @@ use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::CONVERSE;
 use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::{UsageBesideCache, count};
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall};
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(rename_all = "camelCase")]
 struct ConverseResponse {
     #[serde(default)]
@@ -25,11 +27,13 @@ struct ConverseResponse {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct ConverseOutput {
     message: ConverseMessage,
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct ConverseMessage {
     content: Vec<Value>,
 }
@@ -110,7 +114,7 @@ pub(super) fn to_reply(
         }
     }
     let extra = kept(&blocks, issuer).map(|kept| (CONVERSE.to_owned(), kept)).into_iter().collect();
-    let calls = finish::begun(calls, &finish);
+    let calls = finish::found(calls, &finish)?;
     Ok(ModelReply {
         text,
         calls,
@@ -152,6 +156,8 @@ fn call(id: &str, tool: &Value) -> ProposedCall {
     let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     ToolCall { id: id.to_owned(), name, arguments: lenient::read_input(tool.get("input")) }.into()
 }
+
+of_objects!(ConverseResponse, ConverseOutput, ConverseMessage);
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::UsageBesideCache;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
@@ -21,6 +22,7 @@ use crate::session::Message;
 
 /// One event, whatever it is about. Its padding (`p`) is passed over.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(rename_all = "camelCase")]
 struct ConverseEvent {
     #[serde(default)]
@@ -38,6 +40,7 @@ struct ConverseEvent {
 /// A piece of text with nothing but the fields that every server sends, as nearly all events are. Others may hold an error, and
 /// are looked at as JSON first.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(deny_unknown_fields)]
 struct PlainPiece {
     #[serde(rename = "contentBlockIndex")]
@@ -48,6 +51,7 @@ struct PlainPiece {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(deny_unknown_fields)]
 struct PlainText {
     text: String,
@@ -325,6 +329,8 @@ fn joined(first: &str, more: &str) -> String {
         _ => [first, more].concat(),
     }
 }
+
+of_objects!(ConverseEvent, PlainPiece, PlainText);
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use crate::host::model::wire::extras::CONTENT;
 use crate::host::model::wire::finish::{begun, finish, reason};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::lenient;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::newer;
 use crate::host::redact::presentable;
 use crate::policy::ErrorClass;
@@ -21,6 +22,7 @@ const LONGEST: usize = 300;
 
 /// A whole answer, or a piece of it: both have one form.
 #[derive(Default, Deserialize)]
+#[serde(remote = "Self")]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AnswerChunk {
     #[serde(default)]
@@ -34,6 +36,7 @@ pub(super) struct AnswerChunk {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate {
     #[serde(default, deserialize_with = "lenient::number")]
@@ -47,12 +50,14 @@ pub(super) struct Candidate {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 pub(super) struct CandidateContent {
     #[serde(default)]
     pub(super) parts: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PromptFeedback {
     #[serde(default, deserialize_with = "lenient::text")]
@@ -63,6 +68,7 @@ pub(super) struct PromptFeedback {
 
 /// Tokens. They are repeated in several chunks, and the last ones hold.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(remote = "Self")]
 pub(super) struct WireUsage {
     #[serde(default, rename = "promptTokenCount", deserialize_with = "lenient::number")]
     prompt: Option<u64>,
@@ -176,3 +182,5 @@ fn shortened(text: &str) -> String {
 pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
     failure::unreadable(format!("the answer is not one of Gemini: {error}"))
 }
+
+of_objects!(AnswerChunk, Candidate, CandidateContent, PromptFeedback, WireUsage);

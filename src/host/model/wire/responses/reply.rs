@@ -10,14 +10,16 @@ use super::items::{Item, is_unfinished, kept, kind, normal, parts, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::RESPONSE;
-use crate::host::model::wire::finish::{begun, finish, not_whole, reason};
+use crate::host::model::wire::finish::{begun, not_whole, reason};
 use crate::host::model::wire::ids::CallIds;
+use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{lenient, unread};
 use crate::session::{Message, ToolCall};
 
 /// A response, as a body or at the end of a stream.
 #[derive(Debug, Default, Deserialize)]
+#[serde(remote = "Self")]
 pub(super) struct WireResponse {
     #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
@@ -36,6 +38,7 @@ pub(super) struct WireResponse {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(remote = "Self")]
 struct IncompleteDetails {
     #[serde(default, deserialize_with = "reason")]
     reason: Option<String>,
@@ -139,8 +142,11 @@ impl WireResponse {
             }),
             Some("incomplete") => {
                 let details = self.incomplete_details.as_ref();
-                let reason = details.and_then(|details| details.reason.clone());
-                finish(Some(reason.unwrap_or_else(|| "incomplete".to_owned())))
+                match details.and_then(|details| details.reason.as_deref()) {
+                    Some("content_filter") => Ok(FinishReason::ContentFilter),
+                    // Whatever cut it (`max_output_tokens`, `max_messages`, `steered`), it is not whole.
+                    _ => Ok(FinishReason::Length),
+                }
             }
             Some(status) => Err(not_whole(status, status)),
             None => Err(failure::cut_off("the answer has no `status`, so it may be cut")),
@@ -174,3 +180,5 @@ fn completed(items: &[Item]) -> Result<FinishReason, Failure> {
         FinishReason::Stop
     })
 }
+
+of_objects!(WireResponse, IncompleteDetails);

@@ -3,8 +3,8 @@
 //! its own or in the last one.
 
 use reqwest::header::HeaderMap;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::items::{Item, kind, normal, same_arguments, text_of};
@@ -14,12 +14,14 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::finish::not_whole;
+use crate::host::model::wire::objects::ObjectReader;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, unread};
 use crate::session::Message;
 
 /// One event, whatever it is about. What it says is read once its type is known.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct ResponsesEvent<'d> {
     #[serde(default, rename = "type")]
     kind: Option<String>,
@@ -384,4 +386,10 @@ fn ended_as(name: &str, status: Option<&str>) -> Result<&'static str, Failure> {
 /// What an event of that type has to have.
 fn needed<T: DeserializeOwned>(value: Option<&RawValue>) -> Result<T, Failure> {
     serde_json::from_str(value.map_or("null", RawValue::get)).map_err(|error| unexpected(&error))
+}
+
+impl<'de: 'd, 'd> Deserialize<'de> for ResponsesEvent<'d> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(ObjectReader(deserializer))
+    }
 }

@@ -288,8 +288,8 @@ fn a_response_says_why_it_ended() {
     for (reason, finish) in [
         (json!("max_output_tokens"), FinishReason::Length),
         (json!("content_filter"), FinishReason::ContentFilter),
-        (json!("steered"), FinishReason::Other("steered".into())),
-        (json!("max_messages"), FinishReason::Other("max_messages".into())),
+        (json!("steered"), FinishReason::Length),
+        (json!("max_messages"), FinishReason::Length),
         (Value::Null, FinishReason::Length),
     ] {
         let mut item = message("Half");
