@@ -4,7 +4,6 @@
 //! Nothing is decided here. A future that is dropped withdraws its proposal; no lock is held while anything is awaited.
 
 pub(in crate::host) mod locked;
-pub(in crate::host) mod open_ticket;
 mod work;
 
 use std::collections::BTreeMap;

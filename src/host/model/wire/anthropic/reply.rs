@@ -185,7 +185,6 @@ mod tests {
         for (said, expected) in [
             ("end_turn", FinishReason::Stop),
             ("stop_sequence", FinishReason::Stop),
-            ("tool_use", FinishReason::ToolCalls),
             ("max_tokens", FinishReason::Length),
             ("model_context_window_exceeded", FinishReason::ContextWindow),
             ("refusal", FinishReason::ContentFilter),
@@ -193,6 +192,12 @@ mod tests {
         ] {
             assert_eq!(reason(json!(said)), expected, "{said}");
         }
+        let call = json!({"type": "tool_use", "id": "a", "name": "look", "input": {}});
+        let of = |content: Value| json!({"content": content, "stop_reason": "tool_use"});
+        assert_eq!(read(&of(json!([call]))).finish, FinishReason::ToolCalls);
+        let none = of(json!([])).to_string();
+        let lost = read_body(none.as_bytes(), &HeaderMap::new(), &[], "here").unwrap_err();
+        assert_eq!(lost.message, "the model stopped for a call, but the answer has none");
     }
 
     #[test]

@@ -241,7 +241,8 @@ impl ChatParts {
             let is_other = match (says(&piece.id), says(&open.id)) {
                 (true, _) => open.id != piece.id,
                 (false, false) => {
-                    let is_whole = says(&piece.function.arguments) && is_json(&open.function.arguments);
+                    let more = says(&piece.function.name) && says(&piece.function.arguments);
+                    let is_whole = more && is_json(open.function.arguments.as_ref());
                     says(&open.function.name) && (is_whole || open.function.name != piece.function.name)
                 }
                 // A name may come in pieces, but before the arguments.
@@ -286,8 +287,8 @@ impl ChatParts {
 }
 
 /// Whether arguments are whole: nothing may follow them.
-fn is_json(arguments: &Option<String>) -> bool {
-    arguments.as_ref().is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+fn is_json(arguments: Option<&String>) -> bool {
+    arguments.is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 /// Whether a delta has a piece of the answer, of a call or of what is said aside.

@@ -204,7 +204,6 @@ mod tests {
         for (said, expected) in [
             ("end_turn", FinishReason::Stop),
             ("stop_sequence", FinishReason::Stop),
-            ("tool_use", FinishReason::ToolCalls),
             ("max_tokens", FinishReason::Length),
             ("model_context_window_exceeded", FinishReason::ContextWindow),
             ("guardrail_intervened", FinishReason::ContentFilter),
@@ -213,6 +212,10 @@ mod tests {
         ] {
             assert_eq!(read(&answer(&json!([]), said)).unwrap().finish, expected, "{said}");
         }
+        let call = json!([{"toolUse": {"toolUseId": "a", "name": "look", "input": {}}}]);
+        assert_eq!(read(&answer(&call, "tool_use")).unwrap().finish, FinishReason::ToolCalls);
+        let lost = read(&answer(&json!([]), "tool_use")).unwrap_err();
+        assert_eq!(lost.message, "the model stopped for a call, but the answer has none");
         let failure = read(&answer(&json!([]), "malformed_tool_use")).unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("malformed_tool_use"));
     }
