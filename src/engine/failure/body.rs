@@ -250,11 +250,12 @@ fn own(object: &impl JsonNode) -> FoundFacts {
     }
 }
 
-/// A list of errors as text. Parts of the request that pydantic quotes are left out, as they may contain any words.
+/// The errors that an object lists, as text.
 fn listed_in(object: &impl JsonNode) -> Option<String> {
     ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)).map(listed))
 }
 
+/// A list of errors as text. Parts of the request that pydantic quotes are left out, as they may contain any words.
 fn listed(list: &impl JsonNode) -> String {
     let NodeShape::List(items) = list.shape() else { return list.written() };
     // FastAPI servers such as vLLM send pydantic errors, which quote the request. Words of the request would be

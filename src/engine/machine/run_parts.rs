@@ -341,12 +341,7 @@ impl RunParts<'_> {
 
     /// The effect of a run of the tool: from the policy, or else from the tool's own declaration.
     pub(in crate::engine) fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
-        match policy.effect.value {
-            // Without a value of the policy the tool's own declaration counts: MCP servers send `readOnlyHint` and
-            // `idempotentHint` with their tools.
-            Effect::Unknown => self.context.effects.get(tool).copied().unwrap_or(Effect::Unknown),
-            known => known,
-        }
+        policy.effect.value.or_declared(self.context.effects.get(tool).copied())
     }
 }
 

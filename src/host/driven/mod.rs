@@ -150,8 +150,8 @@ impl DrivenRun {
     }
 
     /// Begins a run under a policy that may be replaced: each proposal is decided by the one that is effective then. When
-    /// the run is over, the next proposal begins the next run of the session. `journal`, if there is one, writes all of it down, and `metrics`
-    /// counts it. `started.drive`, `policy` and `tools` are set here.
+    /// the run is over, the next proposal begins the next run of the session. `journal`, if there is one, writes all of it
+    /// down, and `metrics` counts it. `started.drive`, `policy` and `tools` are set here.
     ///
     /// # Errors
     /// The session cannot be written; where that shows later, the first proposal says so.

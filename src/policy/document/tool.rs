@@ -538,6 +538,17 @@ choice! {
     }
 }
 
+impl Effect {
+    /// The effect by the policy, or else by the tool's own declaration.
+    // MCP servers send `readOnlyHint` and `idempotentHint` with their tools.
+    pub(crate) fn or_declared(self, declared: Option<Self>) -> Self {
+        match self {
+            Self::Unknown => declared.unwrap_or(Self::Unknown),
+            known => known,
+        }
+    }
+}
+
 choice! {
     /// What is decided when attempts are exhausted.
     #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]

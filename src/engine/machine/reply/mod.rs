@@ -176,16 +176,9 @@ impl<'a> StepRules<'a> {
         let holds = |value: &Value| schema.is_some_and(|schema| schema.problems(value).is_empty());
         let found = repair::repair_for(text, &holds).ok()?;
         // The end of a text may be missing though the schema holds. What cannot be undone does not run with half of a path.
-        let guessed = !found.is_certain() && self.effect_of(tool) == Effect::NonIdempotent;
-        (!guessed).then_some(found)
-    }
-
-    /// What a run of that tool does, by the policy, or else by its declaration.
-    fn effect_of(self, tool: &str) -> Effect {
-        match self.policy.tool(tool).effect.value {
-            Effect::Unknown => self.tools.get(tool).and_then(|spec| spec.effect).unwrap_or(Effect::Unknown),
-            known => known,
-        }
+        let declared = self.tools.get(tool).and_then(|spec| spec.effect);
+        let acts = || self.policy.tool(tool).effect.value.or_declared(declared) == Effect::NonIdempotent;
+        (found.is_certain() || !acts()).then_some(found)
     }
 
     /// The schema of the tool or report with this name.

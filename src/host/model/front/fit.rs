@@ -321,15 +321,13 @@ impl FrontRequest {
             "inferenceConfig",
             Some(Value::Object(settings.fields)).filter(|fields| *fields != json!({})),
         );
-        if self.calls_one() && !self.never_calls() && calls_one(model) {
+        let wants_one = self.calls_one() && !self.never_calls();
+        if wants_one && calls_one(model) {
             let choice = json!({"tool_choice": self.choice_of_one()});
             options.set("additionalModelRequestFields", Some(choice));
             options.says_choice = true;
         }
-        options.unless(
-            !self.calls_one() || self.never_calls() || options.says_choice,
-            self.field_names.one_call,
-        );
+        options.unless(!wants_one || options.says_choice, self.field_names.one_call);
         match &self.form {
             AnswerForm::Text => {}
             AnswerForm::Json => options.left_out.push(self.field_names.form),

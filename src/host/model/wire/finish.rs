@@ -152,7 +152,7 @@ pub(super) fn begun(mut calls: Vec<ProposedCall>, finish: &FinishReason) -> Vec<
 /// The same of a server that stops for a call only if there is one.
 ///
 /// # Errors
-/// There is none: what it was in is lost.
+/// The answer has no call: the part of the answer that had it is lost.
 pub(super) fn found(calls: Vec<ProposedCall>, finish: &FinishReason) -> Result<Vec<ProposedCall>, Failure> {
     if calls.is_empty() && *finish == FinishReason::ToolCalls {
         return Err(unreadable("the model stopped for a call, but the answer has none"));

@@ -16,7 +16,7 @@ pub(crate) struct ModelFamily {
 /// What a field of the family's own says about calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnChoice {
-    /// There is none.
+    /// Nothing: it has no such field.
     Missing,
     /// That none is made, where tools are declared for the history alone.
     Forbids,
