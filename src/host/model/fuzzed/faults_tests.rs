@@ -379,12 +379,7 @@ fn a_call_that_was_stopped_before_its_arguments_is_none() {
         assert_eq!(calls(&read(&empty)), ["{}"], "{}", stream.name);
         let stopped = |mut events: Vec<Event>| {
             let (_, data, _) = &mut events[stream.end];
-            let mut text = data.to_string();
-            for (end, stop) in [("tool_calls", "length"), ("tool_use", "max_tokens"), ("STOP", "MAX_TOKENS")]
-            {
-                text = text.replace(&format!("\"{end}\""), &format!("\"{stop}\""));
-            }
-            *data = serde_json::from_str(&text).unwrap();
+            *data = stopped_at_limit(data);
             read(&events)
         };
         let reply = stopped(empty);
@@ -393,6 +388,34 @@ fn a_call_that_was_stopped_before_its_arguments_is_none() {
         // One that is whole stays.
         assert_eq!(calls(&stopped(stream.events.clone())).len(), 1, "{}", stream.name);
     }
+}
+
+#[test]
+fn the_limit_counts_where_another_reason_stands_beside_it() {
+    for stream in streams().into_iter().filter(|stream| stream.name != "responses") {
+        let mut limit = stream.events[stream.end].clone();
+        limit.1 = stopped_at_limit(&limit.1);
+        for behind in [0, 1] {
+            let mut events = stream.events.clone();
+            events.insert(stream.end + behind, limit.clone());
+            let reply = stream.read(&stream.bytes(&events)).unwrap();
+            assert_eq!(
+                (reply.text.as_str(), reply.finish),
+                ("Hello", FinishReason::Length),
+                "{}",
+                stream.name
+            );
+        }
+    }
+}
+
+/// The last event of an answer that was stopped at its limit.
+fn stopped_at_limit(end: &Value) -> Value {
+    let mut text = end.to_string();
+    for (end, stop) in [("tool_calls", "length"), ("tool_use", "max_tokens"), ("STOP", "MAX_TOKENS")] {
+        text = text.replace(&format!("\"{end}\""), &format!("\"{stop}\""));
+    }
+    serde_json::from_str(&text).unwrap()
 }
 
 /// As llama.cpp writes it where the window is full.
@@ -433,7 +456,7 @@ fn a_frame_that_is_cut_makes_the_answer_a_cut_one() {
 #[test]
 fn an_event_that_is_too_large_is_no_answer() {
     for stream in streams() {
-        let large = "x".repeat(3 * 1024 * 1024);
+        let large = "x".repeat(9 << 20);
         for at in 0..stream.end {
             let mut events = stream.events.clone();
             events[at].1["padding"] = large.clone().into();

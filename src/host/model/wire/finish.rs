@@ -12,15 +12,17 @@ use crate::host::redact::presentable;
 /// The most characters of a reason that are kept.
 const LONGEST: usize = 80;
 /// Parts of words that say that the answer is not whole, whoever says them.
-const NOT_WHOLE: [&str; 13] = [
+const NOT_WHOLE: [&str; 15] = [
     "abort",
     "cancel",
     "error",
     "fail",
+    "image_other",
     "insufficient",
     "interrupt",
     "malformed",
     "missing",
+    "no_image",
     "overload",
     "pause",
     "timeout",
@@ -71,6 +73,27 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
 /// Why the model stopped, as a field of an answer has it.
 pub(super) fn reason<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(lenient::text(from)?.filter(|said| is_said(said)))
+}
+
+/// Whether a stream that says `said` after `before`, without more of the answer between them, stopped for `said`. Servers close a
+/// stream with `stop` or `end_turn`, whatever they wrote before: that makes nothing whole.
+pub(super) fn replaces(said: &str, before: Option<&str>) -> bool {
+    before.is_none_or(|before| weight(before) <= weight(said))
+}
+
+/// How much a reason says beyond that the model has ended.
+fn weight(said: &str) -> u8 {
+    match finish(Some(said.to_owned())) {
+        Ok(FinishReason::Unsaid | FinishReason::Stop) => 0,
+        Ok(FinishReason::ToolCalls) => 1,
+        Ok(
+            FinishReason::Length
+            | FinishReason::ContextWindow
+            | FinishReason::ContentFilter
+            | FinishReason::Other(_),
+        )
+        | Err(_) => 2,
+    }
 }
 
 /// Whether a reason is one. What has none yet is written as such a word too: by servers in Python (`str(None)`), and by Gemini's.

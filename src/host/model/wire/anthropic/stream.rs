@@ -11,7 +11,7 @@ use super::reply::{misshapen, to_reply, unexpected, usage, without_reason};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
-use crate::host::model::wire::finish::is_said;
+use crate::host::model::wire::finish::{self, is_said};
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
@@ -134,7 +134,7 @@ impl StreamDecoder for ReplyBlocks {
                 // Counts in `message_delta` are cumulative, so the last one holds.
                 self.count(read.usage);
                 let stop = read.delta.get("stop_reason").and_then(Value::as_str);
-                let stop = stop.filter(|stop| is_said(stop));
+                let stop = stop.filter(|stop| is_said(stop) && finish::replaces(stop, self.stop.as_deref()));
                 self.stop = stop.map(str::to_owned).or(self.stop.take());
             }
             "message_stop" => {

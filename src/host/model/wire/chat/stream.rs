@@ -129,8 +129,7 @@ impl StreamDecoder for ChatParts {
                 // More of the answer shows that the end before it was none: servers of Gemini's models write one at each piece.
                 self.finish = self.finish.take().filter(|_| !continues(&delta));
                 self.add(delta)?;
-                // A `stop` behind another reason, without more of the answer, does not make it whole.
-                let said = said.filter(|said| said != "stop" || self.finish.is_none());
+                let said = said.filter(|said| finish::replaces(said, self.finish.as_deref()));
                 self.finish = said.or(self.finish.take());
             } else if self.others.take(index, said.is_some()) {
                 self.tally.received = self.tally.received.saturating_add(length(&delta));

@@ -126,7 +126,8 @@ impl StreamDecoder for ReplyBlocks {
                 }
             }
             "messageStop" => {
-                self.stop = read.stop_reason.or(self.stop.take());
+                let said = read.stop_reason.filter(|said| finish::replaces(said, self.stop.as_deref()));
+                self.stop = said.or(self.stop.take());
             }
             // The tokens follow the end.
             "metadata" => {

@@ -15,7 +15,7 @@ use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::tally::StreamTally;
-use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, lenient, unread};
+use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
 use crate::session::Message;
 
 /// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of calls are
@@ -160,8 +160,9 @@ impl ReplyParts {
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.push(checked(part)?)?;
         }
-        if let Some(reason) = candidate.finish_reason {
-            self.finish = Some((reason, candidate.finish_message));
+        let before = self.finish.as_ref().map(|(reason, _)| reason.as_str());
+        if let Some(said) = candidate.finish_reason.filter(|said| finish::replaces(said, before)) {
+            self.finish = Some((said, candidate.finish_message));
         }
         Ok(())
     }
