@@ -8,10 +8,8 @@ use aws_smithy_types::event_stream::Message as Frame;
 use bytes::{Buf, BytesMut};
 use serde_json::{Value, json};
 
-use super::sse::SseEvent;
+use super::sse::{MAX_EVENT, SseEvent};
 
-/// The most bytes of one frame, as of any event.
-const MAX_FRAME: usize = 1024 * 1024;
 /// The bytes that say how long a frame is.
 const LENGTH: usize = 4;
 
@@ -25,7 +23,7 @@ pub(super) struct FrameParser {
 /// What cannot be read as a frame. Nothing more is read from the stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
-    #[error("one frame of the stream is larger than {} KiB", MAX_FRAME / 1024)]
+    #[error("one frame of the stream is larger than {} KiB", MAX_EVENT / 1024)]
     TooLarge,
     #[error("a frame of the stream is damaged: {0}")]
     Damaged(String),
@@ -55,7 +53,7 @@ impl FrameParser {
     fn complete(&mut self, events: &mut Vec<SseEvent>) -> Result<(), FrameError> {
         while let Some(length) = self.open.get(..LENGTH).map(|mut length| length.get_u32()) {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            if length > MAX_FRAME {
+            if length > MAX_EVENT {
                 return Err(FrameError::TooLarge);
             }
             if self.open.len() < length {

@@ -7,10 +7,11 @@
 
 use memchr::memchr2;
 
-/// The most bytes one event may hold.
-const MAX_EVENT: usize = 1024 * 1024;
+/// The most bytes one event may hold: as many as an answer, since one may be an image of Gemini, and the last of Responses
+/// repeats the whole answer.
+pub(super) const MAX_EVENT: usize = 8 << 20;
 /// The most bytes between two events: comments that keep a line open come every few seconds, and have some ten bytes.
-const MAX_BETWEEN: usize = 4 * MAX_EVENT;
+const MAX_BETWEEN: usize = 4 << 20;
 /// The most bytes of a text between the events that are kept, and the most such texts.
 const MAX_STRAY: usize = 64 * 1024;
 const MAX_STRAYS: usize = 16;

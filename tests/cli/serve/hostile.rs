@@ -215,7 +215,7 @@ fn bodies() -> Vec<Case> {
     let bytes = |text: &str| text.replace("hello", "hello\u{1}").into_bytes();
     let invalid =
         |text: &str| bytes(text).into_iter().map(|b| if b == 1 { 0xff } else { b }).collect::<Vec<_>>();
-    let large = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(5 << 20));
+    let large = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(33 << 20));
     let busy = r#"{"error":{"message":"it is overloaded","type":"overloaded_error","code":"overloaded"}}"#;
     let inside = format!("data: {busy}\n\n");
     let with = |end: &str| stream.replace('\n', end);

@@ -557,7 +557,7 @@ async fn streams_of_real_servers_are_understood() {
 
 #[tokio::test]
 async fn answers_that_are_none_are_failures() {
-    let large = format!("data: {}", "x".repeat(2 * 1024 * 1024));
+    let large = format!("data: {}", "x".repeat(9 * 1024 * 1024));
     let endless = "x".repeat(9 * 1024 * 1024);
     let table = [
         (
@@ -573,7 +573,7 @@ async fn answers_that_are_none_are_failures() {
         (
             ok("text/event-stream", &large),
             ErrorClass::ModelError,
-            "one event of the stream is larger than 1024 KiB",
+            "one event of the stream is larger than 8192 KiB",
         ),
         (ok("application/json", &endless), ErrorClass::ModelError, "the answer is larger than 8 MiB"),
         (

@@ -23,8 +23,10 @@ const STILL: Duration = Duration::from_secs(10);
 /// So long at most nothing of an answer goes out because its calls are repaired as a whole: proxies wait a minute for one to begin
 /// (`proxy_read_timeout` of nginx).
 const SILENT: Duration = Duration::from_secs(30);
-/// The most bytes of one event, which may be an image.
-const MAX_EVENT: usize = 4 << 20;
+/// The most bytes of one event, which may be a large image.
+const MAX_EVENT: usize = 32 << 20;
+/// The most bytes of events that are held back.
+const MAX_HELD: usize = 4 << 20;
 
 /// A stream that is passed on.
 #[expect(clippy::struct_excessive_bools, reason = "each is of something else")]
@@ -127,7 +129,7 @@ impl<'a> RelayedEvents<'a> {
             self.take(&event, headers)?;
             if self.writer.is_none() {
                 self.last.unsplit(event);
-                if self.last.len() > MAX_EVENT {
+                if self.last.len() > MAX_HELD {
                     self.holds = HeldPart::Nothing;
                 }
                 if !self.is_done && !self.text.waits() && !self.holds_calls() {
