@@ -15,6 +15,7 @@ use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, si
 use aws_sigv4::sign::v4::SigningParams;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_types::error::ErrorMetadata;
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
@@ -129,8 +130,12 @@ impl AwsSigner {
     }
 }
 
-/// Why there are no credentials. Whether another attempt may find some depends on who was asked.
+/// Why there are no credentials. Whether another attempt may find some depends on who was asked, and on the answer.
 fn missing(error: &CredentialsError) -> Failure {
+    if let Some((code, said)) = answered(error) {
+        let message = format!("the credentials for AWS were refused with `{code}`: {said}");
+        return Failure { kind: Some(code), message, ..Failure::default() };
+    }
     let why = cause(error);
     match error {
         CredentialsError::ProviderTimedOut(_) | CredentialsError::ProviderError(_) => {
@@ -141,6 +146,22 @@ fn missing(error: &CredentialsError) -> Failure {
              give the model an `api_key` of Bedrock"
         )),
     }
+}
+
+/// The code of a refusal by the service that gives credentials, and what it says. Their errors are those of crates that cannot be
+/// named here: one that they do not know has its code as data, any other begins with the name of its type.
+fn answered(error: &CredentialsError) -> Option<(String, String)> {
+    let mut innermost = error.source()?;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    if let Some(unknown) = innermost.downcast_ref::<ErrorMetadata>() {
+        return Some((unknown.code()?.to_owned(), unknown.message().unwrap_or("no reason").to_owned()));
+    }
+    let shown = innermost.to_string();
+    let (name, said) = shown.split_once(": ").unwrap_or((&shown, "no reason"));
+    let is_name = name.ends_with("Exception") && name.chars().all(|c| c.is_ascii_alphanumeric());
+    is_name.then(|| (name.to_owned(), said.to_owned()))
 }
 
 /// A request that is not sent, as nobody can sign it. The table of errors says what class that is.
@@ -198,5 +219,22 @@ mod tests {
         assert_eq!(class(CredentialsError::not_loaded("nothing there")), "auth_error");
         assert_eq!(class(CredentialsError::invalid_configuration("no such profile")), "auth_error");
         assert_eq!(class(CredentialsError::provider_error("503")), "network_error");
+        // As the token service answers, with a code that its crate knows and one that it does not.
+        let answer = |code: &str| ErrorMetadata::builder().code(code).message("no").build();
+        for (code, expected) in [
+            ("AccessDenied", "permission_denied"),
+            ("SignatureDoesNotMatch", "auth_error"),
+            ("Throttling", "rate_limit"),
+            ("ServiceUnavailable", "overloaded"),
+        ] {
+            assert_eq!(class(CredentialsError::provider_error(answer(code))), expected, "{code}");
+        }
+        for (code, expected) in [
+            ("InvalidIdentityTokenException", "auth_error"),
+            ("ExpiredTokenException", "auth_error"),
+            ("IdpCommunicationErrorException", "overloaded"),
+        ] {
+            assert_eq!(class(CredentialsError::provider_error(format!("{code}: no"))), expected, "{code}");
+        }
     }
 }
