@@ -29,6 +29,7 @@ pub(in crate::host) mod sent;
 #[cfg(feature = "bedrock")]
 mod signer;
 mod sse;
+mod system_role;
 mod transport;
 mod window;
 mod wire;

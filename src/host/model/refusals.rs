@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::Failure;
+use crate::host::model::system_role::SystemRole;
 use crate::host::model::wire::{RefusalWords, WireFormat};
 
 /// The most options that the refusals of a server are kept of: clients choose the words.
@@ -18,6 +19,7 @@ pub(super) struct ServerRefusals {
     forms: Mutex<Vec<(String, Failure)>>,
     /// The options of clients that it does not take.
     pub(super) options: RefusedOptions,
+    pub(super) system: SystemRole,
 }
 
 /// An option as it was sent: its last name, and the word that it says if it is one of a few.

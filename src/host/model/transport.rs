@@ -21,6 +21,7 @@ use super::dropped::DroppedOptions;
 use super::failure::{self, cut_off, unreadable};
 use super::headers::ConfigError;
 use super::renewed::{HeldKey, RenewedKey, RequestKey};
+use super::system_role::{SystemRole, instructs};
 use super::wire::{StreamProgress, WireFormat, cut_at_limit, unquoted, without_mark};
 use super::within::{self, MovingLimit, within};
 #[cfg(feature = "bedrock")]
@@ -56,6 +57,7 @@ pub(super) struct ModelTransport {
     redactor: SecretRedactor,
     /// What its model has refused of what the configuration asks for.
     dropped: DroppedOptions,
+    system: SystemRole,
     left_out: SaidNotes,
     /// The key of each request, if it is asked for again.
     key: Option<RequestKey>,
@@ -126,6 +128,7 @@ impl ModelTransport {
             redactor: SecretRedactor::new(config.secrets())
                 .learning(config.renewed_key.iter().map(RenewedKey::learned)),
             dropped: DroppedOptions::default(),
+            system: SystemRole::default(),
             left_out: SaidNotes::default(),
             key: config.keyed().map(RequestKey::new),
             #[cfg(feature = "bedrock")]
@@ -171,8 +174,9 @@ impl ModelTransport {
     ) -> Result<ModelReply, Failure> {
         let mut notes = Vec::new();
         loop {
+            let messages = self.system.sent(request.messages);
             let body = format
-                .write(request)
+                .write(&ModelRequest { messages: &messages, ..request.clone() })
                 .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
             let body = Bytes::from(self.dropped.left_out_of(body));
             let key = self.key().await?;
@@ -184,7 +188,8 @@ impl ModelTransport {
                 Err(failure) => {
                     // A refusal of the form is no failed attempt: the request goes out again as the server wants it.
                     let refusal = unquoted(&failure, &body);
-                    let note = format.learn(&refusal);
+                    let note = self.system.learn(&self.model, instructs(&messages), &refusal);
+                    let note = note.or_else(|| format.learn(&refusal));
                     let note = match note.or_else(|| self.dropped.learn(&self.model, &body, &refusal)) {
                         None => self.renews(key.as_ref(), &failure).await?,
                         note => note,

@@ -48,6 +48,23 @@ async fn a_form_that_a_server_has_taught_holds_for_all_requests_that_follow() {
 }
 
 #[tokio::test]
+async fn instructions_are_said_by_the_user_where_a_model_has_no_role_for_them() {
+    let upstream =
+        Upstream::start([refusal("System role not supported"), Reply::json(200, "", &said("hello"))]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    for asked in [2, 3] {
+        let got = gateway.post(MESSAGES, &[], request(&json!({"system": "Be brief."}))).await;
+        assert_eq!(
+            (got.status, got.told(), upstream.seen().len()),
+            (200, ("1", "main", ""), asked),
+            "{got:?}"
+        );
+    }
+    let last: Value = serde_json::from_str(upstream.bodies().last().unwrap()).unwrap();
+    assert_eq!(last["messages"], json!([{"role": "user", "content": "Be brief.\n\nhi"}]));
+}
+
+#[tokio::test]
 async fn a_server_that_refuses_every_form_is_asked_each_once() {
     let upstream = Upstream::start([refusal("Unsupported parameter: 'max_tokens' is not supported.")]);
     let gateway = Gateway::start(&one("openai", &upstream));

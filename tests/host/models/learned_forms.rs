@@ -71,6 +71,7 @@ fn conversation() -> Vec<Message> {
     let assistant =
         |calls: Vec<ToolCall>| Message::Assistant { text: String::new(), calls, extra: Map::new() };
     vec![
+        Message::System { text: "be brief".into() },
         Message::user("go"),
         assistant(vec![call("call_1", "{\"text\": [[[,,"), call("", "[1]"), call(&"x".repeat(90), "7")]),
         result(""),
@@ -167,7 +168,7 @@ async fn a_poisoned_conversation_goes_out_as_every_server_takes_it() {
     assert_eq!(seen.len(), 2);
     // The same in every turn.
     assert_eq!(seen[0]["messages"], seen[1]["messages"]);
-    let first = &seen[0]["messages"][1]["tool_calls"][0]["function"]["arguments"];
+    let first = &seen[0]["messages"][2]["tool_calls"][0]["function"]["arguments"];
     assert_eq!(first, &json!({"INVALID_JSON": "{\"text\": [[[,,"}).to_string());
 }
 
@@ -219,6 +220,15 @@ async fn a_server_that_refuses_whatever_it_is_sent_is_asked_a_bounded_number_of_
     assert!(seen.len() <= 3 + 3, "{}", seen.len());
 }
 
+const EACH_DIALECT: [&Provider; 6] = [
+    Provider::OPENAI,
+    Provider::AZURE,
+    Provider::ANTHROPIC,
+    Provider::RESPONSES,
+    Provider::GEMINI,
+    Provider::BEDROCK,
+];
+
 /// Refuses a temperature in the words of each API.
 fn no_temperature(body: &Value) -> Option<(u16, Value)> {
     let is_set = ["/temperature", "/generationConfig/temperature", "/inferenceConfig/temperature"]
@@ -250,14 +260,7 @@ fn answer_of(api: &str) -> Value {
 
 #[tokio::test]
 async fn an_option_that_a_model_refuses_is_dropped_once_and_remembered_in_every_dialect() {
-    for provider in [
-        Provider::OPENAI,
-        Provider::AZURE,
-        Provider::ANTHROPIC,
-        Provider::RESPONSES,
-        Provider::GEMINI,
-        Provider::BEDROCK,
-    ] {
+    for provider in EACH_DIALECT {
         let config = ModelConfig {
             temperature: Some(0.5),
             api_key: Some("key".into()),
@@ -269,6 +272,29 @@ async fn an_option_that_a_model_refuses_is_dropped_once_and_remembered_in_every_
         assert!(notes[0].len() == 1 && notes[0][0].starts_with(note), "{}: {notes:?}", provider.name());
         assert!(notes[1].is_empty(), "{}: {notes:?}", provider.name());
         assert_eq!(seen.len(), 3, "{}", provider.name());
+    }
+}
+
+/// Refuses instructions in a role of their own, as templates of Gemma do.
+fn no_system(body: &Value) -> Option<(u16, Value)> {
+    let is_system = |message: &Value| message["role"] == "system";
+    let mut lists = [&body["messages"], &body["input"]].into_iter().filter_map(Value::as_array).flatten();
+    let is_set =
+        body.get("system").is_some() || body.get("systemInstruction").is_some() || lists.any(is_system);
+    let says = "System role not supported";
+    is_set.then(|| (400, json!({"error": {"message": says}, "message": says})))
+}
+
+#[tokio::test]
+async fn instructions_are_said_by_the_user_where_a_model_has_no_role_for_them_in_every_dialect() {
+    for provider in EACH_DIALECT {
+        let config = ModelConfig { api_key: Some("key".into()), ..ModelConfig::new(provider, "m") };
+        let (results, seen) = asked_of(no_system, answer_of(provider.name()), config, 2).await;
+        let notes: Vec<&[String]> = results.iter().map(|result| &*result.as_ref().unwrap().notes).collect();
+        assert!(notes[0][0].ends_with("the instructions in what the user says"), "{}", provider.name());
+        assert!(notes[1].is_empty(), "{}: {notes:?}", provider.name());
+        assert_eq!(seen.len(), 3, "{}", provider.name());
+        assert!(seen[2].to_string().contains(r"be brief\n\ngo"), "{}: {}", provider.name(), seen[2]);
     }
 }
 

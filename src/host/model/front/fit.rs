@@ -14,6 +14,7 @@ use crate::engine::{CallTimeouts, ToolChoice};
 use crate::host::AttachedFiles;
 use crate::host::model::config::ModelConfig;
 use crate::host::model::refusals::{RefusedOptions, ServerRefusals};
+use crate::host::model::system_role::instructs;
 use crate::host::port::{ByteTraffic, ModelRequest};
 use crate::session::Message;
 
@@ -86,7 +87,8 @@ impl FrontRequest {
         };
         let mut left_out: Vec<String> = named.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
-        let messages = self.said_to(dialect);
+        let said = self.said_to(dialect);
+        let messages = refusals.system.sent(&said);
         let opened = self.opening(dialect).is_some();
         let mut request = self.neutral(&messages);
         if options.says_choice {
@@ -115,7 +117,7 @@ impl FrontRequest {
             }
             body = serde_json::to_vec(&marked)?;
         }
-        Ok(FittedRequest { body, format, left_out, sent, opened })
+        Ok(FittedRequest { body, format, left_out, sent, opened, instructs: instructs(&messages) })
     }
 
     /// Whether the strict tools of the request are strict for that model. Only the dialects of `OpenAI` mean the same by it: the

@@ -62,6 +62,8 @@ pub(super) struct FittedRequest {
     pub(super) sent: Vec<SentOption>,
     /// Whether a message of the user was put before what the model says first.
     pub(super) opened: bool,
+    /// Whether it has instructions in a role of their own.
+    pub(super) instructs: bool,
 }
 
 /// What a reply says besides what the model said.

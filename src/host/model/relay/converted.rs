@@ -17,6 +17,8 @@ pub(in crate::host) struct ConvertedRequest<'a> {
     pub(super) left_out: Vec<String>,
     /// Whether a message of the user was put before what the model says first.
     pub(in crate::host) opened: bool,
+    /// Whether it has instructions in a role of their own.
+    pub(super) instructs: bool,
     /// The options in it that not every server takes.
     pub(super) sent: Vec<SentOption>,
     /// Whether broken arguments of calls are repaired.

@@ -250,8 +250,8 @@ impl RelayedModel {
     ) -> Result<ConvertedRequest<'a>, Failure> {
         let fitted = front.fitted(&self.plain, &self.refusals);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
-        let FittedRequest { body, format, left_out, sent, opened } = fitted;
-        Ok(ConvertedRequest { body: body.into(), front, format, left_out, opened, sent, repairs })
+        let FittedRequest { body, format, left_out, sent, opened, instructs } = fitted;
+        Ok(ConvertedRequest { body: body.into(), front, format, left_out, opened, instructs, sent, repairs })
     }
 
     /// What takes the secrets of the connection out.
@@ -333,7 +333,8 @@ impl RelayedModel {
     ) -> Option<ConvertedRequest<'a>> {
         let refusal = unquoted(refusal, &converted.body.clone().whole());
         // A refusal of the form is no failed attempt.
-        let note = self.refusals.learn(&*converted.format, &refusal);
+        let note = self.refusals.system.learn(&self.model, converted.instructs, &refusal);
+        let note = note.or_else(|| self.refusals.learn(&*converted.format, &refusal));
         let note = note.or_else(|| self.refusals.options.learn(&self.model, &converted.sent, &refusal))?;
         self.transport.says_again(&note);
         self.convert(converted.front, converted.repairs).ok()
@@ -407,6 +408,7 @@ impl RelayedModel {
             format: (self.plain.provider.format)(self.plain.clone()),
             left_out: Vec::new(),
             opened: false,
+            instructs: false,
             sent: Vec::new(),
             repairs: open.request.repairs,
         };

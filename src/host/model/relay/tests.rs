@@ -67,6 +67,7 @@ pub(super) fn converting<'a>(front: &'a FrontCall, provider: &'static Provider) 
         format,
         left_out: Vec::new(),
         opened: false,
+        instructs: false,
         sent: Vec::new(),
         repairs: false,
     }

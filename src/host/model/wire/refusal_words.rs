@@ -115,7 +115,7 @@ impl RefusalWords {
         }
     }
 
-    pub(super) fn says(&self, any: &[&str]) -> bool {
+    pub(crate) fn says(&self, any: &[&str]) -> bool {
         any.iter().any(|words| self.text.contains(words))
     }
 
