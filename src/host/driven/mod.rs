@@ -4,6 +4,7 @@
 //! Nothing is decided here. A future that is dropped withdraws its proposal; no lock is held while anything is awaited.
 
 pub(in crate::host) mod locked;
+pub(in crate::host) mod parts;
 mod work;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use tracing::Instrument;
 
 pub use self::work::RunHost;
 
-use self::locked::{LockedRun, RunSetup};
+use self::locked::LockedRun;
+use self::parts::RunSetup;
 use super::clock::Clock;
 use super::observer::{Journal, JournalError};
 use super::telemetry::Telemetry;

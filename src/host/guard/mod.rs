@@ -53,7 +53,8 @@ pub use turn::TurnGuard;
 use self::plain::PlainTools;
 use self::run::GuardRun;
 use super::clock::Clock;
-use super::driven::locked::{Listener, LockedRun, News};
+use super::driven::locked::{Listener, LockedRun};
+use super::driven::parts::News;
 use super::telemetry::Telemetry;
 use super::{
     InterruptedCall, Journal, LivePolicy, Metrics, MetricsSnapshot, ModelAttempt, ModelFacts, ProposalError,

@@ -14,7 +14,8 @@ use crate::engine::{
     DecisionReason, Directive, DirectiveKind, Directives, Event, Interpreter, Note, PlainEnd, PlainNext,
     ProposalFault, ProposalId, ProposedCall, RunStarted, SettledProposal, State, WorkId,
 };
-use crate::host::driven::locked::{AfterFailure, LockedRun, OpenTicket, RunSetup};
+use crate::host::driven::locked::{AfterFailure, LockedRun, OpenTicket};
+use crate::host::driven::parts::RunSetup;
 use crate::host::{InterruptedCall, LivePolicy, ProposalError, SessionCheckpoint};
 use crate::policy::{ErrorClass, Policy, ToolPolicy};
 use crate::session::{Message, RetryExhausted};
