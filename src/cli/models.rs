@@ -140,22 +140,26 @@ impl KnownModel<'_> {
     /// Each value with the entry that it is of, and where it is from.
     fn details(&self) -> String {
         let mut lines = format!("{}\n", one_line(&self.name));
-        let mut detail = |what: &str, value: String, entry: Option<&str>, source: Option<&str>| {
-            let entry = entry.map(|entry| format!("entry `{}`", one_line(entry)));
-            let from = source.map(|source| format!("from {}", one_line(source)));
-            let of = [entry, from].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let mut detail = |what: &str, value: String, of: String| {
             let _ = writeln!(lines, "  {what:<9} {value}\n{:12}{of}", "");
+        };
+        let from = |source: &str| format!("from {}", one_line(source));
+        let of_entry = |entry: &str, source: Option<&str>| {
+            let entry = format!("entry `{}`", one_line(entry));
+            source.map_or_else(|| entry.clone(), |source| format!("{entry}, {}", from(source)))
         };
         if let Some(CatalogueEntry { name, value: ModelLimits { window, output }, source }) = self.limits {
             let output = output.map(|output| format!(", of a reply at most {output}")).unwrap_or_default();
-            detail("window", format!("{window} tokens{output}"), Some(name), source);
+            detail("window", format!("{window} tokens{output}"), of_entry(name, source));
         }
         if let Some(CatalogueEntry { name, value, source }) = self.price {
-            detail("price", format!("{}; US dollars per million tokens", kinds(value)), Some(name), source);
+            let value = format!("{}; US dollars per million tokens", kinds(value));
+            detail("price", value, of_entry(name, source));
         }
         if let Some(RequestOverhead { request, tools }) = overhead(&self.name, true) {
             let value = format!("{request} tokens for a request, {tools} more with tools");
-            detail("overhead", value, None, overhead_source(&self.name));
+            let assumed = || "assumed: what its provider adds is not documented".to_owned();
+            detail("overhead", value, overhead_source(&self.name).map_or_else(assumed, from));
         }
         lines
     }

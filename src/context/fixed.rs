@@ -48,18 +48,22 @@ pub(super) fn reply_schema(body: &Value) -> Option<&Value> {
 /// Anthropic's system prompt for the use of tools: the start of a model's name, its tokens with the tool choices
 /// `auto` and `none`, and with `any` and `tool`. The first match counts. Source: the table "Tool use system prompt
 /// token count" of "Tool use with Claude", platform.claude.com; for the models of 2024 the same table at
-/// docs.anthropic.com.
-const CLAUDE: [(&str, u64, u64); 19] = [
+/// docs.anthropic.com. Of two it has one number only: they refuse `any` and `tool`.
+const CLAUDE: [(&str, u64, u64); 22] = [
+    ("claude-opus-5-5", 286, 286),
     ("claude-opus-5", 286, 406),
     ("claude-opus-4-8", 290, 410),
     ("claude-opus-4-7", 675, 804),
     ("claude-opus-4-6", 497, 589),
     ("claude-opus-4-5", 496, 588),
+    ("claude-opus-4-1", 313, 315),
     ("claude-opus-4", 313, 315),
+    ("claude-sonnet-5-5", 286, 286),
     ("claude-sonnet-5", 354, 474),
     ("claude-sonnet-4-6", 497, 589),
     ("claude-sonnet-4-5", 496, 588),
     ("claude-sonnet-4", 313, 315),
+    ("claude-haiku-5-5", 286, 406),
     ("claude-haiku-4-5", 496, 588),
     ("claude-3-7-sonnet", 346, 313),
     ("claude-3-5-sonnet-20240620", 294, 261),
@@ -68,8 +72,9 @@ const CLAUDE: [(&str, u64, u64); 19] = [
     ("claude-3-opus", 530, 281),
     ("claude-3-sonnet", 159, 235),
     ("claude-3-haiku", 264, 340),
-    ("claude", 346, 313),
 ];
+/// The same, assumed of a Claude model that the table lacks: what it said of most models of 2025.
+const OTHER_CLAUDE: (u64, u64) = (346, 313);
 
 /// The system prompt for `thinking`: measured, as it is not documented.
 const CLAUDE_THINKING: u64 = 28;
@@ -110,8 +115,8 @@ pub(super) fn fixed_tokens(model: &str, shape: RequestShape) -> u64 {
     let tools = |tokens: u64| if shape.tools { tokens } else { 0 };
     // Bedrock and Vertex add words before the name: `us.anthropic.claude-sonnet-4-5`.
     if let Some(claude) = name.find("claude").and_then(|at| name.get(at..)) {
-        let row = CLAUDE.iter().find(|(begins, ..)| claude.starts_with(begins));
-        let prompt = row.map_or(0, |(_, free, forced)| if shape.forced { *forced } else { *free });
+        let (free, forced) = claude_tools(claude).unwrap_or(OTHER_CLAUDE);
+        let prompt = if shape.forced { forced } else { free };
         let thinking = if shape.thinking { CLAUDE_THINKING } else { 0 };
         let schema = if shape.schema { CLAUDE_SCHEMA } else { 0 };
         return [tools(prompt), thinking, schema, PRIMING].into_iter().fold(0, u64::saturating_add);
@@ -134,6 +139,23 @@ pub(super) fn fixed_tokens(model: &str, shape: RequestShape) -> u64 {
     0
 }
 
+/// What the table has of a model, by its name without server.
+fn claude_tools(name: &str) -> Option<(u64, u64)> {
+    CLAUDE.iter().find_map(|(begins, free, forced)| {
+        let rest = name.strip_prefix(begins)?;
+        (!is_another_version(rest)).then_some((*free, *forced))
+    })
+}
+
+/// Whether the rest of a name makes it that of another version: `-5` does, and neither a date nor `-0`.
+fn is_another_version(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix('-') else {
+        return rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+    };
+    let word = rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    word.parse::<u8>().is_ok_and(|number| number > 0)
+}
+
 /// Whether a model sees its thinking of earlier turns.
 pub(super) fn sees_earlier_thinking(model: &str) -> bool {
     let name = plain(model);
@@ -141,8 +163,8 @@ pub(super) fn sees_earlier_thinking(model: &str) -> bool {
     !FORGETS_THINKING.iter().any(|begins| claude.starts_with(begins))
 }
 
-/// The documented overhead per request of a model's provider; `None`: unknown. `system`: whether the requests have
-/// instructions.
+/// The documented overhead per request of a model's provider, or what is assumed of a Claude model without documentation; `None`:
+/// unknown. `system`: whether the requests have instructions.
 ///
 /// ```
 /// use unfazed::context::overhead;
@@ -160,8 +182,8 @@ pub fn overhead(model: &str, system: bool) -> Option<RequestOverhead> {
 /// The source of the overhead of a model, and the date it was read; `None`: undocumented.
 pub(crate) fn overhead_source(model: &str) -> Option<&'static str> {
     let name = plain(model);
-    if name.contains("claude") {
-        Some("\"Tool use with Claude\", platform.claude.com, 2026-11")
+    if let Some(claude) = name.find("claude").and_then(|at| name.get(at..)) {
+        claude_tools(claude).map(|_| "\"Tool use with Claude\", platform.claude.com, 2026-11")
     } else if name.starts_with("gpt-oss") {
         Some("\"OpenAI harmony response format\", OpenAI cookbook, 2026-11")
     } else if signature_rules(model).is_some() {
@@ -280,6 +302,9 @@ mod tests {
             ("anthropic/claude-sonnet-4.5", (3, 499, 591)),
             ("us.anthropic.claude-3-5-haiku-20241022-v1:0", (3, 267, 343)),
             ("claude-3-5-sonnet-20240620", (3, 297, 264)),
+            ("claude-opus-5-5", (3, 289, 289)),
+            ("claude-haiku-5.5", (3, 289, 409)),
+            ("claude-foo-9", (3, 349, 316)),
             ("openai/gpt-oss-120b", (64, 78, 78)),
             ("llama-3.3-70b-versatile", (29, 89, 89)),
             ("Qwen/Qwen2.5-7B-Instruct", (24, 3, 24)),
@@ -287,6 +312,34 @@ mod tests {
         ] {
             let found = (fixed(model, &none), fixed(model, &tools), fixed(model, &forced));
             assert_eq!(found, expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn an_assumption_has_no_source() {
+        for model in [
+            "claude-opus-5",
+            "claude-opus-5@20260801",
+            "global.anthropic.claude-sonnet-5-5",
+            "claude-opus-4-0",
+            "claude-opus-4.1",
+            "claude-sonnet-4-20250514",
+            "anthropic.claude-3-haiku-20240307-v1:0",
+            "claude-haiku-4-5-latest",
+        ] {
+            assert!(overhead_source(model).is_some(), "{model}");
+        }
+        for model in [
+            "claude-foo-9",
+            "claude-fable-5",
+            "claude-mythos-5-1",
+            "claude-opus-5-6",
+            "claude-opus-4-9-20270101",
+            "claude-sonnet-50",
+            "claude",
+        ] {
+            assert_eq!(overhead_source(model), None, "{model}");
+            assert_eq!(overhead(model, true).unwrap().tools, OTHER_CLAUDE.0, "{model}");
         }
     }
 

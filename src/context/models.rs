@@ -205,6 +205,21 @@ mod tests {
     }
 
     #[test]
+    fn a_region_of_bedrock_has_its_own_price() {
+        let input = |model: &str| ModelCatalogue::builtin().price(model).map(|price| price.input);
+        assert_eq!(input("claude-opus-5"), Some(5_000_000));
+        for (model, expected) in [
+            ("global.anthropic.claude-opus-5", 5_000_000),
+            ("us.anthropic.claude-opus-5", 5_500_000),
+            ("bedrock/us.anthropic.claude-opus-5", 5_500_000),
+            ("anthropic.claude-haiku-4-5-20251001-v1:0", 1_000_000),
+            ("eu.amazon.nova-pro-v1:0", 1_050_000),
+        ] {
+            assert_eq!(input(model), Some(expected), "{model}");
+        }
+    }
+
+    #[test]
     fn who_serves_a_model_may_stand_before_it() {
         for model in [
             "openai/gpt-4.1-mini",

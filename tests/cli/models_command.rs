@@ -26,6 +26,15 @@ fn a_name_is_shown_with_the_entries_that_it_falls_under() {
                 from "How to count tokens with tiktoken", OpenAI cookbook, 2026-11
     "#);
     assert_eq!(code, 0);
+    // What is believed of every newer Claude has its own source, and what is only assumed has none.
+    let (_, said) = models(folder.path(), &["claude-foo-9"]);
+    insta::assert_snapshot!(said, @r#"
+    claude-foo-9
+      window    1000000 tokens, of a reply at most 128000
+                entry `claude`, from Anthropic, "Models overview", 2026-11-23
+      overhead  3 tokens for a request, 346 more with tools
+                assumed: what its provider adds is not documented
+    "#);
     // A price is not that of a model which is called alike.
     let (_, said) = models(folder.path(), &["gpt-4.1-mini-of-somebody"]);
     assert!(said.contains("entry `gpt-4.1`") && !said.contains("US dollars"), "{said}");
@@ -34,11 +43,11 @@ fn a_name_is_shown_with_the_entries_that_it_falls_under() {
 #[test]
 fn the_models_with_a_text_in_their_names_are_listed() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, said) = models(folder.path(), &["Sonnet-4-5"]);
+    let (code, said) = models(folder.path(), &["PT-4.1-nano"]);
     insta::assert_snapshot!(said, @"
-    model                       window  reply  input  output
-    claude-sonnet-4-5           200000  64000      3      15
-    claude-sonnet-4-5-20250929  200000  64000      3      15
+    model                     window  reply  input  output
+    gpt-4.1-nano             1047576  32768    0.1     0.4
+    gpt-4.1-nano-2025-04-14  1047576  32768    0.1     0.4
 
     2 models; windows and replies in tokens, input and output in US dollars per million tokens
     ");
