@@ -1,5 +1,7 @@
 //! Known secret values, taken out of everything that is reported.
 
+mod aws;
+
 use core::ops::Range;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,7 +134,8 @@ impl SecretRedactor {
     }
 
     /// How many bytes at the end of a text may become what has the form of a secret, if more of it comes: the last word, with
-    /// `Bearer` before it, a private key that has not ended, and an address that may have a password and would be cut.
+    /// `Bearer` or the name of a secret of AWS before it, a private key that has not ended, and an address that may have a password and
+    /// would be cut.
     pub(crate) fn open_form(&self, text: &str) -> usize {
         if !self.forms {
             return 0;
@@ -144,7 +147,7 @@ impl SecretRedactor {
         // A private key is long and has line ends, so it is held back until its last line has come.
         let key = text.rfind("-----BEGIN ").filter(|at| !text[*at..].contains("-----END "));
         let from = [scheme, key].into_iter().flatten().fold(word, usize::min);
-        let from = open_address(&text[..from]).unwrap_or(from);
+        let from = aws::held_from(text, open_address(&text[..from]).unwrap_or(from));
         // No more is held back than this: a text without any space is shown all the same.
         Some(text.len() - from).filter(|open| *open <= MOST_HELD).unwrap_or_default()
     }
@@ -321,6 +324,8 @@ fn open_address(text: &str) -> Option<usize> {
 
 /// The text without what has the form of a secret.
 fn without_formed(text: String) -> String {
+    let found = aws::secrets(&text);
+    let text = without(text, found);
     let found = formed(&text);
     without(text, found)
 }

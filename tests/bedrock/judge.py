@@ -4,8 +4,9 @@
     venv/bin/python tests/bedrock/judge.py target/release/unfazed
 
 A server plays a model that thinks, calls tools and answers, whole and in frames, and is busy twice. Credentials come from the
-environment, from a process that a profile names, from an instance, and from a token service that takes the token of a web identity; a
-key of Bedrock comes in their place.
+environment, from a process that a profile names, from a profile beside the keys of the environment, from an instance, from a container,
+and from a token service that takes the token of a web identity or the signature of another profile; a key of Bedrock comes in their
+place. Those of a container are refused once. Others do not come, and then the run says why without what is secret.
 """
 
 import base64
@@ -46,12 +47,24 @@ POLICY = """version: 1
 models: {"*": {retry: {backoff: {kind: constant, delay: 20ms, jitter: none}}}}
 """
 SECRET, TOKEN, IDENTITY = "secret-of-the-judge", "token-of-the-judge", "identity-of-the-judge"
-KEYS = {"environment": "AKIDENV", "profile": "AKIDPROFILE", "instance": "AKIDINSTANCE", "web identity": "AKIDIDENTITY"}
+KEYS = {
+    "environment": "AKIDENV", "profile": "AKIDPROFILE", "profile beside keys": "AKIDSTATIC", "instance": "AKIDINSTANCE",
+    "web identity": "AKIDIDENTITY", "role": "AKIDROLE", "container": "AKIDCONTAINER", "refused once": "AKIDRENEWED",
+}
+# Those of the profile which takes a role, and of the credentials that a container gives first.
+BASE, OLD = "AKIDBASE", "AKIDOLD"
+# How a run ends that has no credentials.
+MISSING = {
+    "none": "there are no credentials for AWS",
+    "failing process": "the `credential_process` of the profile `agents` failed (exit status: 3)",
+    "single sign-on": "credential_process = aws configure export-credentials --profile agents",
+    "missing profile": "there is no profile `agents`",
+    "forbidden": "there are no credentials for AWS: Non-success status",
+}
 ROLE = "arn:aws:iam::123456789012:role/agents"
-ASSUMED = """<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
-<SubjectFromWebIdentityToken>agents</SubjectFromWebIdentityToken><Audience>sts.amazonaws.com</Audience><Credentials>{0}</Credentials>
-<AssumedRoleUser><Arn>{1}/{2}</Arn><AssumedRoleId>AROA:{2}</AssumedRoleId></AssumedRoleUser></AssumeRoleWithWebIdentityResult>
-<ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></AssumeRoleWithWebIdentityResponse>"""
+ASSUMED = """<{3}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{3}Result><Credentials>{0}</Credentials>
+<AssumedRoleUser><Arn>{1}/{2}</Arn><AssumedRoleId>AROA:{2}</AssumedRoleId></AssumedRoleUser></{3}Result>
+<ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></{3}Response>"""
 SERVICE = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("bedrock-runtime", "service-2"))
 TOKENS = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("sts", "service-2"))
 
@@ -121,9 +134,14 @@ class Model(BaseHTTPRequestHandler):
     def do_POST(self):
         raw = self.rfile.read(int(self.headers["content-length"]))
         if self.path == "/":
-            return self.assume_role(dict(parse_qsl(raw.decode())))
+            return self.assume_role(dict(parse_qsl(raw.decode())), raw)
         server = self.server
-        server.seen.append((self.path, json.loads(raw), signed_wrong(self, raw) if server.signs else keyed_wrong(self)))
+        by = OLD if server.way == "refused once" and not server.refused else server.key
+        if by == OLD and len(server.seen) == 2:
+            server.refused.append(signed_wrong(self, raw, OLD))
+            body = json.dumps({"message": "The security token included in the request is expired"}).encode()
+            return self.answer(403, "application/json", body, {"x-amzn-errortype": "ExpiredTokenException:http://internal.amazon.com/"})
+        server.seen.append((self.path, json.loads(raw), signed_wrong(self, raw, by) if server.signs else keyed_wrong(self)))
         number, streams = len(server.seen), self.path.endswith("-stream")
         if number == 1:
             # The body is a message alone, and the class stands in a header.
@@ -139,17 +157,21 @@ class Model(BaseHTTPRequestHandler):
         body = {"output": {"message": {"role": "assistant", "content": blocks}}, "stopReason": stop, "usage": USAGE, "metrics": {"latencyMs": 1}}
         self.answer(200, "application/json", json.dumps(body).encode())
 
-    def assume_role(self, asked):
+    def assume_role(self, asked, raw):
         """The token service; botocore reads its answer as the service model has it."""
         self.server.assumed.append(asked)
-        operation = TOKENS.operation_model("AssumeRoleWithWebIdentity")
+        signs = self.server.way == "role"
+        action = "AssumeRole" if signs else "AssumeRoleWithWebIdentity"
+        operation = TOKENS.operation_model(action)
         given = {name: value for name, value in asked.items() if name not in ("Action", "Version")}
         report = botocore.validate.ParamValidator().validate(given, operation.input_shape)
-        right = {"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleArn": ROLE, "WebIdentityToken": IDENTITY}
-        if report.has_errors() or {**asked, **right} != asked:
+        right = {"Action": action, "Version": "2011-06-15", "RoleArn": ROLE, **({} if signs else {"WebIdentityToken": IDENTITY})}
+        wrong = signed_wrong(self, raw, BASE, "sts") if signs else None
+        if report.has_errors() or {**asked, **right} != asked or wrong:
+            print(wrong or asked)
             return self.answer(400, "text/xml", b"<ErrorResponse><Error><Type>Sender</Type><Code>InvalidIdentityToken</Code><Message>no</Message></Error></ErrorResponse>")
-        said = temporary(AccessKeyId=KEYS["web identity"], SessionToken=TOKEN)
-        body = ASSUMED.format("".join(f"<{name}>{value}</{name}>" for name, value in said.items()), ROLE, given["RoleSessionName"]).encode()
+        said = temporary(AccessKeyId=self.server.key, SessionToken=TOKEN)
+        body = ASSUMED.format("".join(f"<{name}>{value}</{name}>" for name, value in said.items()), ROLE, given["RoleSessionName"], action).encode()
         read = botocore.parsers.QueryParser().parse({"status_code": 200, "headers": {}, "body": body}, operation.output_shape)
         assert read["Credentials"]["SessionToken"] == TOKEN, read
         self.answer(200, "text/xml", body)
@@ -158,6 +180,13 @@ class Model(BaseHTTPRequestHandler):
         self.answer(200, "text/plain", b"token-of-the-instance", {"x-aws-ec2-metadata-token-ttl-seconds": "21600"})
 
     def do_GET(self):
+        if self.path == "/container":
+            server = self.server
+            server.given += 1
+            if server.way == "forbidden" or self.headers.get("authorization") != IDENTITY:
+                return self.answer(403, "application/json", json.dumps({"message": "no"}).encode())
+            key = OLD if server.way == "refused once" and server.given == 1 else server.key
+            return self.answer(200, "application/json", json.dumps(temporary(AccessKeyId=key, Token=TOKEN)).encode())
         if self.path.rstrip("/").endswith("security-credentials"):
             return self.answer(200, "text/plain", b"role")
         if self.path.endswith("security-credentials/role"):
@@ -180,20 +209,20 @@ def temporary(**more):
     return {"SecretAccessKey": SECRET, "Expiration": until.strftime("%Y-%m-%dT%H:%M:%SZ"), **more}
 
 
-def signed_wrong(request, raw):
+def signed_wrong(request, raw, by, service="bedrock"):
     """What is wrong with the signature of a request, by botocore's signer."""
     found = request.headers.get("authorization", "")
     names = found.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     key = found.partition("Credential=")[2].partition("/")[0]
-    if key != request.server.key:
-        return f"{key} signs, and not {request.server.key}"
+    if key != by:
+        return f"{key} signs, and not {by}"
     if not {"host", "x-amz-date", "content-type"} <= set(names):
         return f"these headers are signed: {names}"
     headers = {name: request.headers[name] for name in names if name != "host"}
     url = f"http://{request.headers['host']}{request.path}"
     again = AWSRequest(method="POST", url=url, headers=headers, data=raw)
     again.context["timestamp"] = request.headers["x-amz-date"]
-    signer = botocore.auth.SigV4Auth(Credentials(key, SECRET, TOKEN), "bedrock", "eu-west-1")
+    signer = botocore.auth.SigV4Auth(Credentials(key, SECRET, TOKEN), service, "eu-west-1")
     at = datetime.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     for name in ("x-amz-date", "x-amz-security-token"):
         del again.headers[name]
@@ -214,23 +243,42 @@ def body_wrong(path, body):
     return report.generate_report() if report.has_errors() else None
 
 
+def profile_of(way, folder):
+    """What AWS's file says, where a profile is named; `None`: none is."""
+    keys = f"aws_secret_access_key = {SECRET}\naws_session_token = {TOKEN}\n"
+    return {
+        "profile": f"[profile agents]\ncredential_process = cat {folder}/said.json\n",
+        "profile beside keys": f"[profile agents]\naws_access_key_id = {KEYS['profile beside keys']}\n{keys}",
+        "role": f"[profile agents]\nrole_arn = {ROLE}\nsource_profile = base\n[profile base]\naws_access_key_id = {BASE}\n{keys}",
+        "failing process": f"[profile agents]\ncredential_process = sh -c 'echo SecretAccessKey {SECRET} {TOKEN} >&2; exit 3'\n",
+        "single sign-on": "[profile agents]\nsso_account_id = 123456789012\nsso_region = eu-west-1\nsso_role_name = r\nsso_start_url = https://example.awsapps.com/start\n",
+        "missing profile": f"[profile other]\naws_access_key_id = {BASE}\n{keys}",
+    }.get(way)
+
+
 def play(unfazed, streamed, way):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    server.seen, server.assumed, server.signs, server.key = [], [], way != "key", KEYS.get(way)
+    server.way, server.seen, server.assumed, server.refused, server.given = way, [], [], [], 0
+    server.signs, server.key = way != "key", KEYS.get(way)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}"
     with tempfile.TemporaryDirectory() as folder:
         environment = {"PATH": os.environ["PATH"], "HOME": folder, "AWS_EC2_METADATA_DISABLED": "true"}
-        more = ""
-        if way == "environment":
+        more, config = "", profile_of(way, folder)
+        if config:
+            environment["AWS_CONFIG_FILE"] = os.path.join(folder, "config")
+            with open(environment["AWS_CONFIG_FILE"], "w", encoding="utf-8") as file:
+                file.write(config)
+            more = ", profile: agents"
+        if way in ("environment", "profile beside keys"):
             environment |= {"AWS_ACCESS_KEY_ID": KEYS["environment"], "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
         elif way == "profile":
-            said = json.dumps(temporary(Version=1, AccessKeyId=KEYS["profile"], SessionToken=TOKEN))
-            for name, text in {"said.json": said, "config": f"[profile agents]\ncredential_process = cat {folder}/said.json\n"}.items():
-                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                    file.write(text)
-            environment["AWS_CONFIG_FILE"] = os.path.join(folder, "config")
-            more = ", profile: agents"
+            with open(os.path.join(folder, "said.json"), "w", encoding="utf-8") as file:
+                file.write(json.dumps(temporary(Version=1, AccessKeyId=KEYS["profile"], SessionToken=TOKEN)))
+        elif way == "role":
+            environment["AWS_ENDPOINT_URL_STS"] = base
+        elif way in ("container", "refused once", "forbidden"):
+            environment |= {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{base}/container", "AWS_CONTAINER_AUTHORIZATION_TOKEN": IDENTITY}
         elif way == "instance":
             environment |= {"AWS_EC2_METADATA_DISABLED": "false", "AWS_EC2_METADATA_SERVICE_ENDPOINT": base}
         elif way == "web identity":
@@ -258,14 +306,19 @@ def play(unfazed, streamed, way):
         if secret in run.stdout + run.stderr + kept:
             sys.exit(f"{way}: a secret was shown or kept")
     expected = len(ANSWERS) + (2 if streamed else 1)
-    if way == "none":
-        if run.returncode == 0 or "there are no credentials for AWS" not in run.stderr + run.stdout:
-            sys.exit(f"without credentials the run says\n{run.stdout}{run.stderr}")
+    if way in MISSING:
+        said = run.stderr + run.stdout
+        if run.returncode == 0 or MISSING[way] not in said or "auth_error" not in said or server.seen:
+            sys.exit(f"{way}: without credentials the run says\n{run.stdout}{run.stderr}")
+        if way == "forbidden" and server.given != 1:
+            sys.exit(f"{way}: the container is asked {server.given} times")
         return []
     if run.returncode != 0 or len(server.seen) != expected:
         sys.exit(f"{way}: the run ended with {run.returncode} after {len(server.seen)} requests of {expected}\n{run.stdout}{run.stderr}")
-    if way == "web identity" and len(server.assumed) != 1:
+    if way in ("web identity", "role") and len(server.assumed) != 1:
         sys.exit(f"{way}: the role is assumed {len(server.assumed)} times")
+    if way == "refused once" and (server.refused != [None] or server.given != 2 or "(ExpiredTokenException) and asked for again" not in kept):
+        sys.exit(f"{way}: {server.refused} were refused, and the container was asked {server.given} times")
     path = f"/model/{MODEL.replace(':', '%3A')}/converse{'-stream' if streamed else ''}"
     wrong = [why for seen, _, why in server.seen if why] + [seen for seen, _, _ in server.seen if seen != path]
     if wrong:
@@ -276,7 +329,10 @@ def play(unfazed, streamed, way):
 def main():
     unfazed = os.path.abspath(sys.argv[1])
     judged = wrong = 0
-    for streamed, way in [(True, "environment"), (False, "environment"), (True, "profile"), (False, "instance"), (True, "web identity"), (True, "key"), (True, "none")]:
+    for streamed, way in [
+        (True, "environment"), (False, "environment"), (True, "profile"), (True, "profile beside keys"), (False, "instance"),
+        (True, "web identity"), (True, "role"), (False, "container"), (True, "refused once"), (True, "key"), *((True, way) for way in MISSING),
+    ]:
         requests = play(unfazed, streamed, way)
         for path, body in requests:
             judged += 1

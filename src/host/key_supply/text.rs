@@ -44,6 +44,9 @@ pub(super) fn read(text: &str) -> Result<(SecretString, Option<SystemTime>), &'s
         _ => Value::String(text.to_owned()),
     };
     match value {
+        Value::String(token) if is_header(&token) => {
+            Err("printed `Bearer` before the token; leave it out, it is added where it belongs")
+        }
         Value::String(token) if token.chars().any(char::is_whitespace) => {
             Err("printed several words; it should print a token alone, or JSON with one")
         }
@@ -55,6 +58,13 @@ pub(super) fn read(text: &str) -> Result<(SecretString, Option<SystemTime>), &'s
             .ok_or("printed JSON without a token (access_token, accessToken, token, id_token, status.token)"),
         _ => Err("printed JSON that is no object"),
     }
+}
+
+/// Whether the token stands there as a header has it (RFC 6750, 2.1).
+fn is_header(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let (first, token, more) = (words.next(), words.next(), words.next());
+    first.is_some_and(|word| word.eq_ignore_ascii_case("bearer")) && token.is_some() && more.is_none()
 }
 
 fn of_object(fields: &Map<String, Value>) -> Option<(SecretString, Option<SystemTime>)> {
@@ -186,6 +196,9 @@ mod tests {
         for (text, says) in [
             (" \n", "nothing"),
             ("Please log in", "several words"),
+            ("Bearer s3cret\n", "leave it out"),
+            ("\"bearer  s3cret\"", "leave it out"),
+            ("Bearer of s3cret news", "several words"),
             ("{\"access_token\": \"s3cr", "broken"),
             ("{\"code\": \"s3cret\", \"token\": \"\"}", "without a token"),
             ("{\"success\": false, \"status\": 1}", "without a token"),

@@ -1,11 +1,15 @@
-//! Options of requests that a model has refused: each is left out of all requests that follow.
+//! What a model has refused of requests, options above all: each is left out of all requests that follow.
 //!
 //! It is the same in every wire format, so it looks at bodies and not at what they mean.
 
+mod thoughts;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
+use self::thoughts::RefusedThoughts;
 use super::wire::RefusalWords;
 use crate::engine::Failure;
 
@@ -32,66 +36,122 @@ const NO_OPTIONS: [&str; 14] = [
     "max_completion_tokens",
 ];
 
-/// The places of the options that are left out.
+/// Mappings that only hold options: the names in them stand alone.
+const HOLDERS: [&str; 3] = ["generationConfig", "inferenceConfig", "additionalModelRequestFields"];
+/// Names of one word within other mappings that say enough.
+const TELLING: [&str; 2] = ["effort", "verbosity"];
+/// Where the wire formats say that a call is demanded.
+const DEMANDS: [&[&str]; 3] =
+    [&["tool_choice"], &["toolConfig", "toolChoice"], &["toolConfig", "functionCallingConfig"]];
+/// What asks for a stream.
+const STREAM: [&str; 2] = ["stream", "stream_options"];
+
+/// What is left out.
 #[derive(Debug, Default)]
-pub(super) struct DroppedOptions(Mutex<Vec<Vec<String>>>);
+pub(super) struct DroppedOptions {
+    /// The places of options.
+    places: Mutex<Vec<Vec<String>>>,
+    /// Whether no call may be demanded. That one is forbidden is said all the same.
+    chooses_itself: AtomicBool,
+    thoughts: RefusedThoughts,
+}
 
 impl DroppedOptions {
     /// A body without them.
     pub(super) fn left_out_of(&self, body: Vec<u8>) -> Vec<u8> {
-        let places = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if places.is_empty() {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let chooses_itself = self.chooses_itself.load(Ordering::Relaxed);
+        if places.is_empty() && !chooses_itself && !self.thoughts.any() {
             return body;
         }
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(&body) else { return body };
         for place in &places {
             remove(&mut fields, place);
         }
-        serde_json::to_vec(&fields).unwrap_or(body)
+        if let Some(place) = demand(&fields).filter(|_| chooses_itself) {
+            remove(&mut fields, place);
+        }
+        let mut left = Value::Object(fields);
+        self.thoughts.leave_out_of(&mut left);
+        serde_json::to_vec(&left).unwrap_or(body)
     }
 
-    /// Which option of the body that was sent a refusal is about, in words: it is left out from now on. `None`: none of them.
+    /// What of the body that was sent a refusal is about, in words: it is left out from now on. `None`: nothing of it.
     pub(super) fn learn(&self, model: &str, sent: &[u8], refusal: &Failure) -> Option<String> {
         if !matches!(refusal.status, Some(400 | 422)) {
             return None;
         }
         let words = RefusalWords::of(refusal);
-        if !words.refuses() {
-            return None;
-        }
         let Ok(Value::Object(fields)) = serde_json::from_slice(sent) else { return None };
-        let place = named(&words, &fields, &mut Vec::new())?;
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.len() >= MOST {
+        let without = self.thoughts.learn(&fields, &words);
+        let without = without.or_else(|| self.learn_demand(&words, &fields));
+        let without = without.or_else(|| self.learn_stream(&words, &fields));
+        let without = without.or_else(|| self.learn_option(&words, &fields))?;
+        Some(format!("`{model}` refused the request, which is sent again {without}"))
+    }
+
+    fn learn_demand(&self, words: &RefusalWords, fields: &Map<String, Value>) -> Option<String> {
+        let place = demand(fields).filter(|_| words.refuses_demand())?;
+        self.chooses_itself.store(true, Ordering::Relaxed);
+        Some(format!("without `{}`: the model chooses whether to call a tool", place.join(".")))
+    }
+
+    fn learn_stream(&self, words: &RefusalWords, fields: &Map<String, Value>) -> Option<String> {
+        let [stream, options] = STREAM.map(|name| vec![name.to_owned()]);
+        let is_refused = fields.get("stream") == Some(&true.into()) && words.refuses_stream();
+        let is_left_out = is_refused && self.leave_out(stream) && self.leave_out(options);
+        is_left_out.then(|| "without `stream`: its answers come whole".to_owned())
+    }
+
+    fn learn_option(&self, words: &RefusalWords, fields: &Map<String, Value>) -> Option<String> {
+        if !words.refuses_option() {
             return None;
         }
-        let told =
-            format!("`{model}` refused the request, which is sent again without `{}`", place.join("."));
+        let mut place = named(words, fields)?;
+        // It says which of several forms a mapping has, and without it the mapping says nothing.
+        if place.len() > 1 && place.last().is_some_and(|name| name == "type") {
+            place.pop();
+        }
+        let told = format!("without `{}`", place.join("."));
+        self.leave_out(place).then_some(told)
+    }
+
+    /// Leaves out what is at that place from now on, unless there are too many.
+    fn leave_out(&self, place: Vec<String>) -> bool {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.len() >= MOST {
+            return false;
+        }
         // Requests in flight at the same time learn the same.
         if !places.contains(&place) {
             places.push(place);
         }
-        Some(told)
+        true
     }
 }
 
-/// The place of the option that a refusal names, the innermost first.
-fn named(words: &RefusalWords, fields: &Map<String, Value>, within: &mut Vec<String>) -> Option<Vec<String>> {
+/// The place of the option that a refusal names, the innermost first; or else of one that it names by a word for several, where
+/// the outermost says all.
+fn named(words: &RefusalWords, fields: &Map<String, Value>) -> Option<Vec<String>> {
+    let mut places = Vec::new();
+    add_places(fields, &[], &mut places);
+    let alone = places.iter().find(|place| names_place(words, place));
+    let at_once = |place: &&Vec<String>| place.last().is_some_and(|name| words.name_at_once(name));
+    alone.or_else(|| places.iter().filter(at_once).min_by_key(|place| place.len())).cloned()
+}
+
+/// Adds the places of all options, the inner ones before those around them.
+fn add_places(fields: &Map<String, Value>, within: &[String], places: &mut Vec<Vec<String>>) {
     for (name, value) in fields {
         if within.is_empty() && NO_OPTIONS.contains(&name.as_str()) {
             continue;
         }
-        within.push(name.clone());
-        let inner = value.as_object().filter(|_| within.len() < DEEPEST);
-        let found = inner
-            .and_then(|fields| named(words, fields, within))
-            .or_else(|| names_place(words, within).then(|| within.clone()));
-        within.pop();
-        if found.is_some() {
-            return found;
+        let place = [within, core::slice::from_ref(name)].concat();
+        if let Some(inner) = value.as_object().filter(|_| place.len() < DEEPEST) {
+            add_places(inner, &place, places);
         }
+        places.push(place);
     }
-    None
 }
 
 /// Whether a refusal names what is at that place. A word such as `type` is the name of much, so within others it counts with the one
@@ -99,20 +159,43 @@ fn named(words: &RefusalWords, fields: &Map<String, Value>, within: &mut Vec<Str
 fn names_place(words: &RefusalWords, place: &[String]) -> bool {
     let Some((name, around)) = place.split_last() else { return false };
     let is_telling = name.contains('_') || name.contains(|c: char| c.is_ascii_uppercase());
-    let plain = ["temperature", "seed"].contains(&name.as_str());
+    let is_telling = is_telling || TELLING.contains(&name.as_str());
     match around.last() {
-        Some(outer) if !is_telling && !plain => words.name_option(&format!("{outer}.{name}")),
-        _ => words.name_option(name),
+        Some(outer) if !is_telling && !HOLDERS.contains(&outer.as_str()) => {
+            words.name_itself(&format!("{outer}.{name}"))
+        }
+        _ => words.name_itself(name),
     }
 }
 
-fn remove(fields: &mut Map<String, Value>, place: &[String]) {
+/// Where a body demands a call.
+fn demand(fields: &Map<String, Value>) -> Option<&'static [&'static str]> {
+    let is_one = |place: &&[&str]| {
+        let (first, rest) = place.split_first()?;
+        rest.iter().try_fold(fields.get(*first)?, |value, name| value.get(name)).map(demands)
+    };
+    DEMANDS.into_iter().find(|place| is_one(place) == Some(true))
+}
+
+/// Whether a choice among tools demands a call: `required`, `{type: any}`, `{any: {}}`, `{mode: ANY}`.
+fn demands(choice: &Value) -> bool {
+    let word = [Some(choice), choice.get("type"), choice.get("mode")].into_iter().flatten();
+    match word.filter_map(Value::as_str).next() {
+        Some(word) => !["auto", "none", "AUTO", "NONE", "VALIDATED"].contains(&word),
+        None => choice.get("auto").is_none(),
+    }
+}
+
+fn remove<S: AsRef<str>>(fields: &mut Map<String, Value>, place: &[S]) {
     match place {
         [] => {}
-        [name] => drop(fields.shift_remove(name)),
+        [name] => drop(fields.shift_remove(name.as_ref())),
         [name, rest @ ..] => {
-            if let Some(Value::Object(inner)) = fields.get_mut(name) {
-                remove(inner, rest);
+            let Some(Value::Object(inner)) = fields.get_mut(name.as_ref()) else { return };
+            remove(inner, rest);
+            // A mapping that says nothing more goes with it.
+            if inner.is_empty() {
+                fields.shift_remove(name.as_ref());
             }
         }
     }
@@ -160,6 +243,42 @@ mod tests {
                 "additionalModelRequestFields.top_k",
                 json!({"messages": [], "additionalModelRequestFields": {"thinking": {"type": "enabled"}}}),
             ),
+            (
+                json!({"messages": [], "thinking": {"type": "adaptive", "display": "omitted"}, "top_k": 3}),
+                "adaptive thinking is not supported on this model",
+                "thinking",
+                json!({"messages": [], "top_k": 3}),
+            ),
+            (
+                json!({"messages": [], "thinking": {"type": "enabled", "budget_tokens": 2000}}),
+                "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \"output_config.effort\"",
+                "thinking",
+                json!({"messages": []}),
+            ),
+            (
+                json!({"messages": [], "additionalModelRequestFields": {"thinking": {"type": "enabled"}}}),
+                "The model returned the following errors: thinking: Extra inputs are not permitted",
+                "additionalModelRequestFields.thinking",
+                json!({"messages": []}),
+            ),
+            (
+                json!({"messages": [], "output_config": {"effort": "low"}}),
+                "This model does not support the effort parameter.",
+                "output_config.effort",
+                json!({"messages": []}),
+            ),
+            (
+                json!({"contents": [], "generationConfig": {"thinkingConfig": {"thinkingBudget": 100}}}),
+                "Thinking is not enabled for models/gemini-2.0-flash",
+                "generationConfig.thinkingConfig",
+                json!({"contents": []}),
+            ),
+            (
+                json!({"messages": [], "frequency_penalty": 1, "presence_penalty": 1}),
+                "Model grok-4 does not support parameter presencePenalty.",
+                "presence_penalty",
+                json!({"messages": [], "frequency_penalty": 1}),
+            ),
         ] {
             let note = format!("`m` refused the request, which is sent again without `{place}`");
             assert_eq!(without(&sent, message), (Some(note), left), "{message}");
@@ -191,5 +310,48 @@ mod tests {
         assert!(dropped.learn("m", &body, &refused("Unknown parameter: seed")).is_some());
         let body = dropped.left_out_of(body);
         assert_eq!(dropped.learn("m", &body, &refused("Unknown parameter: seed")), None);
+    }
+
+    #[test]
+    fn a_demand_for_a_call_is_left_out_and_what_forbids_one_stays() {
+        for (demand, place, other) in [
+            (
+                json!({"tool_choice": {"type": "any"}}),
+                "tool_choice",
+                json!({"tool_choice": {"type": "none"}}),
+            ),
+            (json!({"tool_choice": "required"}), "tool_choice", json!({"tool_choice": "none"})),
+            (
+                json!({"toolConfig": {"tools": [], "toolChoice": {"tool": {"name": "a"}}}}),
+                "toolConfig.toolChoice",
+                json!({"toolConfig": {"tools": [], "toolChoice": {"auto": {}}}}),
+            ),
+            (
+                json!({"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}),
+                "toolConfig.functionCallingConfig",
+                json!({"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}),
+            ),
+        ] {
+            let (dropped, refusal) = (
+                DroppedOptions::default(),
+                refused("tool_choice forces tool use is not compatible with this model."),
+            );
+            let sent = |body: &Value| serde_json::to_vec(body).unwrap();
+            assert_eq!(dropped.learn("m", &sent(&other), &refusal), None, "{other}");
+            let note = dropped.learn("m", &sent(&demand), &refusal).unwrap();
+            assert!(note.contains(&format!("`{place}`")), "{note}");
+            let left: Value = serde_json::from_slice(&dropped.left_out_of(sent(&demand))).unwrap();
+            assert_eq!(left.pointer(&format!("/{}", place.replace('.', "/"))), None, "{left}");
+            assert_eq!(dropped.left_out_of(sent(&other)), sent(&other));
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_refused_is_not_asked_for_again() {
+        let sent = json!({"messages": [], "stream": true, "stream_options": {"include_usage": true}});
+        let says = "Your organization must be verified to stream this model. Please go to: https://platform.openai.com";
+        let (note, left) = without(&sent, says);
+        assert!(note.unwrap().ends_with("without `stream`: its answers come whole"));
+        assert_eq!(left, json!({"messages": []}));
     }
 }

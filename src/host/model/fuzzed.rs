@@ -100,7 +100,7 @@ pub(super) fn messages() -> MessagesFormat {
     MessagesFormat {
         model: "main".into(),
         issuer: "host main".into(),
-        refuses_thinking: Arc::default(),
+        pauses: false,
         max_tokens: 100,
         stream: true,
         temperature: None,

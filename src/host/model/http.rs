@@ -29,7 +29,8 @@ impl HttpModel {
         config.check()?;
         let transport = ModelTransport::new(&config)?;
         let provider = config.provider;
-        let (format, tool_form) = ((provider.format)(config), provider.tool_form);
+        let (mut format, tool_form) = ((provider.format)(config), provider.tool_form);
+        format.continue_paused();
         Ok(Self { transport, format, tool_form, refused_media: RefusedMedia::default() })
     }
 

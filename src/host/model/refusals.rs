@@ -76,7 +76,7 @@ impl RefusedOptions {
             return None;
         }
         let words = RefusalWords::of(refusal);
-        let option = sent.iter().find(|(name, _)| words.refuses() && words.name_option(name))?;
+        let option = sent.iter().find(|(name, _)| words.refuses_option() && words.name_option(name))?;
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.len() >= MOST_REFUSED || !refused.insert(option.clone()) {
             return None;

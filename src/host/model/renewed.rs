@@ -12,7 +12,7 @@ use super::headers::secret;
 use crate::engine::Failure;
 use crate::host::port::BoxFuture;
 use crate::host::redact::LearnedSecrets;
-use crate::policy::ErrorClass;
+use crate::policy::{ErrorClass, Policy};
 
 /// A key is asked for again so long before it expires, or a fifth of its life if that is less: a long request must begin with
 /// one that is valid.
@@ -20,7 +20,7 @@ const EARLY: Duration = Duration::from_secs(300);
 /// How long a key that is still valid is used after no other one came.
 const NEXT_TRY: Duration = Duration::from_secs(30);
 /// How long a refusal counts that a new key did not mend. It has another reason then.
-const REFUSAL: Duration = Duration::from_secs(60);
+pub(super) const REFUSAL: Duration = Duration::from_secs(60);
 
 /// Where a key comes from that changes while a program runs.
 pub trait KeySupplier: Send + Sync {
@@ -70,6 +70,19 @@ pub(super) struct HeldKey {
     due: Option<Instant>,
     /// When it expires.
     ends: Option<Instant>,
+}
+
+#[cfg(feature = "bedrock")]
+impl HeldKey {
+    /// Stands for the credentials of that number, which sign requests and are sent with none.
+    pub(super) fn of_credentials(number: u64) -> Self {
+        Self { number, key: SecretString::default(), due: None, ends: None }
+    }
+
+    /// Which one it is of those that came.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl RenewedKey {
@@ -227,8 +240,7 @@ impl RequestKey {
     /// # Errors
     /// Another one was asked for, and none came.
     pub(super) async fn renews(&self, held: &HeldKey, refusal: &Failure) -> Result<Option<String>, Failure> {
-        // Some servers call a token that has expired forbidden.
-        let Some(status @ (401 | 403)) = refusal.status else { return Ok(None) };
+        let Some(status) = refusal.status.filter(|_| is_of_key(refusal)) else { return Ok(None) };
         match self.key.renewed(held).await {
             Ok(true) => Ok(Some(format!("the key was refused (HTTP {status}) and asked for again"))),
             Ok(false) => Ok(None),
@@ -237,6 +249,16 @@ impl RequestKey {
                 Err(Failure { message, ..failure })
             }
         }
+    }
+}
+
+/// Whether a server has refused the key of a request. Some call a token that has expired forbidden, and Gemini calls it a mistake in the
+/// request: `API_KEY_INVALID`.
+fn is_of_key(refusal: &Failure) -> bool {
+    match refusal.status {
+        Some(401 | 403) => true,
+        Some(400) => refusal.classified(&Policy::builtin()).class == ErrorClass::AuthError,
+        _ => false,
     }
 }
 
@@ -259,6 +281,7 @@ mod tests {
     use futures_util::future::join_all;
 
     use super::*;
+    use crate::engine::ReplyHeaders;
 
     /// Keys that live so long, as many as there are names; after that none comes.
     struct Names {
@@ -359,6 +382,33 @@ mod tests {
         assert_eq!((key.renewed(&third).await, asked.load(Ordering::Relaxed)), (Ok(false), 4));
         pass(61).await;
         assert_eq!(key.renewed(&third).await.unwrap_err().message, "no key");
+    }
+
+    #[test]
+    fn a_refusal_of_the_key_is_told_by_its_status_or_by_what_it_says() {
+        let refusal = |status, body: &str| {
+            Failure::from_answer(
+                status,
+                &ReplyHeaders::default(),
+                body.as_bytes(),
+                crate::time::Instant::default,
+            )
+        };
+        let expired = r#"{"error": {"code": 400, "message": "API key expired. Please renew the API key.",
+            "status": "INVALID_ARGUMENT", "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]}}"#;
+        let wrong = r#"{"error": {"code": 400, "message": "Unable to submit request because it has no contents",
+            "status": "INVALID_ARGUMENT"}}"#;
+        for (status, body, of_key) in [
+            (401, "", true),
+            (403, "", true),
+            (400, expired, true),
+            (400, wrong, false),
+            (400, "", false),
+            (500, expired, false),
+        ] {
+            assert_eq!(is_of_key(&refusal(status, body)), of_key, "{status} {body}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

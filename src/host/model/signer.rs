@@ -1,51 +1,82 @@
 //! Requests signed for AWS (Signature Version 4), with credentials from where its own tools look for them: the environment, a
 //! profile, a web identity, a container, the instance.
 
+mod missing;
+
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_config::Region;
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::provider_config::ProviderConfig;
 use aws_credential_types::Credentials;
-use aws_credential_types::provider::ProvideCredentials;
 use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4::SigningParams;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use aws_smithy_types::error::ErrorMetadata;
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use secrecy::SecretString;
-use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
 
-use super::failure::{cause, cut_off};
+use self::missing::{missing, refused};
+use super::renewed::REFUSAL;
 use crate::engine::Failure;
+use crate::host::redact::LearnedSecrets;
 
 /// Credentials that expire so soon are asked for again: a long request must begin with valid ones.
 const EARLY: Duration = Duration::from_secs(300);
+/// How long they are waited for: a process that a profile names may hang.
+const WITHIN: Duration = Duration::from_secs(60);
+/// How Bedrock refuses credentials that have expired, are unknown, or have another secret by now.
+const REFUSALS: [&str; 6] = [
+    "ExpiredTokenException",
+    "ExpiredToken",
+    "RequestExpired",
+    "UnrecognizedClientException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+];
 
 /// Signs the requests to one model.
 pub(super) struct AwsSigner {
     region: String,
     profile: Option<String>,
-    chain: OnceCell<DefaultCredentialsChain>,
     /// Held while credentials are asked for, so that requests at one time ask once.
     asking: tokio::sync::Mutex<()>,
-    current: Mutex<Option<Credentials>>,
+    known: Mutex<KnownCredentials>,
+    learned: LearnedSecrets,
+}
+
+#[derive(Default)]
+struct KnownCredentials {
+    held: Option<HeldCredentials>,
+    /// The last time a server refused some.
+    refused: Option<Instant>,
+}
+
+/// The credentials in hand.
+#[derive(Clone)]
+struct HeldCredentials {
+    /// Which ones they are of those that came.
+    number: u64,
+    credentials: Credentials,
 }
 
 impl AwsSigner {
     /// For a service in that region. `profile`: whose credentials; `None`: what the environment says.
-    pub(super) const fn new(region: String, profile: Option<String>) -> Self {
+    pub(super) fn new(region: String, profile: Option<String>) -> Self {
         Self {
             region,
             profile,
-            chain: OnceCell::const_new(),
-            asking: tokio::sync::Mutex::const_new(()),
-            current: Mutex::new(None),
+            asking: tokio::sync::Mutex::default(),
+            known: Mutex::default(),
+            learned: LearnedSecrets::default(),
         }
     }
 
@@ -54,7 +85,7 @@ impl AwsSigner {
     /// # Errors
     /// There are no credentials.
     pub(super) async fn sign(&self, url: &Url, headers: &mut HeaderMap, body: &[u8]) -> Result<(), Failure> {
-        let identity = self.credentials().await?.into();
+        let identity = self.valid().await?.credentials.into();
         let params = SigningParams::builder()
             .identity(&identity)
             .region(&self.region)
@@ -80,17 +111,58 @@ impl AwsSigner {
     }
 
     /// What must not be reported: a refused signature is answered with what it was made of.
-    pub(super) fn secrets(&self) -> Vec<SecretString> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let secrets = |current: &Credentials| {
-            let token = current.session_token().map(SecretString::from);
-            token.into_iter().chain([SecretString::from(current.secret_access_key())]).collect()
+    pub(super) fn learned(&self) -> LearnedSecrets {
+        self.learned.clone()
+    }
+
+    /// The number of credentials that are valid for a while.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(super) async fn current(&self) -> Result<u64, Failure> {
+        self.valid().await.map(|held| held.number)
+    }
+
+    /// What is other in a request that is sent again because the credentials of that number were refused; `None`: they were not, or there
+    /// are no other ones.
+    ///
+    /// # Errors
+    /// Other ones were asked for, and none came.
+    pub(super) async fn renews(&self, number: u64, refusal: &Failure) -> Result<Option<String>, Failure> {
+        let said = [&refusal.kind, &refusal.code].into_iter().flatten();
+        let Some(said) = said.map(String::as_str).find(|said| REFUSALS.contains(said)) else {
+            return Ok(None);
         };
-        current.as_ref().map(secrets).unwrap_or_default()
+        match self.renewed(number).await {
+            Ok(true) => {
+                Ok(Some(format!("the credentials for AWS were refused ({said}) and asked for again")))
+            }
+            Ok(false) => Ok(None),
+            Err(failure) => {
+                let message =
+                    format!("the credentials for AWS were refused ({said}), and then: {}", failure.message);
+                Err(Failure { message, ..failure })
+            }
+        }
+    }
+
+    /// Whether there are other credentials than those that a server refused.
+    async fn renewed(&self, refused: u64) -> Result<bool, Failure> {
+        let _asking = self.asking.lock().await;
+        let now = Instant::now();
+        let (number, last) = self.known(|known| (known.held.as_ref().map(|held| held.number), known.refused));
+        if number.is_some_and(|number| number != refused) {
+            return Ok(true);
+        }
+        if last.is_some_and(|last| now.duration_since(last) < REFUSAL) {
+            return Ok(false);
+        }
+        self.known(|known| known.refused = Some(now));
+        Ok(self.ask().await?.number != refused)
     }
 
     /// Credentials that are valid for a while.
-    async fn credentials(&self) -> Result<Credentials, Failure> {
+    async fn valid(&self) -> Result<HeldCredentials, Failure> {
         if let Some(fresh) = self.fresh(EARLY) {
             return Ok(fresh);
         }
@@ -98,85 +170,86 @@ impl AwsSigner {
         if let Some(fresh) = self.fresh(EARLY) {
             return Ok(fresh);
         }
-        match self.chain.get_or_init(|| self.chain()).await.provide_credentials().await {
-            Ok(credentials) => {
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(credentials.clone());
-                Ok(credentials)
-            }
-            // Those in hand may still do.
-            Err(error) => self.fresh(Duration::ZERO).ok_or_else(|| missing(&error)),
-        }
+        // Those in hand may still do.
+        self.ask().await.or_else(|failure| self.fresh(Duration::ZERO).ok_or(failure))
     }
 
     /// The credentials in hand, if they are valid for that long.
-    fn fresh(&self, long: Duration) -> Option<Credentials> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+    fn fresh(&self, long: Duration) -> Option<HeldCredentials> {
+        let held = self.known(|known| known.held.clone())?;
         let until = SystemTime::now().checked_add(long);
         let is_valid = |expiry: SystemTime| until.is_none_or(|until| expiry > until);
-        current.expiry().is_none_or(is_valid).then_some(current)
+        held.credentials.expiry().is_none_or(is_valid).then_some(held)
     }
 
-    async fn chain(&self) -> DefaultCredentialsChain {
+    /// Asks for credentials, and remembers what came.
+    async fn ask(&self) -> Result<HeldCredentials, Failure> {
+        let provided = async { self.provider().await.provide_credentials().await };
+        // What the SDK logs on the way has tokens, and what processes complain of.
+        let provided = tokio::time::timeout(WITHIN, provided.with_subscriber(Dispatch::none())).await;
+        match provided.unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(WITHIN))) {
+            Ok(credentials) => Ok(self.hold(credentials)),
+            Err(error) => Err(missing(&error, self.profile.as_deref())),
+        }
+    }
+
+    fn hold(&self, credentials: Credentials) -> HeldCredentials {
+        let secrets = [Some(credentials.secret_access_key()), credentials.session_token()];
+        secrets.into_iter().flatten().for_each(|secret| self.learned.add(secret.into()));
+        self.known(|known| {
+            let last = known.held.as_ref();
+            let last =
+                last.map_or((0, false), |last| (last.number, is_same(&last.credentials, &credentials)));
+            let number = if last.1 { last.0 } else { last.0.wrapping_add(1) };
+            let held = HeldCredentials { number, credentials };
+            known.held = Some(held.clone());
+            held
+        })
+    }
+
+    /// Who is asked. Made anew each time, as it reads the files of profiles only once.
+    async fn provider(&self) -> SharedCredentialsProvider {
         let client = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
-        let config = ProviderConfig::without_region().with_http_client(client);
-        let mut chain =
-            DefaultCredentialsChain::builder().configure(config).region(Region::new(self.region.clone()));
-        if let Some(profile) = &self.profile {
-            chain = chain.profile_name(profile);
+        let region = Region::new(self.region.clone());
+        let config =
+            ProviderConfig::without_region().with_region(Some(region.clone())).with_http_client(client);
+        match &self.profile {
+            // The chain would ask the environment first. Who names a profile wants that one, as with `--profile` of AWS's own tools.
+            Some(profile) => {
+                let profile = ProfileFileCredentialsProvider::builder().profile_name(profile);
+                SharedCredentialsProvider::new(profile.configure(&config).build())
+            }
+            None => {
+                let chain = DefaultCredentialsChain::builder().configure(config).region(region);
+                SharedCredentialsProvider::new(chain.build().await)
+            }
         }
-        chain.build().await
+    }
+
+    fn known<T>(&self, look: impl FnOnce(&mut KnownCredentials) -> T) -> T {
+        look(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Why there are no credentials. Whether another attempt may find some depends on who was asked, and on the answer.
-fn missing(error: &CredentialsError) -> Failure {
-    if let Some((code, said)) = answered(error) {
-        let message = format!("the credentials for AWS were refused with `{code}`: {said}");
-        return Failure { kind: Some(code), message, ..Failure::default() };
-    }
-    let why = cause(error);
-    match error {
-        CredentialsError::ProviderTimedOut(_) | CredentialsError::ProviderError(_) => {
-            cut_off(format!("the credentials for AWS did not come: {why}"))
-        }
-        _ => refused(format!(
-            "there are no credentials for AWS ({why}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a `profile`, or \
-             give the model an `api_key` of Bedrock"
-        )),
-    }
-}
-
-/// The code of a refusal by the service that gives credentials, and what it says. Their errors are those of crates that cannot be
-/// named here: one that they do not know has its code as data, any other begins with the name of its type.
-fn answered(error: &CredentialsError) -> Option<(String, String)> {
-    let mut innermost = error.source()?;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    if let Some(unknown) = innermost.downcast_ref::<ErrorMetadata>() {
-        return Some((unknown.code()?.to_owned(), unknown.message().unwrap_or("no reason").to_owned()));
-    }
-    let shown = innermost.to_string();
-    let (name, said) = shown.split_once(": ").unwrap_or((&shown, "no reason"));
-    let is_name = name.ends_with("Exception") && name.chars().all(|c| c.is_ascii_alphanumeric());
-    is_name.then(|| (name.to_owned(), said.to_owned()))
-}
-
-/// A request that is not sent, as nobody can sign it. The table of errors says what class that is.
-fn refused(message: String) -> Failure {
-    Failure { kind: Some("CredentialsNotLoaded".to_owned()), message, ..Failure::default() }
+/// Whether a server that has refused the one refuses the other, too.
+fn is_same(one: &Credentials, other: &Credentials) -> bool {
+    let parts = |of: &Credentials| {
+        [Some(of.access_key_id()), Some(of.secret_access_key()), of.session_token()]
+            .map(|part| part.map(str::to_owned))
+    };
+    parts(one) == parts(other)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
 
     fn holding(credentials: Credentials) -> AwsSigner {
-        let signer = AwsSigner::new("eu-west-1".to_owned(), None);
-        *signer.current.lock().unwrap() = Some(credentials);
+        // No file has it, so that nothing comes where it is asked.
+        let signer = AwsSigner::new("eu-west-1".to_owned(), Some("no-such-profile-3f1c".to_owned()));
+        signer.hold(credentials);
         signer
     }
 
@@ -201,7 +274,6 @@ mod tests {
         assert_eq!(headers["x-amz-security-token"], "token-5678");
         let shown = format!("{headers:?}");
         assert!(!shown.contains("AKIDEXAMPLE") && !shown.contains("5678"), "{shown}");
-        assert_eq!(signer.secrets().len(), 2);
     }
 
     #[test]
@@ -213,28 +285,46 @@ mod tests {
         assert!(holding(credentials(None, at(60))).fresh(Duration::ZERO).is_some());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn refused_credentials_are_asked_for_again_once() {
+        let refusal = |kind: &str| Failure { kind: Some(kind.to_owned()), ..Failure::default() };
+        let expired = refusal("ExpiredTokenException");
+        let signer = holding(credentials(Some("old"), None));
+        let first = signer.current().await.unwrap();
+        assert_eq!(signer.renews(first, &refusal("AccessDeniedException")).await, Ok(None));
+        // The same ones again are no other ones.
+        assert_eq!(signer.hold(credentials(Some("old"), None)).number, first);
+        let second = signer.hold(credentials(Some("new"), None)).number;
+        let note = signer.renews(first, &expired).await.unwrap().unwrap();
+        assert_eq!(note, "the credentials for AWS were refused (ExpiredTokenException) and asked for again");
+        let failure = signer.renews(second, &expired).await.unwrap_err();
+        assert!(failure.message.contains("(ExpiredTokenException), and then: "), "{}", failure.message);
+        assert_eq!(failure.kind.as_deref(), Some("CredentialsNotLoaded"));
+        // Not with each request that is refused.
+        assert_eq!(signer.renews(second, &expired).await, Ok(None));
+        tokio::time::advance(REFUSAL).await;
+        assert!(signer.renews(second, &expired).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_profile_is_all_that_is_asked_where_one_is_named() {
+        let asked = |profile: Option<&str>| {
+            let signer = AwsSigner::new("eu-west-1".to_owned(), profile.map(str::to_owned));
+            async move { format!("{:?}", signer.provider().await) }
+        };
+        let named = asked(Some("agents")).await;
+        assert!(named.contains("ProfileFileCredentialsProvider") && named.contains("\"agents\""), "{named}");
+        assert!(!named.contains("DefaultCredentialsChain"), "{named}");
+        assert!(asked(None).await.contains("DefaultCredentialsChain"));
+    }
+
     #[test]
-    fn only_what_may_pass_is_worth_another_attempt() {
-        let class = |error| missing(&error).classified(&Policy::builtin()).class.name();
-        assert_eq!(class(CredentialsError::not_loaded("nothing there")), "auth_error");
-        assert_eq!(class(CredentialsError::invalid_configuration("no such profile")), "auth_error");
-        assert_eq!(class(CredentialsError::provider_error("503")), "network_error");
-        // As the token service answers, with a code that its crate knows and one that it does not.
-        let answer = |code: &str| ErrorMetadata::builder().code(code).message("no").build();
-        for (code, expected) in [
-            ("AccessDenied", "permission_denied"),
-            ("SignatureDoesNotMatch", "auth_error"),
-            ("Throttling", "rate_limit"),
-            ("ServiceUnavailable", "overloaded"),
-        ] {
-            assert_eq!(class(CredentialsError::provider_error(answer(code))), expected, "{code}");
-        }
-        for (code, expected) in [
-            ("InvalidIdentityTokenException", "auth_error"),
-            ("ExpiredTokenException", "auth_error"),
-            ("IdpCommunicationErrorException", "overloaded"),
-        ] {
-            assert_eq!(class(CredentialsError::provider_error(format!("{code}: no"))), expected, "{code}");
-        }
+    fn secrets_of_credentials_that_were_renewed_are_still_known() {
+        use crate::host::redact::SecretRedactor;
+        let signer = holding(credentials(Some("token-old"), None));
+        signer.hold(credentials(Some("token-new"), None));
+        let redactor = SecretRedactor::default().learning([signer.learned()]);
+        let shown = redactor.text("token-old token-new secret-key-1234".to_owned());
+        assert_eq!(shown, "[redacted] [redacted] [redacted]");
     }
 }

@@ -22,6 +22,7 @@ use super::failure::{self, cut_off, unreadable};
 use super::headers::ConfigError;
 use super::renewed::{HeldKey, RenewedKey, RequestKey};
 use super::system_role::{SystemRole, instructs};
+use super::wire::anthropic::PausedTurn;
 use super::wire::{StreamProgress, WireFormat, cut_at_limit, unquoted, without_mark};
 use super::within::{self, MovingLimit, within};
 #[cfg(feature = "bedrock")]
@@ -119,20 +120,24 @@ impl ModelTransport {
         let accept = if config.stream { "text/event-stream, application/json" } else { "application/json" };
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
         headers.entry(ACCEPT_ENCODING).or_insert(ACCEPTED);
+        let learned = config.renewed_key.iter().map(RenewedKey::learned);
+        #[cfg(feature = "bedrock")]
+        let signer = signer(config);
+        #[cfg(feature = "bedrock")]
+        let learned = learned.chain(signer.iter().map(AwsSigner::learned));
         Ok(Self {
             clients: ModelClients::new(&endpoint)?,
             endpoint,
             headers,
             model: config.model.clone(),
             stream: config.stream,
-            redactor: SecretRedactor::new(config.secrets())
-                .learning(config.renewed_key.iter().map(RenewedKey::learned)),
+            redactor: SecretRedactor::new(config.secrets()).learning(learned),
             dropped: DroppedOptions::default(),
             system: SystemRole::default(),
             left_out: SaidNotes::default(),
             key: config.keyed().map(RequestKey::new),
             #[cfg(feature = "bedrock")]
-            signer: signer(config),
+            signer,
         })
     }
 
@@ -172,9 +177,10 @@ impl ModelTransport {
         request: &ModelRequest<'_>,
         seen: &CallProgress,
     ) -> Result<ModelReply, Failure> {
-        let mut notes = Vec::new();
+        let (mut notes, mut turn) = (Vec::new(), PausedTurn::default());
         loop {
-            let messages = self.system.sent(request.messages);
+            let conversation = turn.behind(request.messages);
+            let messages = self.system.sent(&conversation);
             let body = format
                 .write(&ModelRequest { messages: &messages, ..request.clone() })
                 .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
@@ -182,6 +188,7 @@ impl ModelTransport {
             let key = self.key().await?;
             match self.attempt(format, body.clone(), request, key.as_ref(), seen).await {
                 Ok(reply) => {
+                    let Some(reply) = turn.take(reply)? else { continue };
                     let left_out = self.left_out.first(format.left_out(request.messages));
                     return Ok(ModelReply { notes: [left_out, notes].concat(), ..reply });
                 }
@@ -224,11 +231,15 @@ impl ModelTransport {
         self.read_answer(format, response, started, request, seen).await
     }
 
-    /// The key for a request, if it is one that is asked for again.
+    /// The key for a request, or the credentials that sign it, if they are asked for again.
     ///
     /// # Errors
     /// None came.
     pub(super) async fn key(&self) -> Result<Option<HeldKey>, Failure> {
+        #[cfg(feature = "bedrock")]
+        if let Some(signer) = &self.signer {
+            return signer.current().await.map(|number| Some(HeldKey::of_credentials(number)));
+        }
         match &self.key {
             Some(key) => key.current().await.map(Some),
             None => Ok(None),
@@ -243,7 +254,7 @@ impl ModelTransport {
         headers
     }
 
-    /// What is other in a request that is sent again because its key was refused; `None`: there is no other key.
+    /// What is other in a request that is sent again because its key, or who signed it, was refused; `None`: there is no other one.
     ///
     /// # Errors
     /// Another one was asked for, and none came.
@@ -252,6 +263,10 @@ impl ModelTransport {
         held: Option<&HeldKey>,
         refusal: &Failure,
     ) -> Result<Option<String>, Failure> {
+        #[cfg(feature = "bedrock")]
+        if let (Some(signer), Some(held)) = (&self.signer, held) {
+            return signer.renews(held.number(), refusal).await;
+        }
         match (&self.key, held) {
             (Some(key), Some(held)) => key.renews(held, refusal).await,
             _ => Ok(None),
@@ -322,16 +337,6 @@ impl ModelTransport {
     }
 
     /// Takes the secrets of the connection out of what is reported.
-    #[cfg(feature = "bedrock")]
-    pub(super) fn redactor(&self) -> Cow<'_, SecretRedactor> {
-        // Credentials change while a process runs.
-        match &self.signer {
-            Some(signer) => Cow::Owned(self.redactor.also(signer.secrets())),
-            None => self.redactor.settled(),
-        }
-    }
-
-    #[cfg(not(feature = "bedrock"))]
     pub(super) fn redactor(&self) -> Cow<'_, SecretRedactor> {
         self.redactor.settled()
     }

@@ -1,7 +1,5 @@
 //! Anthropic's messages API.
 
-use std::sync::Arc;
-
 use indexmap::IndexMap;
 use reqwest::Url;
 use serde_json::Value;
@@ -102,7 +100,7 @@ fn format(config: ModelConfig) -> MessagesFormat {
     let issuer = config.issuer();
     let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
     let max_tokens = max_tokens.unwrap_or(ModelConfig::MAX_TOKENS);
-    MessagesFormat { model, issuer, max_tokens, stream, temperature, extra, refuses_thinking: Arc::default() }
+    MessagesFormat { model, issuer, max_tokens, stream, temperature, extra, pauses: false }
 }
 
 /// A model has a page of its own.

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use reqwest::Url;
 use serde_json::Value;
 
-use super::openai::{OWN_FIELDS, format};
+use super::openai::{OWN_FIELDS, format_of, server_at};
 use crate::context::ToolForm;
 use crate::host::header_entry::HeaderEntry;
 use crate::host::key_source::KeyEntry;
@@ -13,6 +13,9 @@ use crate::host::model::config::{Auth, ModelConfig, Provider};
 use crate::policy::PriceEntry;
 use crate::policy::decode::{Spanned, record};
 
+/// Where Azure's own servers are. A gateway, a private endpoint or a proxy before them has an address of its own and takes what they
+/// take.
+const HOST: &str = "openai.azure.com";
 /// The part of the query that names the version of the API.
 const VERSION: &str = "api-version";
 
@@ -27,7 +30,10 @@ pub(super) static AZURE: Provider = Provider {
     served_by: |_| "azure.ai.openai",
     // A deployment does not say it.
     window: |_, _| None,
-    format: |config| Box::new(format(config)),
+    format: |config| {
+        let server = server_at(HOST, &config);
+        Box::new(format_of(config, server))
+    },
 };
 
 record! {
@@ -106,6 +112,9 @@ fn endpoint(config: &ModelConfig, url: &mut Url) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::model::fuzzed::request;
+    use crate::session::{Message, ToolCall};
+    use serde_json::json;
 
     fn at(base_url: &str, model: &str) -> ModelConfig {
         ModelConfig {
@@ -141,5 +150,22 @@ mod tests {
         assert_eq!((&headers["api-key"], headers.len()), (&"key-123456".parse().unwrap(), 1));
         assert!(!format!("{config:?} {headers:?}").contains("123456"));
         assert_eq!(config.served_by(), "azure.ai.openai");
+    }
+
+    #[test]
+    fn what_is_sent_is_the_same_at_every_address() {
+        let call = ToolCall { id: "functions.look:0".into(), name: "look".into(), arguments: "{}".into() };
+        let extra = json!({"reasoning_content": "hm", "weird": 1}).as_object().cloned().unwrap();
+        let said = Message::Assistant { text: "so".into(), calls: vec![call], extra };
+        let messages = [Message::user("go"), said];
+        let sent = |base_url: &str| {
+            let format = (AZURE.format)(at(base_url, "gpt-4o"));
+            (format.write(&request(&messages)).unwrap(), format.takes_documents())
+        };
+        let (own, takes_documents) = sent("https://r.openai.azure.com");
+        assert_eq!(sent("http://127.0.0.1/team"), (own.clone(), takes_documents));
+        let own = String::from_utf8(own).unwrap();
+        let strange = ["reasoning_content", "weird", "functions.look:0"];
+        assert!(!takes_documents && !strange.iter().any(|part| own.contains(part)), "{own}");
     }
 }

@@ -102,8 +102,14 @@ fn endpoint(_: &ModelConfig, url: &mut Url) {
 }
 
 /// The format for the model that is reached so.
-pub(super) fn format(config: ModelConfig) -> ChatFormat {
-    let (server, issuer) = (server(&config), config.issuer());
+fn format(config: ModelConfig) -> ChatFormat {
+    let server = server(&config);
+    format_of(config, server)
+}
+
+/// The format for a model of that server.
+pub(super) fn format_of(config: ModelConfig, server: ChatServer) -> ChatFormat {
+    let issuer = config.issuer();
     let ModelConfig { model, stream, temperature, max_tokens, extra, .. } = config;
     let sampling = SamplingOptions { stream, temperature, max_tokens, extra };
     ChatFormat { model, issuer, sampling, server, learned_forms: LearnedForms::default() }
@@ -111,7 +117,12 @@ pub(super) fn format(config: ModelConfig) -> ChatFormat {
 
 /// What is known of the server, with what the configuration says of it.
 pub(super) fn server(config: &ModelConfig) -> ChatServer {
-    let known = ChatServer::of(&config.host(), &config.model);
+    server_at(&config.host(), config)
+}
+
+/// The same, as if it were at that host.
+pub(super) fn server_at(host: &str, config: &ModelConfig) -> ChatServer {
+    let known = ChatServer::of(host, &config.model);
     ChatServer {
         guidance_in_results: config.guidance_in_results.unwrap_or(known.guidance_in_results),
         finish_optional: config.finish_optional.unwrap_or(known.finish_optional),

@@ -36,23 +36,49 @@ pub(super) const REASONING_PARTS: &str = "reasoning_parts";
 /// What other models thought, or what else came with their replies, is in a conversation, and a request to this issuer leaves it out.
 /// `own` is the field in which its own format keeps such things; `None`: it keeps none, and sends reasoning as it came.
 pub(super) fn has_foreign(conversation: &[Message], own: Option<&str>, issuer: &str) -> bool {
-    let is_foreign = |field: &str, value: &Value| match field {
-        KEPT | RESPONSE | CONTENT | CONVERSE => {
-            let has_items = value.get(ITEMS).and_then(Value::as_array).is_some_and(|items| !items.is_empty());
-            has_items && (own != Some(field) || value.get(ISSUER).and_then(Value::as_str) != Some(issuer))
-        }
-        SIGNER => own.is_none() && value != issuer,
-        _ => own.is_some() && (field.starts_with("reasoning") || field == "thinking"),
-    };
-    conversation.iter().any(|message| match message {
-        Message::Assistant { extra, .. } => extra.iter().any(|(field, value)| is_foreign(field, value)),
-        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => false,
+    extras(conversation).any(|extra| {
+        extra.iter().any(|(field, value)| match field.as_str() {
+            KEPT | RESPONSE | CONTENT | CONVERSE => {
+                let has_items =
+                    value.get(ITEMS).and_then(Value::as_array).is_some_and(|items| !items.is_empty());
+                let is_own = own == Some(field) && value.get(ISSUER).and_then(Value::as_str) == Some(issuer);
+                has_items && !is_own
+            }
+            SIGNER => own.is_none() && value != issuer && !in_words(extra),
+            _ => own.is_some() && is_reasoning(field),
+        })
     })
+}
+
+/// Whether a conversation has reasoning in words beside the same as another model than this issuer's signed it: only the words are sent.
+pub(super) fn has_signed(conversation: &[Message], issuer: &str) -> bool {
+    extras(conversation)
+        .any(|extra| extra.get(SIGNER).is_some_and(|signer| signer != issuer) && in_words(extra))
+}
+
+fn extras(conversation: &[Message]) -> impl Iterator<Item = &Map<String, Value>> {
+    conversation.iter().filter_map(|message| match message {
+        Message::Assistant { extra, .. } => Some(extra),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => None,
+    })
+}
+
+fn is_reasoning(field: &str) -> bool {
+    field.starts_with("reasoning") || field == "thinking"
+}
+
+fn in_words(extra: &Map<String, Value>) -> bool {
+    extra.iter().any(|(field, value)| is_reasoning(field) && field != SIGNER && value.is_string())
 }
 
 /// The note about it.
 pub(super) fn foreign_note(model: &str) -> String {
     format!("`{model}` is not sent the reasoning that came with earlier replies of other models")
+}
+
+/// The note about what another model signed.
+pub(super) fn signed_note(model: &str) -> String {
+    format!("`{model}` is not sent what other models signed in earlier replies")
 }
 
 /// Takes out what only one wire format can send. A session may change its provider, and strict servers refuse fields that
@@ -77,4 +103,31 @@ pub(super) fn kept_ids(extra: &mut Map<String, Value>) -> impl Iterator<Item = &
         };
         places.into_iter().flatten().filter_map(move |place| place.get_mut(id))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reasoning_that_is_sent_in_words_is_not_called_left_out() {
+        let foreign = |extra: Value, own| {
+            let Value::Object(extra) = extra else { panic!("{extra}") };
+            let message = Message::Assistant { text: String::new(), calls: Vec::new(), extra };
+            has_foreign(&[message], own, "here")
+        };
+        let sealed = json!({"reasoning_details": [{"data": "c2ln"}], "reasoning_issuer": "elsewhere"});
+        assert!(foreign(sealed.clone(), None));
+        for field in ["reasoning_content", "reasoning", "thinking"] {
+            let mut both = sealed.clone();
+            both[field] = json!("hm");
+            assert!(!foreign(both.clone(), None), "{field}");
+            // A format of its own has no place for it.
+            assert!(foreign(both, Some(KEPT)), "{field}");
+        }
+        assert!(!foreign(json!({"reasoning_details": [], "reasoning_issuer": "here"}), None));
+        assert!(foreign(json!({"reasoning_content": "hm", KEPT: {"issuer": "x", "items": [1]}}), None));
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::lenient;
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
@@ -70,9 +71,10 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
     })
 }
 
-/// Why the model stopped, as a field of an answer has it.
+/// Why the model stopped, as a field of an answer has it. A value of another type is none.
 pub(super) fn reason<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    Ok(lenient::text(from)?.filter(|said| is_said(said)))
+    let Value::String(said) = Value::deserialize(from)? else { return Ok(None) };
+    Ok(Some(said).filter(|said| is_said(said)))
 }
 
 /// Whether a stream that says `said` after `before`, without more of the answer between them, stopped for `said`. Servers close a

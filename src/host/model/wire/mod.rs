@@ -5,6 +5,7 @@ pub(crate) mod chat;
 mod choices;
 #[cfg(feature = "bedrock")]
 pub(crate) mod converse;
+mod drawn;
 mod event;
 mod extras;
 mod finish;
@@ -66,6 +67,9 @@ pub(crate) trait WireFormat: Send + Sync {
     fn takes_documents(&self) -> bool {
         true
     }
+
+    /// Turns that the server pauses come as replies that say so, for who continues them.
+    fn continue_paused(&mut self) {}
 
     /// What a refusal teaches about the server, in words: the request is written in another way from now on. `None`:
     /// nothing new.

@@ -48,6 +48,9 @@ const BEFORE: &[&str] = &[
     "this",
     "this model",
     "use",
+    // Zod says "Unrecognized key(s) in object: 'stop'", pydantic `'loc': ('body', 'stop')`.
+    "in object",
+    "loc",
 ];
 /// What stands between the name of a parameter and what is said of it.
 const BETWEEN: &[&str] = &[
@@ -67,13 +70,13 @@ const BETWEEN: &[&str] = &[
     "does",
     "do",
     "currently",
-    // The values of a choice: Moonshot says "tool_choice 'specified' is incompatible with thinking enabled".
-    "required",
-    "specified",
+    "this",
+    "type",
 ];
 /// How what is said of a refused parameter begins.
 const AFTER: &[&str] = &[
     "not support",
+    "not currently support",
     "doesn't support",
     "isn't support",
     "unsupported",
@@ -88,6 +91,7 @@ const AFTER: &[&str] = &[
     "extra fields",
     "not available",
     "cannot be used",
+    "cannot both be",
     "incompatible",
     // Google's: "Thinking is not enabled for models/…", "thinking is not configurable in this model", "… is only enabled when
     // thinking is enabled".
@@ -95,10 +99,13 @@ const AFTER: &[&str] = &[
     "not configurable",
     "only enabled when",
 ];
-/// How the options begin that set how a model of Google's thinks.
-const THINKING: &str = "thinking";
-/// Words for what no parameter is.
-const NO_PARAM: [&str; 3] = ["", "none", "null"];
+/// What Google calls several options at once: the names in one word, or how they begin or end, and the word for them.
+const AT_ONCE: [(OptionNames, &str); 4] = [
+    (OptionNames::Beginning("thinking"), "thinking"),
+    (OptionNames::Ending("penalty"), "penalty"),
+    (OptionNames::Ending("logprobs"), "logprobs"),
+    (OptionNames::Ending("candidatecount"), "multiple candidates"),
+];
 /// The shortest text of a request that is looked for in an error.
 const LEAST_QUOTED: usize = 8;
 /// How many characters beside a name show that it is in the middle of an echo.
@@ -124,6 +131,7 @@ impl RefusalWords {
         self.says(&[
             "unsupported",
             "not support",
+            "not currently support",
             "n't support",
             "unknown",
             "unrecognized",
@@ -142,23 +150,84 @@ impl RefusalWords {
         ])
     }
 
+    /// The same, where an option is named.
+    pub(crate) fn refuses_option(&self) -> bool {
+        self.refuses() || self.says(&["not available", "cannot both be"])
+    }
+
+    /// Whether it is the demand for a call that is refused, and not the tools.
+    pub(crate) fn refuses_demand(&self) -> bool {
+        // "tool_choice forces tool use is not compatible with this model.", "Thinking may not be enabled when tool_choice forces
+        // tool use." (Anthropic), "Forced function calling (mode = ANY) with a response mime type: 'application/json' is
+        // unsupported", "Function calling mode ANY is not supported for this model" (Google).
+        let forced = self.says(&["forces tool use", "forced tool use", "forced function calling"]);
+        let choice = spellings("tool_choice");
+        let is_said = choice.iter().any(|choice| self.text.contains(choice));
+        let is_other = self.says(&[
+            "must be auto",
+            "must be 'auto'",
+            "only 'auto'",
+            "should be 'auto'",
+            "invalid tool_choice",
+        ]);
+        let is_named = self.name_itself("tool_choice") || self.says(&["mode any", "mode 'any'"]);
+        forced || (is_said && is_other) || (is_named && self.refuses())
+    }
+
+    /// Whether a streamed answer is refused: "Your organization must be verified to stream this model."
+    pub(crate) fn refuses_stream(&self) -> bool {
+        self.says(&["must be verified to stream"]) || (self.param == "stream" && self.refuses())
+    }
+
     /// Where a parameter is named as one.
     pub(crate) fn names(&self, field: &str) -> Option<usize> {
-        if !NO_PARAM.contains(&self.param.as_str()) {
+        if names_param(&self.param) {
             return ends_path(&self.param, field).then_some(0);
         }
         namings(&self.text, field).next().map(|naming| naming.at)
     }
 
-    /// Whether an option is named, however it is spelled: Google writes `thinking_level` and "Thinking level" for
-    /// `thinkingLevel`.
+    /// Whether an option is named, alone or with others like it, however it is spelled: Google writes `thinking_level` and
+    /// "Thinking level" for `thinkingLevel`, xAI `presencePenalty` for `presence_penalty`.
     pub(crate) fn name_option(&self, name: &str) -> bool {
+        self.name_itself(name) || self.name_at_once(name)
+    }
+
+    /// Whether an option is named alone.
+    pub(crate) fn name_itself(&self, name: &str) -> bool {
         spellings(name).iter().any(|name| self.names(name).is_some())
+    }
+
+    /// Whether an option is named by a word for it and others like it.
+    pub(crate) fn name_at_once(&self, name: &str) -> bool {
+        word_at_once(name).is_some_and(|word| self.names(word).is_some())
     }
 }
 
-/// How an option may be written. Of what sets how a model thinks, Google says "Thinking".
-fn spellings(name: &str) -> Vec<String> {
+/// The names of options that have one word.
+enum OptionNames {
+    Beginning(&'static str),
+    Ending(&'static str),
+}
+
+/// The word for an option and others like it.
+fn word_at_once(name: &str) -> Option<&'static str> {
+    let name = words_of(name).concat();
+    let is_one = |names: &OptionNames| match names {
+        OptionNames::Beginning(beginning) => name.starts_with(beginning),
+        OptionNames::Ending(ending) => name.ends_with(ending),
+    };
+    AT_ONCE.iter().find(|(names, _)| is_one(names)).map(|(_, word)| *word)
+}
+
+/// How an option may be written, in small letters: `presence_penalty`, `presencePenalty`, "presence penalty".
+fn spellings(name: &str) -> [String; 3] {
+    let words = words_of(name);
+    ["_", "", " "].map(|between| words.join(between))
+}
+
+/// The words of a name in small letters.
+fn words_of(name: &str) -> Vec<String> {
     let spaced = name.chars().fold(String::new(), |mut spaced, c| {
         if c.is_ascii_uppercase() {
             spaced.push(' ');
@@ -166,8 +235,12 @@ fn spellings(name: &str) -> Vec<String> {
         spaced.push(c.to_ascii_lowercase());
         spaced
     });
-    let of_thinking = name.starts_with(THINKING).then(|| THINKING.to_owned());
-    [name.to_ascii_lowercase(), spaced.replace(' ', "_"), spaced].into_iter().chain(of_thinking).collect()
+    spaced.split([' ', '_']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether the `param` of an error is the name of one. Relays write the status there: `"400"`.
+fn names_param(param: &str) -> bool {
+    !["none", "null"].contains(&param) && param.contains(char::is_alphabetic)
 }
 
 /// A place where a text names a parameter as one.
@@ -259,15 +332,23 @@ fn announced_from(before: &str) -> Option<usize> {
 fn refused_to(said: &str) -> Option<usize> {
     let mut after = said;
     loop {
-        after = after.trim_start_matches(|c: char| c.is_whitespace() || "':])}".contains(c));
+        after = after.trim_start_matches(|c: char| c.is_whitespace() || "':=])}".contains(c));
         if let Some(rest) = AFTER.iter().find_map(|words| after.strip_prefix(words)) {
             return Some(said.len().saturating_sub(rest.len()));
         }
         let between = BETWEEN
             .iter()
             .find_map(|word| after.strip_prefix(word).filter(|rest| !rest.starts_with(of_word)));
-        after = between?;
+        after = between.or_else(|| behind_value(after))?;
     }
+}
+
+/// What stands behind a quoted value whose first quote is left out: "tool_choice 'required' is not supported", "response mime type:
+/// 'application/json' is unsupported".
+fn behind_value(after: &str) -> Option<&str> {
+    let (value, behind) = after.split_once('\'')?;
+    let is_value = value.starts_with(of_word) && value.chars().all(|c| of_word(c) || "-./".contains(c));
+    is_value.then_some(behind)
 }
 
 /// A refusal without the texts of the request that it quotes word for word, and without the words that name a parameter if they
@@ -301,6 +382,7 @@ impl<'s> SentParts<'s> {
             Value::Object(fields) => {
                 for (name, value) in fields {
                     self.names.extend(spellings(name));
+                    self.names.extend(word_at_once(name).map(str::to_owned));
                     self.add(value);
                 }
             }
@@ -426,7 +508,7 @@ mod tests {
 
     fn names(message: &str, name: &str) -> bool {
         let words = RefusalWords::of(&failure(message, None));
-        words.refuses() && words.name_option(name)
+        words.refuses_option() && words.name_option(name)
     }
 
     #[test]
@@ -466,6 +548,25 @@ mod tests {
             ("Additional properties are not allowed ('seed' was unexpected)", "seed"),
             ("Completions.create() got an unexpected keyword argument 'seed'", "seed"),
             ("Argument not supported on this model: presencePenalty", "presencePenalty"),
+            // xAI, whose own names are others than those of the request.
+            ("Model grok-4 does not support parameter presencePenalty.", "presence_penalty"),
+            ("Argument not supported on this model: reasoningEffort", "reasoning_effort"),
+            ("Penalty is not enabled for this model", "frequencyPenalty"),
+            ("Logprobs is not enabled for this model", "responseLogprobs"),
+            ("Multiple candidates is not enabled for this model", "candidateCount"),
+            (
+                "[{'type': 'extra_forbidden', 'loc': ('body', 'seed'), 'msg': 'Extra inputs are not permitted'}]",
+                "seed",
+            ),
+            ("[{\"loc\":[\"body\",\"seed\"],\"msg\":\"extra fields not permitted\"}]", "seed"),
+            ("Unrecognized key(s) in object: 'seed'", "seed"),
+            ("seed: this field is not allowed with anthropic-version 2026-10-21", "seed"),
+            ("Invalid 'seed': This parameter is not supported by this model.", "seed"),
+            ("seed is not available for this model", "seed"),
+            ("seed is not currently supported", "seed"),
+            ("`temperature` and `top_p` cannot both be specified for this model.", "top_p"),
+            ("The provided ServiceTier value \"flex\" is not supported for this model.", "serviceTier"),
+            ("tool_choice='required' is not supported yet.", "tool_choice"),
             ("The seed parameter is currently not supported", "seed"),
             ("Error code: 400 - {'error': {'message': \"Unknown parameter: 'seed'.\"}}", "seed"),
             ("\"Unknown parameter: seed\"", "seed"),
@@ -491,6 +592,36 @@ mod tests {
         assert!(!RefusalWords::of(&elsewhere).name_option("seed"));
         let meant = failure("This is not supported here.", Some("generation_config.seed"));
         assert!(RefusalWords::of(&meant).name_option("seed"));
+        // A relay writes the status where the name would be.
+        let relayed = failure("Model m does not support parameter seed.", Some("400"));
+        assert!(RefusalWords::of(&relayed).name_option("seed"));
+    }
+
+    #[test]
+    fn one_option_of_two_that_exclude_each_other_is_named() {
+        let words = "`temperature` and `top_p` cannot both be specified for this model. Please use only one.";
+        assert!(!names(words, "temperature") && names(words, "top_p"));
+    }
+
+    #[test]
+    fn a_demand_for_a_call_is_refused_in_many_words() {
+        for (message, is_refused) in [
+            ("tool_choice forces tool use is not compatible with this model.", true),
+            ("Thinking may not be enabled when tool_choice forces tool use.", true),
+            ("tool_choice.any: forced tool use is not supported on this model", true),
+            ("tool_choice: type 'any' is not supported for this model.", true),
+            ("This model doesn't support the toolConfig.toolChoice.any field.", true),
+            ("Unable to submit request because function calling config mode `ANY` is not supported", true),
+            ("Thinking mode does not support this tool_choice", true),
+            ("tool_choice='required' is not supported yet.", true),
+            ("Only \"auto\" tool choice is supported", true),
+            ("Tool choice must be auto", true),
+            ("tool_choice: Input should be an object", false),
+            ("This model does not support tools", false),
+            ("Unsupported parameter: 'parallel_tool_calls' needs tool_choice", false),
+        ] {
+            assert_eq!(RefusalWords::of(&failure(message, None)).refuses_demand(), is_refused, "{message}");
+        }
     }
 
     #[test]

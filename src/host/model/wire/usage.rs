@@ -35,7 +35,8 @@ impl From<Map<String, Value>> for WireUsage {
             input: count(&said, &["prompt_tokens", "input_tokens"]),
             output: count(&said, &["completion_tokens", "output_tokens"]),
             total: count(&said, &["total_tokens"]),
-            reasoning: thought.fold(None, newer),
+            // SGLang says it beside the other counts.
+            reasoning: thought.fold(None, newer).max(count(&said, &["reasoning_tokens"])),
             cache_read: aside(&CACHE_READ).max(count(&said, &CACHE_READ)),
             cache_write: aside(&CACHE_WRITE).max(count(&said, &CACHE_WRITE)),
         }
@@ -84,12 +85,28 @@ pub(super) struct UsageBesideCache {
 impl UsageBesideCache {
     /// The counts of a later event.
     pub(super) fn then(self, later: Self) -> Self {
+        self.each(later, newer)
+    }
+
+    /// Both together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        self.each(other, |one, two| {
+            one.zip(two).map_or(one.or(two), |(one, two)| Some(one.saturating_add(two)))
+        })
+    }
+
+    /// Of each count the larger one.
+    pub(super) fn at_least(self, other: Self) -> Self {
+        self.each(other, Option::max)
+    }
+
+    fn each(self, other: Self, of: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
         Self {
-            input: newer(self.input, later.input),
-            output: newer(self.output, later.output),
-            cache_read: newer(self.cache_read, later.cache_read),
-            cache_write: newer(self.cache_write, later.cache_write),
-            reasoning: newer(self.reasoning, later.reasoning),
+            input: of(self.input, other.input),
+            output: of(self.output, other.output),
+            cache_read: of(self.cache_read, other.cache_read),
+            cache_write: of(self.cache_write, other.cache_write),
+            reasoning: of(self.reasoning, other.reasoning),
         }
     }
 
@@ -146,7 +163,7 @@ mod tests {
                 "cache_read_input_tokens": "3.0", "cache_creation_input_tokens": 2,
                 "prompt_tokens_details": {"cached_tokens": -1}, "completion_tokens_details": {"reasoning_tokens": 1}}),
             json!({"input_tokens": 11, "output_tokens": 4, "num_cached_tokens": 3, "cache_creation_input_tokens": 2,
-                "output_tokens_details": {"reasoning_tokens": 1}}),
+                "output_tokens_details": null, "reasoning_tokens": 1}),
         ] {
             assert_eq!(wire(said.clone()).usage(), expected, "{said}");
         }

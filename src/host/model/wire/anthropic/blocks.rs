@@ -79,7 +79,7 @@ fn assistant(format: &MessagesFormat, text: &str, calls: &[ToolCall], kept: Opti
             }
             // Thinking goes back "unmodified and in [its] original order" (`thinking_block_param.py` of Anthropic's
             // SDK).
-            _ if own && !(format.refuses_thinking() && is_thinking(place)) => blocks.push(place.clone()),
+            _ if own => blocks.push(place.clone()),
             _ => {}
         }
     }
@@ -105,7 +105,7 @@ fn is_thinking(block: &Value) -> bool {
 pub(super) fn begins_thinking(format: &MessagesFormat, extra: &Map<String, Value>) -> bool {
     let kept = extra.get(KEPT);
     let begins = items(kept).first().is_some_and(is_thinking);
-    begins && is_own(format, kept) && !format.refuses_thinking()
+    begins && is_own(format, kept)
 }
 
 /// The blocks to keep of an answer; `None`: text and tool calls say it all. Of these only the places are kept, and what
@@ -262,12 +262,6 @@ mod tests {
         let plain = json!([
             {"type": "text", "text": "Look."}, {"type": "tool_use", "id": "a", "name": "look", "input": {}},
         ]);
-        assert_eq!(messages(&other, std::slice::from_ref(&reply))[0]["content"], plain);
-        // One that has refused it once is not sent it again, and is sent all else.
-        let refusing = format();
-        refusing.refuses_thinking.store(true, core::sync::atomic::Ordering::Relaxed);
-        let sent = messages(&refusing, &[reply])[0]["content"].clone();
-        assert_eq!(sent.as_array().map(Vec::len), Some(2), "{sent}");
-        assert_eq!(sent[1]["caller"], json!({"type": "direct"}));
+        assert_eq!(messages(&other, &[reply])[0]["content"], plain);
     }
 }

@@ -4,16 +4,17 @@
 //! its signature above all, is kept as it came and goes back in its place: the API wants to see it again, untouched.
 
 mod blocks;
+mod family;
+mod paused;
 mod reply;
 mod request;
 mod stream;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
+pub(crate) use family::ClaudeFamily;
+pub(crate) use paused::PausedTurn;
 use reply::read_body;
 use stream::ReplyBlocks;
 
@@ -36,8 +37,8 @@ pub(crate) struct MessagesFormat {
     pub(crate) temperature: Option<f64>,
     /// Fields to add; null leaves a field out.
     pub(crate) extra: Map<String, Value>,
-    /// Whether the server has refused what the model thought before.
-    pub(crate) refuses_thinking: Arc<AtomicBool>,
+    /// Whether turns that the server pauses are continued.
+    pub(crate) pauses: bool,
 }
 
 impl WireFormat for MessagesFormat {
@@ -51,11 +52,15 @@ impl WireFormat for MessagesFormat {
         headers: &HeaderMap,
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
-        read_body(body, headers, conversation, &self.issuer)
+        read_body(body, headers, conversation, (&self.issuer, self.pauses))
     }
 
     fn begin(&self) -> Box<dyn StreamDecoder> {
-        Box::new(ReplyBlocks::of(&self.issuer))
+        Box::new(ReplyBlocks::of(&self.issuer, self.pauses))
+    }
+
+    fn continue_paused(&mut self) {
+        self.pauses = true;
     }
 
     fn left_out(&self, conversation: &[Message]) -> Vec<String> {
@@ -66,24 +71,4 @@ impl WireFormat for MessagesFormat {
         let without = request::cannot_think(self, conversation).then(|| format!("`{}` {told}", self.model));
         foreign.into_iter().chain(without).collect()
     }
-
-    fn learn(&self, failure: &Failure) -> Option<String> {
-        if failure.status != Some(400) || !refuses_thinking(&failure.message) {
-            return None;
-        }
-        let known = self.refuses_thinking.swap(true, Ordering::Relaxed);
-        (!known).then(|| {
-            let told = "refused the request, which is sent again without the thinking of earlier replies";
-            format!("`{}` {told}", self.model)
-        })
-    }
-}
-
-/// Whether a request was refused for the thinking in it.
-fn refuses_thinking(said: &str) -> bool {
-    // "Invalid `signature` in `thinking` block"; "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
-    // (anomalyco/opencode#3077); "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified".
-    let said = said.to_ascii_lowercase();
-    let words = ["signature", "but found", "cannot be modified"];
-    said.contains("thinking") && words.iter().any(|word| said.contains(word))
 }

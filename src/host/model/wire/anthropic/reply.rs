@@ -5,7 +5,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::blocks::kept;
-use crate::engine::{Failure, ModelReply, ProposedCall};
+use super::paused::PAUSE;
+use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
 use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::CallIds;
@@ -29,12 +30,30 @@ struct MessagesResponse {
 pub(super) fn usage<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UsageBesideCache>, D::Error> {
     let said: Option<Map<String, Value>> = lenient::if_readable(from)?;
     Ok(said.map(|said| UsageBesideCache {
-        input: count(&said, &["input_tokens"]),
-        output: count(&said, &["output_tokens"]),
-        cache_read: count(&said, &["cache_read_input_tokens"]),
-        cache_write: count(&said, &["cache_creation_input_tokens"]),
         reasoning: within(&said, "output_tokens_details", &["thinking_tokens"]),
+        ..counts(&said).at_least(of_iterations(&said))
     }))
+}
+
+/// The counts of an answer, or of one of its iterations.
+fn counts(said: &Map<String, Value>) -> UsageBesideCache {
+    UsageBesideCache {
+        input: count(said, &["input_tokens"]),
+        output: count(said, &["output_tokens"]),
+        cache_read: count(said, &["cache_read_input_tokens"]),
+        cache_write: count(said, &["cache_creation_input_tokens"]),
+        reasoning: None,
+    }
+}
+
+/// The counts of all iterations of the model together: beside them, the answer leaves out what its compaction took. Those of an advisor or
+/// of another model that stood in have another price. Source: "Compaction", platform.claude.com.
+fn of_iterations(said: &Map<String, Value>) -> UsageBesideCache {
+    let all = said.get("iterations").and_then(Value::as_array).into_iter().flatten();
+    let own = all.filter_map(Value::as_object).filter(|iteration| {
+        matches!(iteration.get("type").and_then(Value::as_str), Some("message" | "compaction"))
+    });
+    own.map(counts).fold(UsageBesideCache::default(), UsageBesideCache::plus)
 }
 
 /// An answer that looks whole but does not say why the model stopped.
@@ -43,7 +62,7 @@ pub(super) fn without_reason() -> Failure {
 }
 
 /// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of
-/// calls are unique in it.
+/// calls are unique in it; `of`: who answers, and whether turns that were paused are continued.
 ///
 /// # Errors
 /// The body holds an error, is cut off, is not JSON, holds no content, or some that is not whole.
@@ -51,7 +70,7 @@ pub(crate) fn read_body(
     body: &[u8],
     headers: &HeaderMap,
     conversation: &[Message],
-    issuer: &str,
+    of: (&str, bool),
 ) -> Result<ModelReply, Failure> {
     let value = unread::json(body)?;
     // Gateways answer with status 200 and an error in the body.
@@ -64,7 +83,7 @@ pub(crate) fn read_body(
     if response.stop_reason.is_none() {
         return Err(without_reason());
     }
-    to_reply(content, response.stop_reason, response.usage, (conversation, issuer))
+    to_reply(content, response.stop_reason, response.usage, (conversation, of))
 }
 
 /// JSON of another shape than the format's.
@@ -80,9 +99,12 @@ pub(super) fn to_reply(
     mut blocks: Vec<Map<String, Value>>,
     stop: Option<String>,
     usage: Option<UsageBesideCache>,
-    (conversation, issuer): (&[Message], &str),
+    (conversation, (issuer, pauses)): (&[Message], (&str, bool)),
 ) -> Result<ModelReply, Failure> {
-    let finish = finish::finish(stop)?;
+    let finish = match stop {
+        Some(stop) if pauses && stop == PAUSE => FinishReason::Other(stop),
+        stop => finish::finish(stop)?,
+    };
     let mut ids = None;
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in &mut blocks {
@@ -139,13 +161,12 @@ of_objects!(MessagesResponse);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::FinishReason;
     use crate::policy::ErrorClass;
     use crate::session::Usage;
     use serde_json::json;
 
     fn read(body: &Value) -> ModelReply {
-        read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[], "here").unwrap()
+        read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[], ("here", false)).unwrap()
     }
 
     #[test]
@@ -196,7 +217,7 @@ mod tests {
         let of = |content: Value| json!({"content": content, "stop_reason": "tool_use"});
         assert_eq!(read(&of(json!([call]))).finish, FinishReason::ToolCalls);
         let none = of(json!([])).to_string();
-        let lost = read_body(none.as_bytes(), &HeaderMap::new(), &[], "here").unwrap_err();
+        let lost = read_body(none.as_bytes(), &HeaderMap::new(), &[], ("here", false)).unwrap_err();
         assert_eq!(lost.message, "the model stopped for a call, but the answer has none");
     }
 
@@ -216,9 +237,36 @@ mod tests {
         let thought =
             json!({"input_tokens": 1, "output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}});
         assert_eq!(usage(thought), Some(Usage { input: 1, output: 9, reasoning: 4, ..Usage::default() }));
-        let odd = json!({"input_tokens": 11.0, "output_tokens": "4", "cache_read_input_tokens": -1});
+        let odd = json!({"input_tokens": 11.0, "output_tokens": "4", "cache_read_input_tokens": -1, "iterations": [7]});
         assert_eq!(usage(odd), Some(Usage { input: 11, output: 4, ..Usage::default() }));
         assert_eq!(usage(json!("many")), None);
+    }
+
+    #[test]
+    fn all_iterations_of_the_model_count() {
+        let usage = |iterations: Value| {
+            let usage = json!({"input_tokens": 180, "output_tokens": 8, "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 0, "iterations": iterations});
+            read(&json!({"content": [], "stop_reason": "end_turn", "usage": usage})).usage
+        };
+        let last = json!({"type": "message", "input_tokens": 180, "output_tokens": 8});
+        // The counts of the answer are those of its last message.
+        let compaction = json!({"type": "compaction", "input_tokens": 100, "output_tokens": 82,
+            "cache_creation_input_tokens": 55_096, "cache_read_input_tokens": 0});
+        let all = Usage { input: 55_376, output: 90, cache_write: 55_096, ..Usage::default() };
+        assert_eq!(usage(json!([compaction, last])), Some(all));
+        // They have all messages, and nothing of other models.
+        let one = json!({"type": "message", "input_tokens": 80, "output_tokens": 3});
+        let two = json!({"type": "message", "input_tokens": 100, "output_tokens": 5});
+        let advisor =
+            json!({"type": "advisor_message", "model": "x", "input_tokens": 2728, "output_tokens": 874});
+        let refused = json!({"type": "message", "model": "x", "input_tokens": 170, "output_tokens": 0});
+        let instead =
+            json!({"type": "fallback_message", "model": "y", "input_tokens": 180, "output_tokens": 8});
+        let plain = Usage { input: 180, output: 8, ..Usage::default() };
+        for iterations in [json!([one, advisor, two]), json!([refused, instead]), json!([]), json!(null)] {
+            assert_eq!(usage(iterations.clone()), Some(plain), "{iterations}");
+        }
     }
 
     #[test]
@@ -243,7 +291,7 @@ mod tests {
             ),
         ];
         for (body, class, says) in table {
-            let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[], "here").unwrap_err();
+            let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[], ("here", false)).unwrap_err();
             assert_eq!((failure.class, failure.message.as_str()), (Some(class), says), "{body}");
         }
     }

@@ -1,11 +1,9 @@
 //! Requests of the messages format.
 
-use std::sync::atomic::Ordering;
-
 use serde_json::{Map, Value, json};
 
-use super::MessagesFormat;
 use super::blocks::{begins_thinking, messages};
+use super::{ClaudeFamily, MessagesFormat};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
 use crate::host::model::wire::add_extra;
@@ -48,13 +46,6 @@ pub(super) fn body(format: &MessagesFormat, request: &ModelRequest<'_>) -> Value
     Value::Object(body)
 }
 
-impl MessagesFormat {
-    /// Whether the server has refused what the model thought before.
-    pub(super) fn refuses_thinking(&self) -> bool {
-        self.refuses_thinking.load(Ordering::Relaxed)
-    }
-}
-
 /// The least tokens that thinking may have; they are fewer than those of the whole reply.
 const LEAST_THINKING: u64 = 1024;
 
@@ -89,7 +80,11 @@ fn tools(format: &MessagesFormat, request: &ModelRequest<'_>) -> (Vec<Value>, Op
     let choice = match &request.tool_choice {
         ToolChoice::Auto => None,
         // A model that thinks cannot be forced; the request would be refused.
-        ToolChoice::Required | ToolChoice::Tool(_) if thinks(&format.extra) => None,
+        ToolChoice::Required | ToolChoice::Tool(_)
+            if thinks(&format.extra) || !ClaudeFamily::of(&format.model).forced_calls =>
+        {
+            None
+        }
         ToolChoice::Required => Some(json!({"type": "any"})),
         ToolChoice::Tool(name) => Some(json!({"type": "tool", "name": name})),
     };
@@ -101,7 +96,7 @@ fn tools(format: &MessagesFormat, request: &ModelRequest<'_>) -> (Vec<Value>, Op
 pub(super) fn cannot_think(format: &MessagesFormat, conversation: &[Message]) -> bool {
     let kind = format.extra.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
     // What is `adaptive` need not begin with a block.
-    let must = kind == Some("enabled") || (format.refuses_thinking() && thinks(&format.extra));
+    let must = kind == Some("enabled");
     let last = conversation.iter().rev().find_map(|message| match message {
         Message::Assistant { calls, extra, .. } => Some((calls, extra)),
         Message::System { .. } | Message::User { .. } | Message::Tool { .. } => None,
@@ -118,7 +113,6 @@ fn thinks(extra: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Failure;
     use crate::engine::ToolSpec;
     use crate::host::model::fuzzed::{messages as main_format, request};
     use crate::host::model::wire::WireFormat;
@@ -183,7 +177,11 @@ mod tests {
         let off = json!({"thinking": {"type": "disabled"}});
         assert_eq!(choice(named.clone(), off), json!({"type": "tool", "name": "look"}));
         let on = json!({"thinking": {"type": "enabled", "budget_tokens": 2000}});
-        assert_eq!(choice(named, on), Value::Null);
+        assert_eq!(choice(named.clone(), on), Value::Null);
+        let (tool, messages) = (tool(), [Message::user("go")]);
+        let asked = ModelRequest { tools: vec![&tool], tool_choice: named, ..request(&messages) };
+        let format = MessagesFormat { model: "claude-opus-5-5".into(), ..main_format() };
+        assert_eq!(body(&format, &asked).get("tool_choice"), None);
     }
 
     #[test]
@@ -237,26 +235,5 @@ mod tests {
                 "`main` is asked without `thinking`: the last calls in the conversation came without any of its own",
             ]
         );
-    }
-
-    #[test]
-    fn a_refusal_of_thinking_is_learned_once() {
-        let refused =
-            |message: &str| Failure { status: Some(400), message: message.into(), ..Failure::default() };
-        for message in [
-            "messages.1.content.0: Invalid `signature` in `thinking` block",
-            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
-        ] {
-            let format = main_format();
-            let note =
-                "`main` refused the request, which is sent again without the thinking of earlier replies";
-            assert_eq!(format.learn(&refused(message)).as_deref(), Some(note));
-            assert_eq!(format.learn(&refused(message)), None);
-        }
-        for message in
-            ["`thinking.budget_tokens` must be less than `max_tokens`", "Invalid signature of the request"]
-        {
-            assert_eq!(main_format().learn(&refused(message)), None, "{message}");
-        }
     }
 }

@@ -23,7 +23,7 @@ use crate::session::Message;
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
 struct MessagesEvent {
-    #[serde(default, rename = "type", deserialize_with = "lenient::text")]
+    #[serde(default, rename = "type")]
     kind: Option<String>,
     #[serde(default, deserialize_with = "lenient::number")]
     index: Option<u64>,
@@ -77,10 +77,14 @@ impl PlainDelta {
     }
 }
 
-/// The message as it begins.
+/// The message as it begins. What code of the server's has called is in it from the beginning, and so is why it stopped.
 #[derive(Default, Deserialize)]
 #[serde(remote = "Self")]
 struct MessageStart {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    content: Vec<Map<String, Value>>,
+    #[serde(default, deserialize_with = "finish::reason")]
+    stop_reason: Option<String>,
     #[serde(default, deserialize_with = "usage")]
     usage: Option<UsageBesideCache>,
 }
@@ -89,10 +93,13 @@ struct MessageStart {
 #[derive(Debug, Default)]
 pub(crate) struct ReplyBlocks {
     issuer: String,
+    pauses: bool,
     begun: Vec<ReplyBlock>,
     /// Where the block with that `index` is.
     places: HashMap<u64, usize>,
     stop: Option<String>,
+    /// Why it had stopped as it began.
+    first_stop: Option<String>,
     usage: Option<UsageBesideCache>,
     tally: StreamTally,
     started: bool,
@@ -126,6 +133,11 @@ impl StreamDecoder for ReplyBlocks {
             "message_start" => {
                 self.started = true;
                 self.count(read.message.usage);
+                self.first_stop = read.message.stop_reason.filter(|_| !read.message.content.is_empty());
+                for block in read.message.content {
+                    self.begin(None, Some(block))?;
+                    self.begun.iter_mut().for_each(|block| block.open = false);
+                }
             }
             "content_block_start" => self.begin(read.index, read.content_block)?,
             "content_block_delta" => self.add(read.index, read.delta.into_iter())?,
@@ -139,6 +151,7 @@ impl StreamDecoder for ReplyBlocks {
             }
             "message_stop" => {
                 self.done = true;
+                self.stop = self.stop.take().or(self.first_stop.take());
                 return Ok(StreamProgress::Done);
             }
             // `ping` may come at any time, and new types are to be passed over (Anthropic, "Streaming messages").
@@ -173,14 +186,14 @@ impl StreamDecoder for ReplyBlocks {
             return Err(unread::ended_early(self.started));
         }
         let blocks = self.begun.into_iter().map(ReplyBlock::whole).collect();
-        to_reply(blocks, self.stop, self.usage, (conversation, &self.issuer))
+        to_reply(blocks, self.stop, self.usage, (conversation, (&self.issuer, self.pauses)))
     }
 }
 
 impl ReplyBlocks {
-    /// An answer of that issuer.
-    pub(super) fn of(issuer: &str) -> Self {
-        Self { issuer: issuer.to_owned(), ..Self::default() }
+    /// An answer of that issuer. `pauses`: whether a turn that was paused is continued.
+    pub(super) fn of(issuer: &str, pauses: bool) -> Self {
+        Self { issuer: issuer.to_owned(), pauses, ..Self::default() }
     }
 
     fn has_open(&self) -> bool {
@@ -364,7 +377,7 @@ mod tests {
     use serde_json::json;
 
     fn taken(events: &[Value]) -> Result<ReplyBlocks, Failure> {
-        let mut blocks = ReplyBlocks::of("here");
+        let mut blocks = ReplyBlocks::of("here", false);
         for data in events {
             let name = data["type"].as_str().unwrap_or_default().to_owned();
             blocks.take(&SseEvent { name, data: data.to_string() }, &HeaderMap::new())?;
@@ -399,6 +412,27 @@ mod tests {
 
     fn call(index: u64, id: &str) -> Value {
         begin(index, &json!({"type": "tool_use", "id": id, "name": "look", "input": {}}))
+    }
+
+    #[test]
+    fn a_message_may_begin_with_blocks_that_are_whole() {
+        let call = json!({"type": "tool_use", "id": "a", "name": "look", "input": {"x": 1}});
+        let begun = |stop: Value| {
+            let message = json!({"content": [{"type": "text", "text": "So:"}, call], "stop_reason": stop});
+            json!({"type": "message_start", "message": message})
+        };
+        let stopped = json!({"type": "message_stop"});
+        let reply = assemble(&[begun(json!("tool_use")), stopped.clone()]).unwrap();
+        assert_eq!(
+            (reply.text.as_str(), reply.calls.len(), reply.finish),
+            ("So:", 1, FinishReason::ToolCalls)
+        );
+        assert!(assemble(&[begun(json!("tool_use"))]).is_err(), "it has not ended");
+        assert!(assemble(&[begun(Value::Null), stopped.clone()]).is_err(), "it does not say why");
+        let more =
+            [begin(2, &json!({"type": "text", "text": ""})), delta(2, "text_delta", "text", " b"), stop(2)];
+        let whole = [&[begun(Value::Null)][..], &more, &[end("tool_use"), stopped]].concat();
+        assert_eq!(assemble(&whole).unwrap().text, "So: b");
     }
 
     #[test]

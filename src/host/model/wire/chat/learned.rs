@@ -101,7 +101,8 @@ impl LearnedForm {
             return None;
         }
         let refusal = RefusalWords::of(failure);
-        refusal.of_ids().or_else(|| refusal.of_messages()).or_else(|| refusal.of_option())
+        let form = refusal.of_ids().or_else(|| refusal.of_messages()).or_else(|| refusal.of_option());
+        form.or_else(|| refusal.refuses_demand().then_some(Self::NoToolChoice))
     }
 
     /// What is other in the request from now on.
@@ -170,7 +171,7 @@ impl RefusalWords {
     /// "Unsupported parameter: '`max_tokens`' is not supported with this model. Use '`max_completion_tokens`' instead."
     fn of_option(&self) -> Option<LearnedForm> {
         // A size teaches nothing about the form: "`max_tokens` (10000) cannot exceed 8192" (Databricks).
-        if !self.refuses() {
+        if !self.refuses_option() {
             return None;
         }
         let (old, new) = (self.names("max_tokens"), self.names("max_completion_tokens"));
@@ -181,11 +182,8 @@ impl RefusalWords {
             (_, Some(_)) => return Some(LearnedForm::MaxTokens(MaxTokens::Old)),
             (None, None) => {}
         }
-        let options = [
-            ("temperature", LearnedForm::NoTemperature),
-            ("stream_options", LearnedForm::NoStreamOptions),
-            ("tool_choice", LearnedForm::NoToolChoice),
-        ];
+        let options =
+            [("temperature", LearnedForm::NoTemperature), ("stream_options", LearnedForm::NoStreamOptions)];
         options.into_iter().find_map(|(field, form)| self.names(field).map(|_| form))
     }
 }
@@ -257,6 +255,13 @@ mod tests {
                 LearnedForm::NoToolChoice,
             ),
             (400, "tool_choice 'specified' is incompatible with thinking enabled", LearnedForm::NoToolChoice),
+            (400, "tool_choice='required' is not supported yet.", LearnedForm::NoToolChoice),
+            (400, "Only \"auto\" tool choice is supported", LearnedForm::NoToolChoice),
+            (
+                400,
+                "[{'type': 'extra_forbidden', 'loc': ('body', 'max_completion_tokens'), 'msg': 'Extra inputs are not permitted'}]",
+                LearnedForm::MaxTokens(MaxTokens::Old),
+            ),
         ] {
             assert_eq!(of(status, message), Some(form), "{message}");
         }

@@ -4,6 +4,7 @@
 //! is lenient about what providers do differently (missing ids, arguments as an object, content in parts) and
 //! strict about what would change the meaning.
 
+mod calls;
 mod learned;
 mod message;
 mod parts;
@@ -25,7 +26,7 @@ pub(crate) use server::ChatServer;
 pub(crate) use server::known_hosts;
 use stream::ChatParts;
 
-use super::extras::{foreign_note, has_foreign};
+use super::extras::{foreign_note, has_foreign, has_signed, signed_note};
 use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
@@ -76,8 +77,13 @@ impl WireFormat for ChatFormat {
     }
 
     fn left_out(&self, conversation: &[Message]) -> Vec<String> {
-        let any = has_foreign(conversation, None, &self.issuer);
-        any.then(|| foreign_note(&self.model)).into_iter().collect()
+        if has_foreign(conversation, None, &self.issuer) {
+            vec![foreign_note(&self.model)]
+        } else if has_signed(conversation, &self.issuer) {
+            vec![signed_note(&self.model)]
+        } else {
+            Vec::new()
+        }
     }
 
     fn learn(&self, failure: &Failure) -> Option<String> {
@@ -175,7 +181,8 @@ mod tests {
                 "{foreign}"
             );
             assert!(!own.to_string().contains("reasoning_issuer") && !foreign.contains("reasoning_issuer"));
-            assert_eq!(other.left_out(&messages).len(), 1);
+            let note = "`main` is not sent what other models signed in earlier replies";
+            assert_eq!(other.left_out(&messages), [note]);
         }
     }
 }

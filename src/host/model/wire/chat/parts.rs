@@ -1,4 +1,5 @@
-//! Reasoning among the parts of a message: Databricks has it there for Anthropic's models, signed, and Mistral for its own.
+//! Reasoning in the content of a message: Databricks has it among the parts for Anthropic's models, signed, and Mistral for its own;
+//! Gemini's compatible API writes it into the text.
 
 use serde_json::{Value, json};
 
@@ -8,12 +9,36 @@ use crate::host::model::wire::extras::REASONING_PARTS;
 /// Where a part of that type has its texts: Databricks, Mistral.
 const TEXTS: [(&str, &str); 2] = [("reasoning", "summary"), ("thinking", "thinking")];
 
+/// What thoughts of Gemini's models begin and end with in a text.
+const THOUGHTS: (&str, &str) = ("<thought>", "</thought>");
+
 /// Takes the reasoning out of the content of a message that a model has sent, and keeps it.
 pub(super) fn take_reasoning(message: &mut ChatMessage) {
+    leave_out_thoughts(message);
     let Some(ChatContent::Parts(parts)) = &mut message.content else { return };
     let taken: Vec<Value> = parts.extract_if(.., |part| texts(part).is_some()).collect();
     if !taken.is_empty() {
         message.extra.insert(REASONING_PARTS.to_owned(), taken.into());
+    }
+}
+
+/// Leaves thoughts of Gemini's models out of a text. A stream marks its pieces of them; an answer that is whole has all of them in front.
+/// The mark does not go back: it would make a thought of the answer.
+// Google, "OpenAI compatibility", `include_thoughts`.
+fn leave_out_thoughts(message: &mut ChatMessage) {
+    let google =
+        message.extra.get_mut("extra_content").and_then(|extra| extra.get_mut("google")?.as_object_mut());
+    if google.and_then(|google| google.shift_remove("thought")).is_some_and(|is_thought| is_thought == true) {
+        message.content = None;
+        return;
+    }
+    let Some(ChatContent::Text(text)) = &mut message.content else { return };
+    let behind = match text.strip_prefix(THOUGHTS.0) {
+        Some(thoughts) => thoughts.split_once(THOUGHTS.1).map(|(_, behind)| behind),
+        None => text.strip_prefix(THOUGHTS.1),
+    };
+    if let Some(behind) = behind {
+        *text = behind.to_owned();
     }
 }
 

@@ -10,6 +10,7 @@ use super::parts::{join_pieces, take_reasoning};
 use super::plain::{self, ChatChoice};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::{CALL_EXTRAS, REASONING_PARTS, SIGNER};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::objects::of_objects;
@@ -138,6 +139,14 @@ pub(super) fn to_reply(
             extra.shift_remove("refusal");
         }
     }
+    // What an audio model says is in the audio alone.
+    if let Some(Value::String(transcript)) = extra.get("audio").and_then(|audio| audio.get("transcript"))
+        && text.is_empty()
+    {
+        text.clone_from(transcript);
+    }
+    // OpenRouter has the images of an answer beside its text.
+    let text = or_images(text, extra.get("images").and_then(Value::as_array).map_or(0, Vec::len));
     let (calls, call_extras) = calls(message.tool_calls, conversation);
     if !call_extras.is_empty() {
         extra.insert(CALL_EXTRAS.to_owned(), Value::Object(call_extras));
@@ -205,6 +214,17 @@ mod tests {
 
     fn call(id: &str, arguments: &str) -> ProposedCall {
         ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() }.into()
+    }
+
+    #[test]
+    fn an_answer_may_be_images_or_audio_alone() {
+        let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        let drawn = message(&json!({"content": "", "images": [image, image]}));
+        assert_eq!(drawn.text, "[2 images, which are kept in the session]");
+        assert_eq!(drawn.extra["images"].as_array().unwrap().len(), 2);
+        assert_eq!(message(&json!({"content": "Look:", "images": [image]})).text, "Look:");
+        let audio = json!({"id": "audio_1", "data": "UklGR", "transcript": "Hello there."});
+        assert_eq!(message(&json!({"content": null, "audio": audio})).text, "Hello there.");
     }
 
     #[test]

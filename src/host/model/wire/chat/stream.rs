@@ -1,22 +1,20 @@
 //! Streamed responses, put together piece by piece.
 
-use std::collections::HashMap;
-
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
+use super::calls::{StreamedCalls, merge};
+use super::message::{ChatContent, ChatMessage};
 use super::parts::{said, take_reasoning};
 use super::plain::{self, ChatChoice};
 use super::reply::{signed, to_reply, unexpected};
-use crate::engine::{Failure, ModelReply};
+use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::extras::REASONING_PARTS;
-use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::WireUsage;
@@ -27,7 +25,7 @@ use crate::session::Message;
 // `reasoning_content` at DeepSeek, z.ai and Moonshot, `reasoning` at Ollama, OpenRouter and newer vLLM.
 const SAID_ASIDE: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "refusal"];
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(remote = "Self")]
 struct ChatChunk {
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -81,9 +79,7 @@ impl ChatChoice for ChunkChoice {
 pub(crate) struct ChatParts {
     issuer: String,
     text: String,
-    calls: Vec<WireCall>,
-    /// Where the call with that `index` is in `calls`.
-    places: HashMap<u64, usize>,
+    calls: StreamedCalls,
     extra: Map<String, Value>,
     finish: Option<String>,
     usage: Option<WireUsage>,
@@ -106,9 +102,12 @@ impl StreamDecoder for ChatParts {
         let plain = (event.name != "error").then(|| plain::read(&event.data)).flatten();
         let chunk = match plain {
             Some((choices, usage)) => ChatChunk { choices, usage, x_groq: None },
-            None => match event::data(event, headers)? {
-                Some(value) => serde_json::from_value(value).map_err(|error| unexpected(&error))?,
-                None => return Ok(StreamProgress::More),
+            None => match event::data(event, headers) {
+                Ok(Some(value)) => serde_json::from_value(value).map_err(|error| unexpected(&error))?,
+                Ok(None) => return Ok(StreamProgress::More),
+                // OpenRouter says behind a cut answer that it was cut, as an error.
+                Err(_) if self.is_cut() => serde_json::from_str(&event.data).unwrap_or_default(),
+                Err(error) => return Err(error),
             },
         };
         self.count(chunk.x_groq.and_then(|note| note.usage));
@@ -158,7 +157,7 @@ impl StreamDecoder for ChatParts {
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
         // A router may properly close a stream that broke off behind it.
-        let half_a_call = self.finish.is_none() && self.calls.iter().any(WireCall::is_half);
+        let half_a_call = self.finish.is_none() && self.calls.has_half();
         if self.done && !self.started {
             return Err(failure::unreadable("the answer holds no choices"));
         }
@@ -170,7 +169,7 @@ impl StreamDecoder for ChatParts {
         }
         let message = ChatMessage {
             content: Some(ChatContent::Text(self.text)),
-            tool_calls: self.calls,
+            tool_calls: self.calls.into_whole(),
             extra: self.extra,
             ..ChatMessage::default()
         };
@@ -192,7 +191,7 @@ impl ChatParts {
     }
 
     /// Whether nothing of the answer has come.
-    const fn is_blank(&self) -> bool {
+    fn is_blank(&self) -> bool {
         self.text.is_empty() && self.calls.is_empty()
     }
 
@@ -201,9 +200,16 @@ impl ChatParts {
         self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
     }
 
+    /// Whether the model was stopped at its limit.
+    fn is_cut(&self) -> bool {
+        self.finish
+            .as_ref()
+            .is_some_and(|said| finish::finish(Some(said.clone())) == Ok(FinishReason::Length))
+    }
+
     fn add(&mut self, mut delta: ChatMessage) -> Result<(), Failure> {
         // Those that write both begin both.
-        if self.calls.iter().all(WireCall::is_legacy) {
+        if self.calls.are_legacy() {
             let legacy = delta.take_legacy_call();
             delta.tool_calls.extend(legacy);
         }
@@ -215,79 +221,10 @@ impl ChatParts {
             self.tally.fresh.push_str(&text);
         }
         self.tally.has_calls |= !delta.tool_calls.is_empty();
-        let begun = self.calls.len();
-        for call in delta.tool_calls {
-            self.add_call(call, begun)?;
-        }
+        self.tally.kept = self.calls.add(delta.tool_calls, self.tally.kept)?;
         self.tally.kept = merge(&mut self.extra, delta.extra, self.tally.kept);
         Ok(())
     }
-
-    /// `begun`: how many calls the events before this one have begun.
-    ///
-    /// # Errors
-    /// The piece is one of a call that has not begun: what began it is lost or is still to come.
-    fn add_call(&mut self, piece: WireCall, begun: usize) -> Result<(), Failure> {
-        let same = match piece.index {
-            Some(index) => self.places.get(&index).copied(),
-            None => self.calls.len().checked_sub(1),
-        };
-        let says = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
-        // Some servers number all calls alike, or not at all: another id together with a name is another call, and where there are
-        // no ids, another name.
-        let same = same.filter(|&at| {
-            let open = &self.calls[at];
-            let is_other = match (says(&piece.id), says(&open.id)) {
-                (true, _) => open.id != piece.id,
-                (false, false) => {
-                    let more = says(&piece.function.name) && says(&piece.function.arguments);
-                    let is_whole = more && is_json(open.function.arguments.as_ref());
-                    says(&open.function.name) && (is_whole || open.function.name != piece.function.name)
-                }
-                // A name may come in pieces, but before the arguments.
-                (false, true) => says(&open.function.arguments) && open.function.name != piece.function.name,
-            };
-            // One event begins a call once: servers of Gemini's models write all of them at once, with index 0 and no id.
-            let is_second = at >= begun && !says(&piece.id);
-            !((is_other || is_second) && says(&piece.function.name))
-        });
-        let Some(at) = same else {
-            if says(&piece.function.arguments) && !says(&piece.id) && !says(&piece.function.name) {
-                let what = "the stream of the answer continues with a call that it has not begun";
-                return Err(failure::unreadable(what));
-            }
-            if let Some(index) = piece.index {
-                self.places.insert(index, self.calls.len());
-            }
-            let mut call = WireCall { index: None, ..piece };
-            let extra = std::mem::take(&mut call.extra);
-            let kept = self.tally.kept + size(&call);
-            self.tally.kept = merge(&mut call.extra, extra, kept);
-            self.calls.push(call);
-            return Ok(());
-        };
-        let call = &mut self.calls[at];
-        let before = size(call);
-        // Later pieces of a call repeat its id, leave it out, or send an empty one.
-        call.id = call.id.take().filter(|id| !id.is_empty()).or(piece.id);
-        call.function.name = match (call.function.name.take(), piece.function.name) {
-            // Servers repeat the name with every piece, or send it in pieces as `OpenAI`'s SDK reads it.
-            (Some(name), Some(more)) if name != more && !says(&call.function.arguments) => Some(name + &more),
-            (name, more) => name.filter(|name| !name.is_empty()).or(more),
-        };
-        match (&mut call.function.arguments, piece.function.arguments) {
-            (Some(arguments), Some(more)) => arguments.push_str(&more),
-            (arguments, more) => *arguments = arguments.take().or(more),
-        }
-        let kept = (self.tally.kept + size(call)).saturating_sub(before);
-        self.tally.kept = merge(&mut call.extra, piece.extra, kept);
-        Ok(())
-    }
-}
-
-/// Whether arguments are whole: nothing may follow them.
-fn is_json(arguments: Option<&String>) -> bool {
-    arguments.is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 /// Whether a delta has a piece of the answer, of a call or of what is said aside.
@@ -304,45 +241,12 @@ fn length(delta: &ChatMessage) -> u64 {
     text.saturating_add(aside.map(chars).sum()).saturating_add(calls.flatten().map(|text| chars(text)).sum())
 }
 
-/// What a call takes, without what came with it.
-fn size(call: &WireCall) -> usize {
-    let WireFunction { name, arguments } = &call.function;
-    let texts = [&call.id, &call.kind, name, arguments].into_iter().flatten();
-    EACH + texts.map(String::len).sum::<usize>()
-}
-
-/// Texts and lists grow, anything else is replaced. Returns how much is kept afterwards if it was `kept` before.
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>, mut kept: usize) -> usize {
-    for (key, value) in from {
-        match (into.get_mut(&key), value) {
-            (_, Value::Null) => {}
-            (Some(Value::String(text)), Value::String(more)) => {
-                kept += more.len();
-                text.push_str(&more);
-            }
-            (Some(Value::Array(list)), Value::Array(more)) => {
-                kept += more.iter().map(weight).sum::<usize>();
-                list.extend(more);
-            }
-            (Some(old), value) => {
-                kept = (kept + weight(&value)).saturating_sub(weight(old));
-                *old = value;
-            }
-            (None, value) => {
-                kept += key.len() + weight(&value);
-                into.insert(key, value);
-            }
-        }
-    }
-    kept
-}
-
 of_objects!(ChatChunk, GroqNote, ChunkChoice);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{FinishReason, ProposedCall};
+    use crate::engine::ProposedCall;
     use crate::policy::ErrorClass;
     use crate::session::{ToolCall, Usage};
     use serde_json::json;
@@ -640,6 +544,35 @@ mod tests {
         let failure = assemble_with(ChatParts::of(true, "here"), &half).unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::NetworkError));
         assert_eq!(failure.message, "the stream of the answer ends in the middle");
+    }
+
+    #[test]
+    fn an_error_behind_a_cut_answer_says_that_it_was_cut() {
+        let error = json!({
+            "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 9},
+            "error": {"code": 400, "message": "Token limit reached"},
+        });
+        let piece = delta(&json!({"content": "a"}));
+        let reply = assemble(&[piece.clone(), end("length"), error.clone(), json!("[DONE]")]).unwrap();
+        assert_eq!((reply.finish, reply.usage.unwrap().output), (FinishReason::Length, 9));
+        assert!(assemble(&[piece, end("stop"), error]).is_err());
+    }
+
+    #[test]
+    fn thoughts_in_the_text_are_no_part_of_the_answer() {
+        let thought =
+            |text: &str| delta(&json!({"content": text, "extra_content": {"google": {"thought": true}}}));
+        let pieces = ["</thought>Hello", " there"].map(|text| delta(&json!({ "content": text })));
+        let data = [&[thought("<thought>Hm"), thought("m.")][..], &pieces, &[end("stop")]].concat();
+        let reply = assemble(&data).unwrap();
+        assert_eq!(reply.text, "Hello there");
+        assert!(!Value::Object(reply.extra).to_string().contains("thought"));
+        let whole = delta(&json!({"content": "<thought>Hmm.</thought>Hello"}));
+        assert_eq!(assemble(&[whole, end("stop")]).unwrap().text, "Hello");
+        assert_eq!(
+            assemble(&[delta(&json!({"content": "a </thought> b"})), end("stop")]).unwrap().text,
+            "a </thought> b"
+        );
     }
 
     #[test]

@@ -13,6 +13,10 @@ use crate::session::{Message, ToolCall};
 
 /// Of a kept call: its id.
 pub(super) const CALL_ID: &str = "call";
+/// Of a kept text: what it cites.
+const CITATIONS: &str = "citations";
+/// A kept block that does not go back.
+const BESIDE: &str = "beside";
 /// The type of a call that the server runs itself (`ToolUseType` of botocore's model).
 pub(super) const SERVER_TOOL: &str = "server_tool_use";
 /// What the user says first where the conversation begins otherwise: "A conversation must start with a user message".
@@ -96,7 +100,7 @@ fn reply(format: &ConverseFormat, text: &str, calls: &[ToolCall], kept: Option<&
             if let Some(at) = open.iter().position(|call| call.id == id) {
                 blocks.push(call(open.remove(at)));
             }
-        } else if own {
+        } else if own && place.get(BESIDE).is_none() {
             blocks.push(place.clone());
         }
     }
@@ -111,7 +115,8 @@ pub(super) fn is_of_server(block: &Value) -> bool {
     is_server_call || block.get("toolResult").is_some()
 }
 
-/// What to keep of an answer; `None`: text and tool calls say it all. Of these only the places are kept.
+/// What to keep of an answer; `None`: text and tool calls say it all. Of these only the places are kept, and what a text cites. What else
+/// there is, such as an image, is kept and does not go back.
 pub(super) fn kept(blocks: &[Value], issuer: &str) -> Option<Value> {
     let signed = |block: &Value| {
         let reasoning = block.get("reasoningContent")?;
@@ -120,10 +125,21 @@ pub(super) fn kept(blocks: &[Value], issuer: &str) -> Option<Value> {
         let is_sealed = reasoning.get("redactedContent").is_some();
         (is_sealed || signature.is_some_and(|signature| !signature.is_empty())).then(|| block.clone())
     };
-    let whole = |block: &Value| if is_of_server(block) { Some(block.clone()) } else { signed(block) };
+    let is_known =
+        |block: &Value| ["text", "toolUse", "reasoningContent"].iter().any(|kind| block.get(kind).is_some());
+    let whole = |block: &Value| match block.pointer("/citationsContent/citations") {
+        _ if is_of_server(block) => Some(block.clone()),
+        Some(Value::Array(citations)) if !citations.is_empty() => Some(json!({ CITATIONS: citations })),
+        _ if !is_known(block) => Some(json!({ BESIDE: block })),
+        _ => signed(block),
+    };
     let place = |block: &Value| {
         if let Some(text) = block.get("text").and_then(Value::as_str) {
-            return Some(json!({ LENGTH: text.chars().count() }));
+            let mut place = json!({ LENGTH: text.chars().count() });
+            if let Some(Value::Object(citations)) = whole(block) {
+                citations.into_iter().for_each(|(field, value)| place[field] = value);
+            }
+            return Some(place);
         }
         match block.pointer("/toolUse/toolUseId").filter(|_| !is_of_server(block)) {
             Some(id) => Some(json!({ CALL_ID: id })),

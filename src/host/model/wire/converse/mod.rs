@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::family::{ModelFamily, OwnChoice};
 use self::stream::ReplyBlocks;
 use super::extras::{CONVERSE, foreign_note, has_foreign};
-use super::{StreamDecoder, WireFormat};
+use super::{RefusalWords, StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
 use crate::session::Message;
@@ -64,8 +64,8 @@ impl WireFormat for ConverseFormat {
 
     fn learn(&self, failure: &Failure) -> Option<String> {
         // "This model doesn't support the toolConfig.toolChoice.any field. Remove toolConfig.toolChoice.any and try again."
-        // (pydantic/pydantic-ai#1649).
-        let refused = failure.message.contains("toolChoice") && failure.message.contains("support");
+        // (pydantic/pydantic-ai#1649), and the words of Anthropic's API behind "The model returned the following errors".
+        let refused = RefusalWords::of(failure).refuses_demand();
         let known = refused && self.chooses_itself.swap(true, Ordering::Relaxed);
         (refused && !known).then(|| {
             format!("`{}` refused a choice among its tools, and is asked again without one", self.model)

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::blocks::{is_of_server, kept};
 use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::CONVERSE;
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::objects::of_objects;
@@ -113,6 +114,7 @@ pub(super) fn to_reply(
             }
         }
     }
+    let text = or_images(text, blocks.iter().filter(|block| block.get("image").is_some()).count());
     let extra = kept(&blocks, issuer).map(|kept| (CONVERSE.to_owned(), kept)).into_iter().collect();
     let calls = finish::found(calls, &finish)?;
     Ok(ModelReply {

@@ -8,6 +8,7 @@ use super::blocks::messages;
 use super::{ConverseFormat, OwnChoice};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
+use crate::host::model::wire::anthropic::ClaudeFamily;
 use crate::host::model::wire::sendable::called;
 use crate::host::model::wire::turns::system;
 use crate::host::model::wire::{lower, merge_extra};
@@ -64,7 +65,11 @@ fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Val
         _ if request.tools.is_empty() => None,
         ToolChoice::Auto => None,
         // A model that thinks cannot be forced; the request would be refused.
-        ToolChoice::Required | ToolChoice::Tool(_) if thinks(&format.extra) => None,
+        ToolChoice::Required | ToolChoice::Tool(_)
+            if thinks(&format.extra) || !ClaudeFamily::of(&format.model).forced_calls =>
+        {
+            None
+        }
         ToolChoice::Required => Some(json!({"any": {}})),
         ToolChoice::Tool(name) => Some(json!({"tool": {"name": name}})),
     };
@@ -162,18 +167,27 @@ mod tests {
 
     #[test]
     fn a_model_that_refuses_a_choice_is_asked_without_one() {
-        let (format, tool, messages) = (converse(), tool(), [Message::user("go")]);
-        let written = || {
+        let (tool, messages) = (tool(), [Message::user("go")]);
+        let written = |format: &ConverseFormat| {
             let asked =
                 ModelRequest { tools: vec![&tool], tool_choice: ToolChoice::Required, ..request(&messages) };
-            body(&format, &asked)["toolConfig"].get("toolChoice").cloned()
+            body(format, &asked)["toolConfig"].get("toolChoice").cloned()
         };
-        assert_eq!(written(), Some(json!({"any": {}})));
-        let says = "This model doesn't support the toolConfig.toolChoice.any field. Remove it and try again.";
-        let refused = Failure { message: says.into(), ..Failure::default() };
-        assert!(format.learn(&refused).is_some());
-        assert_eq!((written(), format.learn(&refused)), (None, None));
+        for says in [
+            "This model doesn't support the toolConfig.toolChoice.any field. Remove it and try again.",
+            "The model returned the following errors: Thinking may not be enabled when tool_choice forces tool use.",
+            "The model returned the following errors: tool_choice forces tool use is not compatible with this model.",
+        ] {
+            let format = converse();
+            assert_eq!(written(&format), Some(json!({"any": {}})));
+            let refused = Failure { message: says.into(), ..Failure::default() };
+            assert!(format.learn(&refused).is_some(), "{says}");
+            assert_eq!((written(&format), format.learn(&refused)), (None, None));
+        }
         let other = Failure { message: "toolChoice is malformed".into(), ..Failure::default() };
         assert_eq!(converse().learn(&other), None);
+        // One that is known to need no lesson.
+        let known = ConverseFormat { model: "us.anthropic.claude-opus-5-5-v1:0".into(), ..converse() };
+        assert_eq!(written(&known), None);
     }
 }

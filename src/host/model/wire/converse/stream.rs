@@ -78,7 +78,10 @@ struct ReplyBlock {
 /// What a block is.
 #[derive(Debug)]
 enum BlockContent {
-    Text(String),
+    Text {
+        text: String,
+        citations: Vec<Value>,
+    },
     /// A call, whose input comes as pieces of JSON.
     Call {
         fields: Map<String, Value>,
@@ -95,8 +98,11 @@ enum BlockContent {
         fields: Map<String, Value>,
         content: Vec<Value>,
     },
-    /// What nobody here knows.
-    Other,
+    /// Something else, such as an image: its name, and its fields as far as they have come.
+    Other {
+        name: String,
+        fields: Map<String, Value>,
+    },
 }
 
 impl StreamDecoder for ReplyBlocks {
@@ -159,7 +165,7 @@ impl StreamDecoder for ReplyBlocks {
         if !self.is_whole() {
             return Err(unread::ended_early(self.started));
         }
-        let blocks = self.begun.into_values().filter_map(|block| block.content.whole()).collect();
+        let blocks = self.begun.into_values().map(|block| block.content.whole()).collect();
         to_reply(blocks, self.stop, self.usage, (conversation, &self.issuer))
     }
 }
@@ -188,7 +194,11 @@ impl ReplyBlocks {
                 self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
                 BlockContent::Result { fields, content: Vec::new() }
             }
-            Some(_) => BlockContent::Other,
+            Some((name, Value::Object(fields))) => {
+                self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                BlockContent::Other { name, fields }
+            }
+            Some((name, _)) => return Err(misshapen(&format!("a block of the kind `{name}` is no object"))),
             // Its first piece says what it is: servers that play this API begin blocks of text so (`bedrock-converse.js` of
             // aimock).
             None => return Ok(()),
@@ -220,7 +230,7 @@ impl ReplyBlocks {
                 self.begun.entry(index).or_insert(ReplyBlock { content, open: true })
             }
         };
-        if let (BlockContent::Text(_), Some(text)) = (&block.content, delta.as_str()) {
+        if let (BlockContent::Text { .. }, Some(text)) = (&block.content, delta.as_str()) {
             self.tally.fresh.push_str(text);
         }
         let added = block.content.add(kind, delta);
@@ -237,11 +247,12 @@ impl BlockContent {
     /// An empty block of the kind that a piece belongs to; `None`: such a one has to be begun.
     fn begun_by(kind: &str, delta: &Value) -> Option<Self> {
         match kind {
-            "text" => Some(Self::Text(String::new())),
+            // A text that cites something may begin with what it cites.
+            "text" | "citation" => Some(Self::Text { text: String::new(), citations: Vec::new() }),
             "reasoningContent" if delta.get("redactedContent").is_some() => Some(Self::Sealed(String::new())),
             "reasoningContent" => Some(Self::Reasoning { text: String::new(), signature: None }),
             "toolUse" => None,
-            _ => Some(Self::Other),
+            name => Some(Self::Other { name: name.to_owned(), fields: Map::new() }),
         }
     }
 
@@ -254,7 +265,11 @@ impl BlockContent {
             _ => None,
         };
         let (target, piece) = match (self, kind) {
-            (Self::Text(text), "text") => (text, delta.as_str()?),
+            (Self::Text { text, .. }, "text") => (text, delta.as_str()?),
+            (Self::Text { citations, .. }, "citation") => {
+                citations.push(delta.clone());
+                return Some((0, EACH + weight(delta)));
+            }
             (Self::Call { input, .. }, "toolUse") => (input, field("input")?),
             (Self::Reasoning { text, signature }, "reasoningContent") => {
                 // It comes in one piece, and two joined ones would be refused.
@@ -277,9 +292,13 @@ impl BlockContent {
                 }
                 return Some((0, more.iter().map(weight).sum()));
             }
-            (Self::Other, _) => return Some((0, 0)),
             (_, "text" | "toolUse" | "reasoningContent") => return None,
-            // Citations, and what is unknown here.
+            (Self::Other { name, fields }, kind) if name == kind => {
+                let more = delta.as_object()?;
+                fields.extend(more.iter().map(|(field, value)| (field.clone(), value.clone())));
+                return Some((0, more.iter().map(|(field, value)| field.len() + weight(value)).sum()));
+            }
+            // What is unknown here.
             _ => return Some((0, 0)),
         };
         target.push_str(piece);
@@ -287,9 +306,12 @@ impl BlockContent {
     }
 
     /// The block as it is in an answer that is not streamed; input that is broken stays a text.
-    fn whole(self) -> Option<Value> {
-        Some(match self {
-            Self::Text(text) => json!({ "text": text }),
+    fn whole(self) -> Value {
+        match self {
+            Self::Text { text, citations } if citations.is_empty() => json!({ "text": text }),
+            Self::Text { text, citations } => {
+                json!({"citationsContent": {"content": [{"text": text}], "citations": citations}})
+            }
             Self::Call { mut fields, input } => {
                 let is_of_server = fields.get("type").is_some_and(|kind| kind == SERVER_TOOL);
                 let read = if is_of_server { serde_json::from_str(&input).ok() } else { None };
@@ -308,8 +330,8 @@ impl BlockContent {
                 fields.insert("content".to_owned(), content.into());
                 json!({ "toolResult": fields })
             }
-            Self::Other => return None,
-        })
+            Self::Other { name, fields } => json!({ name: fields }),
+        }
     }
 }
 
@@ -409,6 +431,39 @@ mod tests {
             Value::Object(reply.extra),
             json!({"thinking_bedrock": {"issuer": "here", "items": items}})
         );
+    }
+
+    #[test]
+    fn a_text_may_begin_with_what_it_cites() {
+        let cited = json!({"title": "a", "source": "b"});
+        let events = [
+            start(),
+            delta(0, &json!({ "citation": cited })),
+            delta(0, &json!({"text": "Hel"})),
+            delta(0, &json!({"text": "lo"})),
+            stop(0),
+            end("end_turn"),
+        ];
+        let reply = assemble(&events).unwrap();
+        assert_eq!(reply.text, "Hello");
+        let items = json!([{"chars": 5, "citations": [cited]}]);
+        assert_eq!(Value::Object(reply.extra)["thinking_bedrock"]["items"], items);
+    }
+
+    #[test]
+    fn a_block_of_another_kind_is_kept_and_takes_no_text() {
+        let begun = json!({"image": {"format": "png"}});
+        let image = [
+            start(),
+            ("contentBlockStart", json!({"contentBlockIndex": 0, "start": begun})),
+            delta(0, &json!({"image": {"source": {"bytes": "AAAA"}}})),
+        ];
+        let ended = [stop(0), end("end_turn")];
+        let reply = assemble(&[&image[..], &ended].concat()).unwrap();
+        let kept = json!([{"beside": {"image": {"format": "png", "source": {"bytes": "AAAA"}}}}]);
+        assert_eq!(Value::Object(reply.extra)["thinking_bedrock"]["items"], kept);
+        let text = [delta(0, &json!({"text": "Hello"}))];
+        assert!(assemble(&[&image[..], &text, &ended].concat()).is_err());
     }
 
     #[test]

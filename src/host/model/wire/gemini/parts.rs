@@ -86,7 +86,12 @@ pub(super) fn is_bare_text(part: &Part) -> bool {
 
 /// Whether a part is code that the server runs for the model, or what came of it.
 pub(super) fn is_executed(part: &Part) -> bool {
-    ["executableCode", "codeExecutionResult"].iter().any(|field| part.contains_key(*field))
+    is_code(part) || part.contains_key("codeExecutionResult")
+}
+
+/// Whether a part is code that the server is to run: its result follows.
+pub(super) fn is_code(part: &Part) -> bool {
+    part.contains_key("executableCode")
 }
 
 pub(super) fn is_thought(part: &Part) -> bool {

@@ -4,9 +4,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::parts::{Part, call, kept, said, word};
+use super::parts::{Part, call, is_thought, kept, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::CONTENT;
 use crate::host::model::wire::finish::{begun, finish, reason};
 use crate::host::model::wire::ids::CallIds;
@@ -144,7 +145,8 @@ pub(super) fn to_reply(
     issuer: &str,
 ) -> Result<ModelReply, Failure> {
     let mut finish = finish(Some(reason)).map_err(|failure| explained(failure, message))?;
-    let text: String = parts.iter().filter_map(said).collect();
+    let is_image = |part: &&Part| part.contains_key("inlineData") && !is_thought(part);
+    let text = or_images(parts.iter().filter_map(said).collect(), parts.iter().filter(is_image).count());
     let mut ids = None;
     let calls: Vec<ProposedCall> = parts
         .iter()

@@ -6,7 +6,8 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use super::parts::{
-    Part, SIGNATURE, call, checked, is_bare_text, is_executed, is_thought, misshapen, said, text, word,
+    Part, SIGNATURE, call, checked, is_bare_text, is_code, is_executed, is_thought, misshapen, said, text,
+    word,
 };
 use super::reply::{AnswerChunk, Candidate, WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
@@ -147,12 +148,12 @@ impl ReplyParts {
         first.into_iter().next().map_or(Ok(()), |candidate| self.continue_with(candidate))
     }
 
-    /// Whether a tool of the server's own has ended a round, and the model has said nothing since.
+    /// Whether a tool of the server's own has ended a round, and more is to come: its result, or what the model says.
     fn is_between_rounds(&self) -> bool {
         let is_aside = |part| is_executed(part) || is_thought(part);
+        let is_silent = || self.parts.iter().any(is_executed) && self.parts.iter().all(is_aside);
         self.finish.as_ref().is_some_and(|(reason, _)| reason == "STOP")
-            && self.parts.iter().any(is_executed)
-            && self.parts.iter().all(is_aside)
+            && (is_silent() || (self.parts.last().is_some_and(is_code) && !self.tally.has_calls))
     }
 
     fn continue_with(&mut self, candidate: Candidate) -> Result<(), Failure> {

@@ -146,7 +146,8 @@ fn a_stream_without_a_reason_is_cut() {
         assert_eq!(failure.message, "the stream of the answer ends in the middle");
         assert_eq!(class(&failure), ErrorClass::NetworkError);
     }
-    for reason in [Value::Null, json!(""), json!("FINISH_REASON_UNSPECIFIED"), json!({}), json!([])] {
+    for reason in [Value::Null, json!(""), json!("FINISH_REASON_UNSPECIFIED"), json!({}), json!([]), json!(7)]
+    {
         let mut body = last(&json!([{"text": "x"}]), "STOP");
         body["candidates"][0]["finishReason"] = reason;
         let failure = read(&body).unwrap_err();
@@ -193,6 +194,13 @@ fn the_last_end_counts_and_what_follows_an_end_opens_the_answer_again() {
             assert_eq!(class(&failure.unwrap_err()), ErrorClass::NetworkError, "{end}");
         }
     }
+    // What was said before the code is not the answer.
+    let said_before = [chunk(&json!([{"text": "Let me see: "}])), last(&json!([code]), "STOP")];
+    for failure in [streamed(&said_before), read(&Value::Array(said_before.to_vec()))] {
+        assert_eq!(class(&failure.unwrap_err()), ErrorClass::NetworkError);
+    }
+    let whole = [&said_before[..], &[last(&json!([ran, {"text": "1."}]), "STOP")]].concat();
+    assert_eq!(streamed(&whole).unwrap().text, "Let me see: 1.");
     let empty_first =
         [last(&json!([]), "STOP"), chunk(&json!([{"text": "x"}])), last(&json!([]), "MAX_TOKENS")];
     let reply = streamed(&empty_first).unwrap();
@@ -255,6 +263,8 @@ fn each_end_has_its_meaning() {
         ("MALFORMED_FUNCTION_CALL", ErrorClass::MalformedToolCall),
         ("UNEXPECTED_TOOL_CALL", ErrorClass::MalformedToolCall),
         ("MALFORMED_RESPONSE", ErrorClass::ModelError),
+        ("NO_IMAGE", ErrorClass::ModelError),
+        ("IMAGE_OTHER", ErrorClass::ModelError),
         ("TOO_MANY_TOOL_CALLS", ErrorClass::ModelError),
         ("MISSING_THOUGHT_SIGNATURE", ErrorClass::InvalidRequest),
     ] {

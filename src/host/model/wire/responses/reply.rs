@@ -9,8 +9,9 @@ use super::continued::mark;
 use super::items::{Item, is_unfinished, kept, kind, normal, parts, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::RESPONSE;
-use crate::host::model::wire::finish::{begun, not_whole, reason};
+use crate::host::model::wire::finish::{begun, finish, not_whole, reason};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::WireUsage;
@@ -107,6 +108,8 @@ pub(super) fn to_reply(
             _ => {}
         }
     }
+    let is_image = |item: &&Item| kind(item) == "image_generation_call" && !word(item, "result").is_empty();
+    let text = or_images(text, items.iter().filter(is_image).count());
     let extra = kept(&items, issuer).map(|kept| (RESPONSE.to_owned(), kept)).into_iter().collect();
     let usage = response.usage.map(WireUsage::usage);
     let calls = begun(calls, &finish);
@@ -142,9 +145,10 @@ impl WireResponse {
             }),
             Some("incomplete") => {
                 let details = self.incomplete_details.as_ref();
-                match details.and_then(|details| details.reason.as_deref()) {
-                    Some("content_filter") => Ok(FinishReason::ContentFilter),
-                    // Whatever cut it (`max_output_tokens`, `max_messages`, `steered`), it is not whole.
+                // Whatever cut it (`max_output_tokens`, `max_messages`, `steered`), it is not whole; a timeout of the server is
+                // no limit.
+                match finish(details.and_then(|details| details.reason.clone()))? {
+                    FinishReason::ContentFilter => Ok(FinishReason::ContentFilter),
                     _ => Ok(FinishReason::Length),
                 }
             }
@@ -155,15 +159,26 @@ impl WireResponse {
 }
 
 impl WireResponse {
-    /// Whether it has as many tokens as it may have.
+    /// Whether it has as many tokens as it may have. One with more is not cut: xAI does not count reasoning against the limit.
     fn is_full(&self, most: Option<u64>) -> bool {
         let said = self.usage.map_or(0, |usage| usage.usage().output);
-        said > 0 && self.max_output_tokens.or(most).is_some_and(|most| said >= most)
+        said > 0 && self.max_output_tokens.or(most) == Some(said)
     }
 }
 
+/// Whether it is a whole call that code which the server runs has made: the code waits for its result ("Programmatic tool calling" of
+/// `OpenAI`).
+fn is_under_way(item: &Item) -> bool {
+    let is_object = serde_json::from_str::<Item>(word(item, "arguments")).is_ok();
+    kind(item) == "function_call"
+        && word(item, "status") == "in_progress"
+        && item.contains_key("caller")
+        && is_object
+}
+
 fn completed(items: &[Item]) -> Result<FinishReason, Failure> {
-    if let Some((at, item)) = items.iter().enumerate().find(|(_, item)| is_unfinished(item)) {
+    let unfinished = |item: &Item| is_unfinished(item) && !is_under_way(item);
+    if let Some((at, item)) = items.iter().enumerate().find(|(_, item)| unfinished(item)) {
         return Err(failure::unreadable(format!(
             "the answer is `completed`, but output item {at} (`{}`) is `{}`",
             kind(item),

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::items::{Item, kind, normal, same_arguments, text_of};
 use super::reply::{WireResponse, to_reply, unexpected, without_output};
-use super::streamed::{ItemPlace, StreamedItem, differs, find, is_repeated};
+use super::streamed::{ItemPlace, StreamedItem, differs, find, forget_other, is_repeated};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
@@ -264,6 +264,7 @@ impl ReplyItems {
         if place.id.is_empty() {
             place.id = read.item_id.as_deref().unwrap_or_default();
         }
+        forget_other(&mut self.items, place);
         let item = find(&mut self.items, place)?;
         let (streamed, whole) = (item.words(), text_of(&done));
         let same = if item.is_call() { same_arguments(&streamed, &whole) } else { streamed == whole };

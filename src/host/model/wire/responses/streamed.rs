@@ -79,6 +79,18 @@ pub(super) fn find<'i>(
     items.get_mut(at).ok_or_else(|| unreadable("the stream of the answer has no such output item"))
 }
 
+/// Forgets an item of that place that began as another kind and of which nothing was streamed: Perplexity begins its search as a call,
+/// which becomes `search_results`.
+pub(super) fn forget_other(items: &mut Vec<StreamedItem>, place: ItemPlace<'_>) {
+    let is_other = |item: &StreamedItem| {
+        let same = item.index.is_some() && item.index == place.index && item.done.is_none();
+        same && item.kind != place.kind && item.parts.iter().all(String::is_empty)
+    };
+    if !matches!(place.kind, "message" | "function_call") {
+        items.retain(|item| !is_other(item));
+    }
+}
+
 /// Whether an item of that place has begun before, so that its beginning is repeated.
 pub(super) fn is_repeated(items: &[StreamedItem], place: ItemPlace<'_>) -> bool {
     let nameless = place.id.is_empty() && place.call.is_empty();

@@ -451,6 +451,57 @@ fn a_refusal_of_reasoning_is_learned_once() {
     assert_eq!(responses().learn(&failure(Some("invalid_prompt"), "Invalid prompt.")), None);
 }
 
+#[test]
+fn an_answer_with_more_tokens_than_its_limit_is_not_cut_there() {
+    for (most, finish) in [(20, FinishReason::Length), (16, FinishReason::Stop), (30, FinishReason::Stop)] {
+        let mut body = whole(&[message("hello")]);
+        body["max_output_tokens"] = most.into();
+        assert_eq!(read(&body).unwrap().finish, finish, "{most}");
+    }
+}
+
+#[test]
+fn a_timeout_of_the_server_is_no_limit() {
+    for (reason, is_answer) in [("max_output_tokens", true), ("steered", true), ("server_timeout", false)] {
+        let mut body = whole(&[message("hello")]);
+        body["status"] = "incomplete".into();
+        body["incomplete_details"] = json!({ "reason": reason });
+        assert_eq!(read(&body).is_ok(), is_answer, "{reason}");
+    }
+}
+
+#[test]
+fn a_call_that_code_has_made_is_under_way() {
+    let made = |arguments: &str, caller: bool| {
+        let mut made = call("call_1", arguments);
+        made["status"] = "in_progress".into();
+        if caller {
+            made["caller"] = json!({"type": "program", "caller_id": "call_prog"});
+        }
+        read(&whole(&[made]))
+    };
+    assert_eq!(made(r#"{"item": 42}"#, true).unwrap().calls.len(), 1);
+    assert!(made(r#"{"item": 42}"#, false).is_err());
+    assert!(made(r#"{"item": "#, true).is_err());
+}
+
+#[test]
+fn a_call_that_becomes_something_else_is_none_of_the_clients() {
+    let search = json!({"type": "search_results", "queries": ["a"], "results": []});
+    let begun = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "search_web", "arguments": "{}", "status": "completed"});
+    let events = [
+        json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": search}),
+        json!({"type": "response.output_item.done", "output_index": 1, "item": message("Found.")}),
+        json!({"type": "response.completed", "response": whole(&[search, message("Found.")])}),
+    ];
+    let reply = streamed(&events).unwrap();
+    assert_eq!((reply.text.as_str(), reply.calls.len()), ("Found.", 0));
+    // A call of which arguments came is one.
+    let more = json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"});
+    assert!(streamed(&[&events[..1], &[more], &events[1..]].concat()).is_err());
+}
+
 proptest! {
     #[test]
     fn a_prefix_of_a_stream_is_no_answer_and_its_text_the_beginning_of_the_answer(
