@@ -179,8 +179,8 @@ fn demand(fields: &Map<String, Value>) -> Option<&'static [&'static str]> {
 
 /// Whether a choice among tools demands a call: `required`, `{type: any}`, `{any: {}}`, `{mode: ANY}`.
 fn demands(choice: &Value) -> bool {
-    let word = [Some(choice), choice.get("type"), choice.get("mode")].into_iter().flatten();
-    match word.filter_map(Value::as_str).next() {
+    let mut words = [Some(choice), choice.get("type"), choice.get("mode")].into_iter().flatten();
+    match words.find_map(Value::as_str) {
         Some(word) => !["auto", "none", "AUTO", "NONE", "VALIDATED"].contains(&word),
         None => choice.get("auto").is_none(),
     }

@@ -215,17 +215,13 @@ impl AwsSigner {
         let region = Region::new(self.region.clone());
         let config =
             ProviderConfig::without_region().with_region(Some(region.clone())).with_http_client(client);
-        match &self.profile {
-            // The chain would ask the environment first. Who names a profile wants that one, as with `--profile` of AWS's own tools.
-            Some(profile) => {
-                let profile = ProfileFileCredentialsProvider::builder().profile_name(profile);
-                SharedCredentialsProvider::new(profile.configure(&config).build())
-            }
-            None => {
-                let chain = DefaultCredentialsChain::builder().configure(config).region(region);
-                SharedCredentialsProvider::new(chain.build().await)
-            }
+        // The chain would ask the environment first. Who names a profile wants that one, as with `--profile` of AWS's own tools.
+        if let Some(profile) = &self.profile {
+            let profile = ProfileFileCredentialsProvider::builder().profile_name(profile);
+            return SharedCredentialsProvider::new(profile.configure(&config).build());
         }
+        let chain = DefaultCredentialsChain::builder().configure(config).region(region);
+        SharedCredentialsProvider::new(chain.build().await)
     }
 
     fn known<T>(&self, look: impl FnOnce(&mut KnownCredentials) -> T) -> T {

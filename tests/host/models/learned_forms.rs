@@ -505,8 +505,8 @@ async fn an_option_that_a_model_refuses_is_dropped_once_and_remembered_in_every_
             ..ModelConfig::new(provider, "m")
         };
         let words = refusal.to_string();
-        let refuses = move |body: &Value| body.pointer(place).map(|_| (400, refusal.clone()));
-        let (results, seen) = asked_of(refuses, answer_of(provider.name()), config, 2).await;
+        let answer = move |body: &Value| body.pointer(place).map(|_| (400, refusal.clone()));
+        let (results, seen) = asked_of(answer, answer_of(provider.name()), config, 2).await;
         let notes: Vec<&[String]> = results.iter().map(|result| &*result.as_ref().unwrap().notes).collect();
         let note = "`m` refused the request, which is sent again without `";
         let again = notes[0].iter().filter(|told| told.starts_with(note)).count();

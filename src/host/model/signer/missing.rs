@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use crate::policy::Policy;
 
-    fn class(error: CredentialsError) -> &'static str {
-        missing(&error, None).classified(&Policy::builtin()).class.name()
+    fn class(error: &CredentialsError) -> &'static str {
+        missing(error, None).classified(&Policy::builtin()).class.name()
     }
 
     /// An error with a cause, as the SDK wraps them.
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_is_worth_another_attempt() {
-        assert_eq!(class(CredentialsError::not_loaded("nothing there")), "auth_error");
-        assert_eq!(class(CredentialsError::invalid_configuration("no such profile")), "auth_error");
+        assert_eq!(class(&CredentialsError::not_loaded("nothing there")), "auth_error");
+        assert_eq!(class(&CredentialsError::invalid_configuration("no such profile")), "auth_error");
         assert_eq!(
-            class(CredentialsError::provider_timed_out(std::time::Duration::from_secs(1))),
+            class(&CredentialsError::provider_timed_out(std::time::Duration::from_secs(1))),
             "network_error"
         );
         for (said, inner, expected) in [
@@ -168,7 +168,7 @@ mod tests {
             ("service error", "request forbidden: the instance gives none", "auth_error"),
             ("failed to construct request", "no region", "auth_error"),
         ] {
-            assert_eq!(class(wrapped(said, inner)), expected, "{said}: {inner}");
+            assert_eq!(class(&wrapped(said, inner)), expected, "{said}: {inner}");
         }
         for (said, expected) in [
             ("Non-success status from HTTP credential provider: StatusCode(503)", "network_error"),
@@ -177,10 +177,10 @@ mod tests {
             ("error response from IMDS (code: 403). Response { }", "auth_error"),
             ("failed to load credentials [InvalidRequest]: no", "auth_error"),
         ] {
-            assert_eq!(class(CredentialsError::provider_error(said)), expected, "{said}");
+            assert_eq!(class(&CredentialsError::provider_error(said)), expected, "{said}");
         }
         let file = std::io::Error::from(std::io::ErrorKind::NotFound);
-        assert_eq!(class(CredentialsError::provider_error(file)), "auth_error");
+        assert_eq!(class(&CredentialsError::provider_error(file)), "auth_error");
     }
 
     #[test]
@@ -193,14 +193,14 @@ mod tests {
             ("Throttling", "rate_limit"),
             ("ServiceUnavailable", "overloaded"),
         ] {
-            assert_eq!(class(CredentialsError::provider_error(answer(code))), expected, "{code}");
+            assert_eq!(class(&CredentialsError::provider_error(answer(code))), expected, "{code}");
         }
         for (code, expected) in [
             ("InvalidIdentityTokenException", "auth_error"),
             ("ExpiredTokenException", "auth_error"),
             ("IdpCommunicationErrorException", "overloaded"),
         ] {
-            assert_eq!(class(CredentialsError::provider_error(format!("{code}: no"))), expected, "{code}");
+            assert_eq!(class(&CredentialsError::provider_error(format!("{code}: no"))), expected, "{code}");
         }
     }
 

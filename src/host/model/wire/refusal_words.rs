@@ -343,7 +343,7 @@ fn refused_to(said: &str) -> Option<usize> {
     }
 }
 
-/// What stands behind a quoted value whose first quote is left out: "tool_choice 'required' is not supported", "response mime type:
+/// What stands behind a quoted value whose first quote is left out: "`tool_choice` 'required' is not supported", "response mime type:
 /// 'application/json' is unsupported".
 fn behind_value(after: &str) -> Option<&str> {
     let (value, behind) = after.split_once('\'')?;

@@ -73,7 +73,9 @@ impl StreamedCalls {
         call.id = call.id.take().filter(|id| !id.is_empty()).or(piece.id);
         call.function.name = match (call.function.name.take(), piece.function.name) {
             // Servers repeat the name with every piece, or send it in pieces as `OpenAI`'s SDK reads it.
-            (Some(name), Some(more)) if name != more && !says(&call.function.arguments) => Some(name + &more),
+            (Some(name), Some(more)) if name != more && !says(call.function.arguments.as_ref()) => {
+                Some(name + &more)
+            }
             (name, more) => name.filter(|name| !name.is_empty()).or(more),
         };
         match (&mut call.function.arguments, piece.function.arguments) {
@@ -120,29 +122,31 @@ impl StreamedCalls {
     /// all: another id together with a name is another call, and where there are no ids, another name.
     fn is_other(&self, at: usize, piece: &WireCall, begun: usize) -> bool {
         let open = &self.calls[at];
-        let is_other = match (says(&piece.id), says(&open.id)) {
+        let is_other = match (says(piece.id.as_ref()), says(open.id.as_ref())) {
             (true, _) => open.id != piece.id,
             (false, false) => {
-                let more = says(&piece.function.name) && says(&piece.function.arguments);
+                let more = says(piece.function.name.as_ref()) && says(piece.function.arguments.as_ref());
                 let is_whole = more && is_json(open.function.arguments.as_ref());
-                says(&open.function.name) && (is_whole || open.function.name != piece.function.name)
+                says(open.function.name.as_ref()) && (is_whole || open.function.name != piece.function.name)
             }
             // A name may come in pieces, but before the arguments.
-            (false, true) => says(&open.function.arguments) && open.function.name != piece.function.name,
+            (false, true) => {
+                says(open.function.arguments.as_ref()) && open.function.name != piece.function.name
+            }
         };
         // One event begins a call once: servers of Gemini's models write all of them at once, with index 0 and no id.
-        let is_second = at >= begun && !says(&piece.id);
-        (is_other || is_second) && says(&piece.function.name)
+        let is_second = at >= begun && !says(piece.id.as_ref());
+        (is_other || is_second) && says(piece.function.name.as_ref())
     }
 }
 
 /// Whether a piece has arguments, and nothing that says of which call.
 fn is_bare(piece: &WireCall) -> bool {
-    says(&piece.function.arguments) && !says(&piece.id) && !says(&piece.function.name)
+    says(piece.function.arguments.as_ref()) && !says(piece.id.as_ref()) && !says(piece.function.name.as_ref())
 }
 
-fn says(text: &Option<String>) -> bool {
-    text.as_ref().is_some_and(|text| !text.is_empty())
+fn says(text: Option<&String>) -> bool {
+    text.is_some_and(|text| !text.is_empty())
 }
 
 /// Whether arguments are whole: nothing may follow them.
