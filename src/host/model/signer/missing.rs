@@ -1,5 +1,5 @@
 //! Why there are no credentials, in words, and whether another attempt may find some. The errors are those of crates that cannot be
-//! named here, so that they are told apart by what they say.
+//! named here, so what they say tells them apart.
 
 use std::error::Error;
 use std::iter::successors;
