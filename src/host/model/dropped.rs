@@ -37,7 +37,14 @@ const NO_OPTIONS: [&str; 14] = [
 ];
 
 /// Mappings that only hold options: the names in them stand alone.
-const HOLDERS: [&str; 3] = ["generationConfig", "inferenceConfig", "additionalModelRequestFields"];
+const HOLDERS: [&str; 6] = [
+    "generationConfig",
+    "inferenceConfig",
+    "additionalModelRequestFields",
+    "options",
+    "parameters",
+    "textGenerationConfig",
+];
 /// Names of one word within other mappings that say enough.
 const TELLING: [&str; 2] = ["effort", "verbosity"];
 /// Where the wire formats say that a call is demanded.
@@ -76,6 +83,12 @@ impl DroppedOptions {
         serde_json::to_vec(&left).unwrap_or(body)
     }
 
+    /// Whether a stream is not asked for.
+    pub(super) fn has_stream(&self) -> bool {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().any(|place| *place == STREAM[..1])
+    }
+
     /// What of the body that was sent a refusal is about, in words: it is left out from now on. `None`: nothing of it.
     pub(super) fn learn(&self, model: &str, sent: &[u8], refusal: &Failure) -> Option<String> {
         if !matches!(refusal.status, Some(400 | 422)) {
@@ -99,7 +112,10 @@ impl DroppedOptions {
     fn learn_stream(&self, words: &RefusalWords, fields: &Map<String, Value>) -> Option<String> {
         let [stream, options] = STREAM.map(|name| vec![name.to_owned()]);
         let is_refused = fields.get("stream") == Some(&true.into()) && words.refuses_stream();
-        let is_left_out = is_refused && self.leave_out(stream) && self.leave_out(options);
+        let is_left_out = is_refused && self.leave_out(stream);
+        if is_left_out {
+            self.leave_out(options);
+        }
         is_left_out.then(|| "without `stream`: its answers come whole".to_owned())
     }
 

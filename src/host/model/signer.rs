@@ -33,6 +33,8 @@ use crate::host::redact::LearnedSecrets;
 const EARLY: Duration = Duration::from_secs(300);
 /// How long they are waited for: a process that a profile names may hang.
 const WITHIN: Duration = Duration::from_secs(60);
+/// How long those in hand are used before others are asked for again, where none came.
+const NEXT_TRY: Duration = Duration::from_secs(30);
 /// How Bedrock refuses credentials that have expired, are unknown, or have another secret by now.
 const REFUSALS: [&str; 6] = [
     "ExpiredTokenException",
@@ -58,6 +60,8 @@ struct KnownCredentials {
     held: Option<HeldCredentials>,
     /// The last time a server refused some.
     refused: Option<Instant>,
+    /// Before this, those in hand are not renewed: nobody gave any.
+    next_try: Option<Instant>,
 }
 
 /// The credentials in hand.
@@ -85,7 +89,10 @@ impl AwsSigner {
     /// # Errors
     /// There are no credentials.
     pub(super) async fn sign(&self, url: &Url, headers: &mut HeaderMap, body: &[u8]) -> Result<(), Failure> {
-        let identity = self.valid().await?.credentials.into();
+        // They were valid for a while as the request began.
+        let held = self.fresh(Duration::ZERO);
+        let held = if let Some(held) = held { held } else { self.valid().await? };
+        let identity = held.credentials.into();
         let params = SigningParams::builder()
             .identity(&identity)
             .region(&self.region)
@@ -170,8 +177,21 @@ impl AwsSigner {
         if let Some(fresh) = self.fresh(EARLY) {
             return Ok(fresh);
         }
-        // Those in hand may still do.
-        self.ask().await.or_else(|failure| self.fresh(Duration::ZERO).ok_or(failure))
+        // Those in hand may still do, and nobody waits for others at once again.
+        let held = self.fresh(Duration::ZERO);
+        let now = Instant::now();
+        if let Some(held) =
+            held.clone().filter(|_| self.known(|known| known.next_try.is_some_and(|next| now < next)))
+        {
+            return Ok(held);
+        }
+        match (self.ask().await, held) {
+            (Err(_), Some(held)) => {
+                self.known(|known| known.next_try = now.checked_add(NEXT_TRY));
+                Ok(held)
+            }
+            (asked, _) => asked,
+        }
     }
 
     /// The credentials in hand, if they are valid for that long.

@@ -69,23 +69,29 @@ pub(super) fn instructs(conversation: &[Message]) -> bool {
 /// o1-mini).
 fn refuses_system(refusal: &Failure) -> bool {
     let words = RefusalWords::of(refusal);
-    let is_role = words.says(&[
-        "system role",
-        "system message",
-        "system prompt",
-        "system instruction",
-        "system_instruction",
-        "systeminstruction",
-        "developer instruction",
-        "role system",
-        "role 'system'",
-        "role: 'system'",
-        "role: system",
-        "role \"system\"",
-        "support 'system'",
-    ]);
-    // One that must only come first is refused for its place.
-    is_role && words.refuses() && !words.says(&["beginning", "first"])
+    let named =
+        ["system role", "system message", "system prompt", "system instruction", "developer instruction"];
+    let refused = [
+        " not supported",
+        " is not supported",
+        "s are not supported",
+        " is not enabled",
+        "s are not enabled",
+    ];
+    let supports = ["support ", "support the ", "support a ", "support any "];
+    let says = |before: &str, after: &str| words.says(&[&format!("{before}{after}")]);
+    let is_refused = named.iter().any(|name| {
+        refused.iter().any(|refused| says(name, refused))
+            || supports.iter().any(|support| says(support, name))
+    });
+    // One that may only stand elsewhere is refused for its place.
+    let is_role =
+        words.says(&["'system'", "\"system\""]) && !words.says(&["after role", "must be", "only be"]);
+    let is_unknown = words.says(&["unexpected role", "invalid role", "unsupported role", "unknown role"]);
+    let names_role =
+        words.says(&["support 'system'", "role 'system' is not supported", "role 'system' not supported"]);
+    let is_field = words.says(&["unknown name 'systeminstruction'", "unknown name 'system_instruction'"]);
+    (is_refused && words.refuses()) || (is_role && (is_unknown || names_role)) || is_field
 }
 
 #[cfg(test)]
@@ -116,7 +122,14 @@ mod tests {
             ),
             (400, "messages: Unexpected role \"system\". Allowed: user, assistant", true),
             (400, "System message must be at the beginning.", false),
+            (400, "System role not supported. Conversation must start with the first user message", true),
             (400, "The system prompt is too long", false),
+            (400, "Unexpected role 'system' after role 'assistant'", false),
+            (400, "System messages are not allowed after others; they must be at the start", false),
+            (400, "Unknown name \"foo\" at 'system_instruction.parts[0]'", false),
+            (400, "Unknown part type image_url in system message", false),
+            (400, "cache_control is not supported in system messages", false),
+            (500, "An unexpected error occurred while rendering the system prompt", false),
             (429, "System role not supported", false),
         ] {
             let role = SystemRole::default();

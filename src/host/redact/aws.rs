@@ -68,10 +68,19 @@ fn value(text: &str, name_end: usize) -> Option<Range<usize>> {
 
 fn is_secret(text: &str, value: &Range<usize>) -> bool {
     let word = &text[value.clone()];
-    // A call, or a field of something.
-    let is_code = text[value.end..].starts_with(['(', '[', '.']);
+    // A call, or a field of something; a full stop ends a sentence.
+    let behind = &text[value.end..];
+    let is_field = behind.strip_prefix('.').is_some_and(|rest| rest.starts_with(of_name));
+    let is_code = behind.starts_with(['(', '[']) || is_field;
+    // The name of a variable has small letters alone, or capitals.
+    let cases = [word.to_ascii_lowercase(), word.to_ascii_uppercase()];
+    let is_name = word.contains('_') && word.chars().all(of_name) && cases.iter().any(|one| one == word);
     let is_long = word.len() >= SHORTEST_VALUE && word.bytes().any(|byte| byte.is_ascii_digit());
-    !is_code && (word.len() == SECRET_KEY || is_long)
+    !is_code && !is_name && (word.len() == SECRET_KEY || is_long)
+}
+
+fn of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
@@ -83,7 +92,12 @@ fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
 /// How many bytes at the beginning are base64, or what stands for it in an address.
 fn length(text: &str) -> usize {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '-' | '_' | '%');
-    text.find(|c| !is_part(c)).unwrap_or(text.len())
+    // PHP writes a slash in JSON as `\/`.
+    let mut rest = text.trim_start_matches(is_part);
+    while let Some(more) = rest.strip_prefix("\\/") {
+        rest = more.trim_start_matches(is_part);
+    }
+    text.len() - rest.len()
 }
 
 #[cfg(test)]
@@ -106,6 +120,8 @@ mod tests {
             ":secret_access_key => \"%k\"",
             "\"Token\" : \"%t\", the rest",
             "a SessionToken, SessionToken=tok-value-7654321",
+            "The key is AWS_SECRET_ACCESS_KEY=%k.",
+            r#"{"SecretAccessKey":"wJalrXUtnFEMI\/K7MDENG\/bPxRfiCYEXAMPLEKEY"}"#,
         ] {
             let said = text.replace("%k", KEY).replace("%t", TOKEN);
             let mut shown = said.clone();
@@ -126,6 +142,8 @@ mod tests {
             "secretAccessKey = read2secretsOfTheVault(name)",
             "{\"sessionToken\": \"0b6f5d6e-7f3b-4c55-9d0c-1f2e3d4c5b6a\"}",
             "BrowserSessionToken: 0b6f5d6e-7f3b-4c55-9d0c",
+            "aws_session_token = session_token_from_vault_2",
+            "secretAccessKey=AWS_SECRET_ACCESS_KEY_FOR_STAGING_2",
             "the session IQoJ",
         ] {
             assert!(secrets(text).is_empty(), "{text}");

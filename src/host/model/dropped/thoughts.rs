@@ -86,12 +86,9 @@ impl RefusedThoughts {
         let sent = messages.into_iter().flatten().filter_map(blocks).flatten();
         let mut refused = self.blocks();
         let known = refused.len();
-        refused.extend(sent.filter(|block| is_thinking(block)).map(mark));
-        let any = refused.len() > known;
-        while refused.len() > MOST {
-            refused.pop_first();
-        }
-        any
+        // More are not remembered: the refusal is an answer then, and no request is sent for ever.
+        refused.extend(sent.filter(|block| is_thinking(block)).map(mark).take(MOST.saturating_sub(known)));
+        refused.len() > known
     }
 
     /// "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of
@@ -169,6 +166,15 @@ mod tests {
     fn left(thoughts: &RefusedThoughts, mut sent: Value) -> Value {
         thoughts.leave_out_of(&mut sent);
         sent
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_may_be_and_the_refusal_counts_then() {
+        let thoughts = RefusedThoughts::default();
+        let all: Vec<Value> = (0..MOST).map(|at| thought(&at.to_string())).collect();
+        assert!(learn(&thoughts, &body("adaptive", &all), BOUND).is_some());
+        assert_eq!(learn(&thoughts, &body("adaptive", &[thought("more")]), BOUND), None);
+        assert_eq!(left(&thoughts, body("adaptive", &all[..1])), body("adaptive", &[Value::Null]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use aws_smithy_types::error::ErrorMetadata;
 use crate::engine::Failure;
 use crate::host::model::failure::{cause, cut_off};
 use crate::host::redact::SecretRedactor;
+use crate::policy::{ErrorClass, Policy};
 
 /// What the SDK calls a service that was not reached, or did not answer as it should.
 const UNREACHED: [&str; 4] = [
@@ -32,7 +33,10 @@ const UNDEFINED: &str = "` was not defined: could not find";
 pub(super) fn missing(error: &CredentialsError, profile: Option<&str>) -> Failure {
     if let Some((code, said)) = answered(error) {
         let message = format!("the credentials for AWS were refused with `{code}`: {said}");
-        return Failure { kind: Some(code), message, ..Failure::default() };
+        let refusal = Failure { kind: Some(code), message, ..Failure::default() };
+        // What no table knows is no answer of a model: who gives credentials has said no.
+        let is_known = refusal.classified(&Policy::builtin()).class != ErrorClass::ModelError;
+        return if is_known { refusal } else { refused(refusal.message) };
     }
     let why = SecretRedactor::default().with_forms(true).text(cause(error));
     // What a process wrote is no answer of a service.
@@ -138,7 +142,6 @@ fn links<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
 
     fn class(error: &CredentialsError) -> &'static str {
         missing(error, None).classified(&Policy::builtin()).class.name()
@@ -190,6 +193,7 @@ mod tests {
         for (code, expected) in [
             ("AccessDenied", "permission_denied"),
             ("SignatureDoesNotMatch", "auth_error"),
+            ("ValidationError", "auth_error"),
             ("Throttling", "rate_limit"),
             ("ServiceUnavailable", "overloaded"),
         ] {

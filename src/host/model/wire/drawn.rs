@@ -6,7 +6,7 @@ pub(super) fn or_images(text: String, images: usize) -> String {
     match images {
         _ if !text.trim().is_empty() => text,
         0 => text,
-        1 => "[an image, which is kept in the session]".to_owned(),
-        many => format!("[{many} images, which are kept in the session]"),
+        1 => "[an image]".to_owned(),
+        many => format!("[{many} images]"),
     }
 }

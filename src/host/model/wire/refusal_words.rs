@@ -163,13 +163,7 @@ impl RefusalWords {
         let forced = self.says(&["forces tool use", "forced tool use", "forced function calling"]);
         let choice = spellings("tool_choice");
         let is_said = choice.iter().any(|choice| self.text.contains(choice));
-        let is_other = self.says(&[
-            "must be auto",
-            "must be 'auto'",
-            "only 'auto'",
-            "should be 'auto'",
-            "invalid tool_choice",
-        ]);
+        let is_other = self.says(&["must be auto", "must be 'auto'", "only 'auto'", "should be 'auto'"]);
         let is_named = self.name_itself("tool_choice") || self.says(&["mode any", "mode 'any'"]);
         forced || (is_said && is_other) || (is_named && self.refuses())
     }
@@ -275,7 +269,8 @@ impl ParameterNaming {
 
 /// The places where a text names that parameter.
 fn namings<'t>(text: &'t str, field: &'t str) -> impl Iterator<Item = ParameterNaming> + 't {
-    text.match_indices(field).filter_map(move |(at, _)| {
+    // A name without a letter is named nowhere.
+    text.match_indices(field).filter(move |_| !field.is_empty()).filter_map(move |(at, _)| {
         let (before, after) = text.split_at(at);
         let after = after.get(field.len()..).unwrap_or_default();
         if before.ends_with(of_word) || after.starts_with(of_word) {

@@ -134,7 +134,9 @@ impl StreamDecoder for ReplyBlocks {
                 self.started = true;
                 self.count(read.message.usage);
                 self.first_stop = read.message.stop_reason.filter(|_| !read.message.content.is_empty());
-                for block in read.message.content {
+                for block in read.message.content.into_iter().filter(|block| !is_blank(block)) {
+                    let text = block.get("text").and_then(Value::as_str).unwrap_or_default();
+                    self.tally.fresh.push_str(text);
                     self.begin(None, Some(block))?;
                     self.begun.iter_mut().for_each(|block| block.open = false);
                 }
@@ -258,6 +260,11 @@ impl ReplyBlocks {
         tally.received = tally.received.saturating_add(grown);
         Ok(())
     }
+}
+
+/// Whether a block is a text that says nothing: some servers write one where the message begins, and begin it again.
+fn is_blank(block: &Map<String, Value>) -> bool {
+    block.get("text").is_some_and(|text| text == "")
 }
 
 /// The block with that `index`; without one, the last.
@@ -429,6 +436,10 @@ mod tests {
         );
         assert!(assemble(&[begun(json!("tool_use"))]).is_err(), "it has not ended");
         assert!(assemble(&[begun(Value::Null), stopped.clone()]).is_err(), "it does not say why");
+        let blank = json!({"type": "message_start", "message": {"content": [{"type": "text", "text": ""}]}});
+        let again =
+            [begin(0, &json!({"type": "text", "text": ""})), delta(0, "text_delta", "text", "a"), stop(0)];
+        assert_eq!(assemble(&[&[blank][..], &again, &[end("end_turn")]].concat()).unwrap().text, "a");
         let more =
             [begin(2, &json!({"type": "text", "text": ""})), delta(2, "text_delta", "text", " b"), stop(2)];
         let whole = [&[begun(Value::Null)][..], &more, &[end("tool_use"), stopped]].concat();

@@ -107,6 +107,11 @@ impl StreamedCalls {
             Some(index) => self.places.get(&index).copied(),
             // Moonshot numbers no call: what continues several stands in the same order.
             None if is_bare(piece) && self.together > 1 => {
+                if place.of == 1
+                    && let Some(open) = self.only_open()
+                {
+                    return Ok(Some(open));
+                }
                 if place.of != self.together {
                     let what = "the stream of the answer continues with one of several calls, and does not say which";
                     return Err(unreadable(what));
@@ -116,6 +121,14 @@ impl StreamedCalls {
             None => self.calls.len().checked_sub(1),
         };
         Ok(same.filter(|&at| !self.is_other(at, piece, place.begun)))
+    }
+
+    /// The only one of the calls that began together which is not whole.
+    fn only_open(&self) -> Option<usize> {
+        let first = self.calls.len().saturating_sub(self.together);
+        let is_open = |at: &usize| !is_json(self.calls[*at].function.arguments.as_ref());
+        let mut open = (first..self.calls.len()).filter(is_open);
+        open.next().filter(|_| open.next().is_none())
     }
 
     /// Whether a piece that may continue the call at that place begins another one. Some servers number all calls alike, or not at
@@ -165,6 +178,10 @@ fn size(call: &WireCall) -> usize {
 pub(super) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>, mut kept: usize) -> usize {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
+            // What an audio model says comes in pieces of each field.
+            (Some(Value::Object(audio)), Value::Object(more)) if key == "audio" => {
+                kept = merge(audio, more, kept);
+            }
             (_, Value::Null) => {}
             (Some(Value::String(text)), Value::String(more)) => {
                 kept += more.len();
@@ -219,6 +236,10 @@ mod tests {
         // One piece may be of any of them.
         let failure = added(&[json!([begun("a"), begun("b")]), json!([more("{}")])]).unwrap_err();
         assert!(failure.message.ends_with("does not say which"), "{}", failure.message);
+        // Unless the others are whole.
+        let whole = json!({"id": "a", "function": {"name": "look", "arguments": "{}"}});
+        let expected = [("a", "{}"), ("b", "[]")].map(|(id, text)| (id.into(), text.into()));
+        assert_eq!(added(&[json!([whole, begun("b")]), json!([more("[]")])]).unwrap(), expected);
         // Calls that begin one after the other are continued one after the other.
         let apart = [json!([begun("a")]), json!([more("{}")]), json!([begun("b")]), json!([more("[]")])];
         let expected = [("a", "{}"), ("b", "[]")].map(|(id, text)| (id.into(), text.into()));

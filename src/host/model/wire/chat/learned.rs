@@ -154,7 +154,7 @@ impl RefusalWords {
         if self.says(&["role 'user' after role 'tool'"]) {
             return Some(LearnedForm::GuidanceInResults);
         }
-        if self.says(&["system message must be at the beginning"]) {
+        if self.says(&["system message must be at the beginning", "role 'system' after role"]) {
             return Some(LearnedForm::SystemFirst);
         }
         let field = self.says(&[
@@ -249,6 +249,7 @@ mod tests {
             ),
             (400, "Unexpected role 'user' after role 'tool'", LearnedForm::GuidanceInResults),
             (400, "System message must be at the beginning.", LearnedForm::SystemFirst),
+            (400, "Unexpected role 'system' after role 'assistant'", LearnedForm::SystemFirst),
             (
                 400,
                 "<400> InternalError.Algo.InvalidParameter: The tool_choice parameter does not support being set to required or object in thinking mode",

@@ -9,12 +9,12 @@ use crate::host::model::wire::extras::REASONING_PARTS;
 /// Where a part of that type has its texts: Databricks, Mistral.
 const TEXTS: [(&str, &str); 2] = [("reasoning", "summary"), ("thinking", "thinking")];
 
-/// What thoughts of Gemini's models begin and end with in a text.
-const THOUGHTS: (&str, &str) = ("<thought>", "</thought>");
+/// What thoughts of Gemini's models end with in a text.
+const THOUGHTS_END: &str = "</thought>";
 
 /// Takes the reasoning out of the content of a message that a model has sent, and keeps it.
 pub(super) fn take_reasoning(message: &mut ChatMessage) {
-    leave_out_thoughts(message);
+    take_thought(message);
     let Some(ChatContent::Parts(parts)) = &mut message.content else { return };
     let taken: Vec<Value> = parts.extract_if(.., |part| texts(part).is_some()).collect();
     if !taken.is_empty() {
@@ -22,23 +22,26 @@ pub(super) fn take_reasoning(message: &mut ChatMessage) {
     }
 }
 
-/// Leaves thoughts of Gemini's models out of a text. A stream marks its pieces of them; an answer that is whole has all of them in front.
-/// The mark does not go back: it would make a thought of the answer.
+/// Takes thoughts of Gemini's models out of a text, where its compatible API marks them: all up to where they end. Returns whether the
+/// text had the mark, which does not go back: it would make a thought of the answer.
 // Google, "OpenAI compatibility", `include_thoughts`.
-fn leave_out_thoughts(message: &mut ChatMessage) {
+pub(super) fn take_thought(message: &mut ChatMessage) -> bool {
     let google =
         message.extra.get_mut("extra_content").and_then(|extra| extra.get_mut("google")?.as_object_mut());
-    if google.and_then(|google| google.shift_remove("thought")).is_some_and(|is_thought| is_thought == true) {
-        message.content = None;
-        return;
+    if google.and_then(|google| google.shift_remove("thought")).is_none_or(|is_thought| is_thought != true) {
+        return false;
     }
-    let Some(ChatContent::Text(text)) = &mut message.content else { return };
-    let behind = match text.strip_prefix(THOUGHTS.0) {
-        Some(thoughts) => thoughts.split_once(THOUGHTS.1).map(|(_, behind)| behind),
-        None => text.strip_prefix(THOUGHTS.1),
-    };
-    if let Some(behind) = behind {
-        *text = behind.to_owned();
+    let text = message.content.take().map(ChatContent::into_text).unwrap_or_default();
+    message.content = text.split_once(THOUGHTS_END).map(|(_, answer)| ChatContent::Text(answer.to_owned()));
+    true
+}
+
+/// Takes the end of thoughts out of the first text behind them.
+pub(super) fn take_thoughts_end(message: &mut ChatMessage) {
+    if let Some(ChatContent::Text(text)) = &mut message.content
+        && let Some(answer) = text.strip_prefix(THOUGHTS_END)
+    {
+        *text = answer.to_owned();
     }
 }
 

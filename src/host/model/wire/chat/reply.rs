@@ -220,7 +220,7 @@ mod tests {
     fn an_answer_may_be_images_or_audio_alone() {
         let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
         let drawn = message(&json!({"content": "", "images": [image, image]}));
-        assert_eq!(drawn.text, "[2 images, which are kept in the session]");
+        assert_eq!(drawn.text, "[2 images]");
         assert_eq!(drawn.extra["images"].as_array().unwrap().len(), 2);
         assert_eq!(message(&json!({"content": "Look:", "images": [image]})).text, "Look:");
         let audio = json!({"id": "audio_1", "data": "UklGR", "transcript": "Hello there."});

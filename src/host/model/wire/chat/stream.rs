@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::calls::{StreamedCalls, merge};
 use super::message::{ChatContent, ChatMessage};
-use super::parts::{said, take_reasoning};
+use super::parts::{said, take_reasoning, take_thought, take_thoughts_end};
 use super::plain::{self, ChatChoice};
 use super::reply::{signed, to_reply, unexpected};
 use crate::engine::{Failure, FinishReason, ModelReply};
@@ -90,6 +90,8 @@ pub(crate) struct ChatParts {
     counted: bool,
     /// The server may leave out why the model stopped.
     finish_optional: bool,
+    /// The last piece of text was a thought.
+    thinks: bool,
     others: FurtherChoices,
 }
 
@@ -106,7 +108,9 @@ impl StreamDecoder for ChatParts {
                 Ok(Some(value)) => serde_json::from_value(value).map_err(|error| unexpected(&error))?,
                 Ok(None) => return Ok(StreamProgress::More),
                 // OpenRouter says behind a cut answer that it was cut, as an error.
-                Err(_) if self.is_cut() => serde_json::from_str(&event.data).unwrap_or_default(),
+                Err(_) if self.is_cut() => {
+                    ChatChunk { choices: Vec::new(), ..serde_json::from_str(&event.data).unwrap_or_default() }
+                }
                 Err(error) => return Err(error),
             },
         };
@@ -121,12 +125,14 @@ impl StreamDecoder for ChatParts {
             // One that repeats all of it behind its pieces says nothing new.
             let message = choice.message.filter(|_| index != 0 || self.is_blank());
             let mut delta = choice.delta.or(message).unwrap_or_default();
+            let thought = if index == 0 { self.take_thoughts(&mut delta) } else { 0 };
+            self.tally.received = self.tally.received.saturating_add(thought);
             take_reasoning(&mut delta);
             // The reply is the first choice, and others must not be mixed into it.
             if index == 0 {
                 self.started = true;
                 // More of the answer shows that the end before it was none: servers of Gemini's models write one at each piece.
-                self.finish = self.finish.take().filter(|_| !continues(&delta));
+                self.finish = self.finish.take().filter(|_| thought == 0 && !continues(&delta));
                 self.add(delta)?;
                 let said = said.filter(|said| finish::replaces(said, self.finish.as_deref()));
                 self.finish = said.or(self.finish.take());
@@ -200,6 +206,18 @@ impl ChatParts {
         self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
     }
 
+    /// Takes thoughts of Gemini's models out of a piece: how many characters they have.
+    fn take_thoughts(&mut self, delta: &mut ChatMessage) -> u64 {
+        let before = length(delta);
+        if take_thought(delta) {
+            self.thinks = true;
+        } else if self.thinks && delta.content.is_some() {
+            self.thinks = false;
+            take_thoughts_end(delta);
+        }
+        before.saturating_sub(length(delta))
+    }
+
     /// Whether the model was stopped at its limit.
     fn is_cut(&self) -> bool {
         self.finish
@@ -236,7 +254,8 @@ fn continues(delta: &ChatMessage) -> bool {
 fn length(delta: &ChatMessage) -> u64 {
     let text = delta.content.as_ref().map_or(0, ChatContent::length);
     let aside = SAID_ASIDE.iter().filter_map(|field| delta.extra.get(*field)?.as_str());
-    let aside = aside.chain(delta.extra.get(REASONING_PARTS).into_iter().flat_map(said));
+    let spoken = delta.extra.get("audio").and_then(|audio| audio.get("transcript")?.as_str());
+    let aside = aside.chain(spoken).chain(delta.extra.get(REASONING_PARTS).into_iter().flat_map(said));
     let calls = delta.tool_calls.iter().flat_map(|call| [&call.function.name, &call.function.arguments]);
     text.saturating_add(aside.map(chars).sum()).saturating_add(calls.flatten().map(|text| chars(text)).sum())
 }
@@ -549,13 +568,28 @@ mod tests {
     #[test]
     fn an_error_behind_a_cut_answer_says_that_it_was_cut() {
         let error = json!({
-            "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 9},
+            "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 9},
             "error": {"code": 400, "message": "Token limit reached"},
         });
         let piece = delta(&json!({"content": "a"}));
         let reply = assemble(&[piece.clone(), end("length"), error.clone(), json!("[DONE]")]).unwrap();
         assert_eq!((reply.finish, reply.usage.unwrap().output), (FinishReason::Length, 9));
         assert!(assemble(&[piece, end("stop"), error]).is_err());
+    }
+
+    #[test]
+    fn what_is_spoken_comes_in_pieces() {
+        let piece = |audio: Value| delta(&json!({ "audio": audio }));
+        let pieces = [
+            piece(json!({"id": "audio_1", "transcript": "Hel"})),
+            piece(json!({"transcript": "lo."})),
+            piece(json!({"expires_at": 7})),
+            end("stop"),
+        ];
+        let reply = assemble(&pieces).unwrap();
+        assert_eq!(reply.text, "Hello.");
+        assert_eq!(reply.extra["audio"], json!({"id": "audio_1", "transcript": "Hello.", "expires_at": 7}));
     }
 
     #[test]
@@ -567,11 +601,13 @@ mod tests {
         let reply = assemble(&data).unwrap();
         assert_eq!(reply.text, "Hello there");
         assert!(!Value::Object(reply.extra).to_string().contains("thought"));
-        let whole = delta(&json!({"content": "<thought>Hmm.</thought>Hello"}));
+        let whole = thought("<thought>Hmm.</thought>Hello");
         assert_eq!(assemble(&[whole, end("stop")]).unwrap().text, "Hello");
+        // Other models write what they like.
+        let plain = ["<thought>", "x", "</thought>", " more"].map(|text| delta(&json!({ "content": text })));
         assert_eq!(
-            assemble(&[delta(&json!({"content": "a </thought> b"})), end("stop")]).unwrap().text,
-            "a </thought> b"
+            assemble(&[&plain[..], &[end("stop")]].concat()).unwrap().text,
+            "<thought>x</thought> more"
         );
     }
 

@@ -65,7 +65,8 @@ impl WireFormat for ConverseFormat {
     fn learn(&self, failure: &Failure) -> Option<String> {
         // "This model doesn't support the toolConfig.toolChoice.any field. Remove toolConfig.toolChoice.any and try again."
         // (pydantic/pydantic-ai#1649), and the words of Anthropic's API behind "The model returned the following errors".
-        let refused = RefusalWords::of(failure).refuses_demand();
+        let is_refusal = matches!(failure.status, None | Some(400 | 422));
+        let refused = is_refusal && RefusalWords::of(failure).refuses_demand();
         let known = refused && self.chooses_itself.swap(true, Ordering::Relaxed);
         (refused && !known).then(|| {
             format!("`{}` refused a choice among its tools, and is asked again without one", self.model)

@@ -294,7 +294,7 @@ impl BlockContent {
             }
             (_, "text" | "toolUse" | "reasoningContent") => return None,
             (Self::Other { name, fields }, kind) if name == kind => {
-                let more = delta.as_object()?;
+                let Some(more) = delta.as_object() else { return Some((0, 0)) };
                 fields.extend(more.iter().map(|(field, value)| (field.clone(), value.clone())));
                 return Some((0, more.iter().map(|(field, value)| field.len() + weight(value)).sum()));
             }
@@ -460,6 +460,7 @@ mod tests {
         ];
         let ended = [stop(0), end("end_turn")];
         let reply = assemble(&[&image[..], &ended].concat()).unwrap();
+        assert_eq!(reply.text, "[an image]");
         let kept = json!([{"beside": {"image": {"format": "png", "source": {"bytes": "AAAA"}}}}]);
         assert_eq!(Value::Object(reply.extra)["thinking_bedrock"]["items"], kept);
         let text = [delta(0, &json!({"text": "Hello"}))];

@@ -145,7 +145,8 @@ pub(super) fn to_reply(
     issuer: &str,
 ) -> Result<ModelReply, Failure> {
     let mut finish = finish(Some(reason)).map_err(|failure| explained(failure, message))?;
-    let is_image = |part: &&Part| part.contains_key("inlineData") && !is_thought(part);
+    let mime = |part: &Part| Some(part.get("inlineData")?.get("mimeType")?.as_str()?.starts_with("image/"));
+    let is_image = |part: &&Part| mime(part) == Some(true) && !is_thought(part);
     let text = or_images(parts.iter().filter_map(said).collect(), parts.iter().filter(is_image).count());
     let mut ids = None;
     let calls: Vec<ProposedCall> = parts

@@ -245,6 +245,19 @@ fn what_is_of_another_type_is_no_answer() {
 }
 
 #[test]
+fn an_answer_may_be_images_alone() {
+    let part = |mime: &str| json!({"inlineData": {"mimeType": mime, "data": "AAAA"}});
+    for (parts, text) in [
+        (json!([part("image/png")]), "[an image]"),
+        (json!([part("image/png"), {"text": "Look."}]), "Look."),
+        (json!([part("audio/pcm")]), ""),
+    ] {
+        assert_eq!(read(&last(&parts, "STOP")).unwrap().text, text);
+        assert_eq!(streamed(&[last(&parts, "STOP")]).unwrap().text, text);
+    }
+}
+
+#[test]
 fn each_end_has_its_meaning() {
     let text = json!([{"text": "x"}]);
     for (reason, finish) in [

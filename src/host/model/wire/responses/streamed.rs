@@ -84,9 +84,9 @@ pub(super) fn find<'i>(
 pub(super) fn forget_other(items: &mut Vec<StreamedItem>, place: ItemPlace<'_>) {
     let is_other = |item: &StreamedItem| {
         let same = item.index.is_some() && item.index == place.index && item.done.is_none();
-        same && item.kind != place.kind && item.parts.iter().all(String::is_empty)
+        same && item.is_call() && item.parts.iter().all(String::is_empty)
     };
-    if !matches!(place.kind, "message" | "function_call") {
+    if !matches!(place.kind, "message" | "function_call" | "reasoning") {
         items.retain(|item| !is_other(item));
     }
 }

@@ -486,6 +486,13 @@ fn a_call_that_code_has_made_is_under_way() {
 }
 
 #[test]
+fn an_answer_may_be_an_image_alone() {
+    let image =
+        json!({"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"});
+    assert_eq!(read(&whole(&[image])).unwrap().text, "[an image]");
+}
+
+#[test]
 fn a_call_that_becomes_something_else_is_none_of_the_clients() {
     let search = json!({"type": "search_results", "queries": ["a"], "results": []});
     let begun = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "search_web", "arguments": "{}", "status": "completed"});
