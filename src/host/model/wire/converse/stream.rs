@@ -194,6 +194,8 @@ impl ReplyBlocks {
                 self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
                 BlockContent::Result { fields, content: Vec::new() }
             }
+            // Its pieces say which kind of reasoning it is.
+            Some((kind, _)) if matches!(kind.as_str(), "text" | "reasoningContent") => return Ok(()),
             Some((name, Value::Object(fields))) => {
                 self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
                 BlockContent::Other { name, fields }
@@ -431,6 +433,21 @@ mod tests {
             Value::Object(reply.extra),
             json!({"thinking_bedrock": {"issuer": "here", "items": items}})
         );
+    }
+
+    #[test]
+    fn a_block_may_begin_with_its_kind_alone() {
+        let events = [
+            start(),
+            ("contentBlockStart", json!({"contentBlockIndex": 0, "start": {"reasoningContent": {}}})),
+            delta(0, &json!({"reasoningContent": {"text": "hm"}})),
+            stop(0),
+            ("contentBlockStart", json!({"contentBlockIndex": 1, "start": {"text": ""}})),
+            delta(1, &json!({"text": "Hello"})),
+            stop(1),
+            end("end_turn"),
+        ];
+        assert_eq!(assemble(&events).unwrap().text, "Hello");
     }
 
     #[test]
