@@ -54,6 +54,9 @@ impl StreamedCalls {
     /// # Errors
     /// A piece is one of a call that has not begun, or of one among several: what tells is lost or is still to come.
     pub(super) fn add(&mut self, pieces: Vec<WireCall>, mut kept: usize) -> Result<usize, Failure> {
+        if pieces.is_empty() {
+            return Ok(kept);
+        }
         let (of, begun) = (pieces.len(), self.calls.len());
         let unnumbered = pieces.iter().filter(|piece| piece.index.is_none()).count();
         for (at, piece) in pieces.into_iter().enumerate() {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::message::{ChatContent, ChatMessage};
+use crate::host::model::wire::chars;
 use crate::host::model::wire::extras::REASONING_PARTS;
 
 /// Where a part of that type has its texts: Databricks, Mistral.
@@ -14,7 +15,6 @@ const THOUGHTS_END: &str = "</thought>";
 
 /// Takes the reasoning out of the content of a message that a model has sent, and keeps it.
 pub(super) fn take_reasoning(message: &mut ChatMessage) {
-    take_thought(message);
     let Some(ChatContent::Parts(parts)) = &mut message.content else { return };
     let taken: Vec<Value> = parts.extract_if(.., |part| texts(part).is_some()).collect();
     if !taken.is_empty() {
@@ -22,18 +22,19 @@ pub(super) fn take_reasoning(message: &mut ChatMessage) {
     }
 }
 
-/// Takes thoughts of Gemini's models out of a text, where its compatible API marks them: all up to where they end. Returns whether the
-/// text had the mark, which does not go back: it would make a thought of the answer.
+/// Takes thoughts of Gemini's models out of a text, where its compatible API marks them: all up to where they end. Returns how many
+/// characters they have. The mark does not go back: it would make a thought of the answer.
 // Google, "OpenAI compatibility", `include_thoughts`.
-pub(super) fn take_thought(message: &mut ChatMessage) -> bool {
-    let google =
-        message.extra.get_mut("extra_content").and_then(|extra| extra.get_mut("google")?.as_object_mut());
-    if google.and_then(|google| google.shift_remove("thought")).is_none_or(|is_thought| is_thought != true) {
-        return false;
-    }
+pub(super) fn take_thought(message: &mut ChatMessage) -> Option<u64> {
+    let google = message.extra.get_mut("extra_content")?.get_mut("google")?.as_object_mut()?;
+    google.shift_remove("thought").filter(|is_thought| *is_thought == true)?;
     let text = message.content.take().map(ChatContent::into_text).unwrap_or_default();
-    message.content = text.split_once(THOUGHTS_END).map(|(_, answer)| ChatContent::Text(answer.to_owned()));
-    true
+    let (thought, answer) = match text.split_once(THOUGHTS_END) {
+        Some((thought, answer)) => (chars(thought), Some(ChatContent::Text(answer.to_owned()))),
+        None => (chars(&text), None),
+    };
+    message.content = answer;
+    Some(thought)
 }
 
 /// Takes the end of thoughts out of the first text behind them.

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
-use super::parts::{join_pieces, take_reasoning};
+use super::parts::{join_pieces, take_reasoning, take_thought};
 use super::plain::{self, ChatChoice};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
@@ -124,6 +124,7 @@ pub(super) fn to_reply(
     let mut finish = finish::finish(finish)?;
     let legacy = message.take_legacy_call();
     message.tool_calls.extend(legacy);
+    take_thought(&mut message);
     take_reasoning(&mut message);
     if let Some(Value::Array(parts)) = message.extra.get_mut(REASONING_PARTS) {
         join_pieces(parts);

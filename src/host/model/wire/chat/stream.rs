@@ -208,14 +208,12 @@ impl ChatParts {
 
     /// Takes thoughts of Gemini's models out of a piece: how many characters they have.
     fn take_thoughts(&mut self, delta: &mut ChatMessage) -> u64 {
-        let before = length(delta);
-        if take_thought(delta) {
-            self.thinks = true;
-        } else if self.thinks && delta.content.is_some() {
-            self.thinks = false;
+        let thought = take_thought(delta);
+        if thought.is_none() && self.thinks && delta.content.is_some() {
             take_thoughts_end(delta);
         }
-        before.saturating_sub(length(delta))
+        self.thinks = thought.is_some() || (self.thinks && delta.content.is_none());
+        thought.unwrap_or_default()
     }
 
     /// Whether the model was stopped at its limit.
