@@ -84,7 +84,7 @@ impl DroppedOptions {
     }
 
     /// Whether a stream is not asked for.
-    pub(super) fn has_stream(&self) -> bool {
+    pub(super) fn leaves_out_stream(&self) -> bool {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.iter().any(|place| *place == STREAM[..1])
     }

@@ -343,7 +343,7 @@ impl ModelTransport {
 
     /// When the first token must be there. An answer that is not streamed has none before the last.
     fn first_token(&self, started: Instant, timeouts: CallTimeouts) -> Option<Instant> {
-        let limit = timeouts.first_token.filter(|_| self.stream && !self.dropped.has_stream())?;
+        let limit = timeouts.first_token.filter(|_| self.stream && !self.dropped.leaves_out_stream())?;
         started.checked_add(limit.to_std())
     }
 

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 /// The names, as the files, the variables, the headers and the SDKs of AWS write them; some begin with a capital or not. A session token
-/// of another service is often passed on from one tool to the next, so `sessionToken` is none of them.
+/// of another service is often passed on from one tool to the next, so `sessionToken` is not one of them.
 const NAMES: [&str; 10] = [
     "ecretAccessKey",
     "ecret_access_key",

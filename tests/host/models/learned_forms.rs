@@ -96,6 +96,11 @@ async fn called(
     (results, seen)
 }
 
+/// What each reply notes.
+fn notes(results: &[Result<ModelReply, Failure>]) -> Vec<&[String]> {
+    results.iter().map(|result| &*result.as_ref().unwrap().notes).collect()
+}
+
 /// A conversation that carries everything that servers refuse.
 fn conversation() -> Vec<Message> {
     let call = |id: &str, arguments: &str| ToolCall {
@@ -507,7 +512,7 @@ async fn an_option_that_a_model_refuses_is_dropped_once_and_remembered_in_every_
         let words = refusal.to_string();
         let answer = move |body: &Value| body.pointer(place).map(|_| (400, refusal.clone()));
         let (results, seen) = asked_of(answer, answer_of(provider.name()), config, 2).await;
-        let notes: Vec<&[String]> = results.iter().map(|result| &*result.as_ref().unwrap().notes).collect();
+        let notes = notes(&results);
         let note = "`m` refused the request, which is sent again without `";
         let again = notes[0].iter().filter(|told| told.starts_with(note)).count();
         assert_eq!((again, notes[1].len()), (1, 0), "{words}: {notes:?}");
@@ -531,7 +536,7 @@ async fn a_call_is_demanded_only_once_of_a_model_that_chooses_itself_in_every_di
     for provider in EACH_DIALECT {
         let config = ModelConfig { api_key: Some("key".into()), ..ModelConfig::new(provider, "m") };
         let (results, seen) = demanded_of(no_demand, answer_of(provider.name()), config, 2).await;
-        let notes: Vec<&[String]> = results.iter().map(|result| &*result.as_ref().unwrap().notes).collect();
+        let notes = notes(&results);
         assert!(notes[0].len() == 1 && notes[1].is_empty(), "{}: {notes:?}", provider.name());
         assert_eq!(seen.len(), 3, "{}", provider.name());
     }
@@ -593,7 +598,7 @@ async fn instructions_are_said_by_the_user_where_a_model_has_no_role_for_them_in
     for provider in EACH_DIALECT {
         let config = ModelConfig { api_key: Some("key".into()), ..ModelConfig::new(provider, "m") };
         let (results, seen) = asked_of(no_system, answer_of(provider.name()), config, 2).await;
-        let notes: Vec<&[String]> = results.iter().map(|result| &*result.as_ref().unwrap().notes).collect();
+        let notes = notes(&results);
         assert!(notes[0][0].ends_with("the instructions in what the user says"), "{}", provider.name());
         assert!(notes[1].is_empty(), "{}: {notes:?}", provider.name());
         assert_eq!(seen.len(), 3, "{}", provider.name());

@@ -71,7 +71,7 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
     })
 }
 
-/// Why the model stopped, as a field of an answer has it. A value of another type is none.
+/// Why the model stopped, as a field of an answer has it. A value of another type does not count.
 pub(super) fn reason<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let Value::String(said) = Value::deserialize(from)? else { return Ok(None) };
     Ok(Some(said).filter(|said| is_said(said)))

@@ -1,6 +1,6 @@
 //! How much of a stream is kept. What surrounds it on the wire, which may be forty times as much, is not counted.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What a value, a call or a block takes in addition to its texts, at least.
 pub(super) const EACH: usize = 8;
@@ -12,9 +12,14 @@ pub(super) fn weight(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(entries) => entries.iter().map(|(key, value)| key.len() + weight(value)).sum(),
+        Value::Object(entries) => entries_weight(entries),
     };
     EACH + within
+}
+
+/// The same of entries, without what is around them.
+pub(super) fn entries_weight(entries: &Map<String, Value>) -> usize {
+    entries.iter().map(|(key, value)| key.len() + weight(value)).sum()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::finish::{self, is_said};
-use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::kept::{EACH, entries_weight, weight};
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::UsageBesideCache;
@@ -228,8 +228,7 @@ impl ReplyBlocks {
         self.tally.has_calls |= fields.get("type").is_some_and(|kind| kind == "tool_use");
         let said = ["text", "thinking", "data", "name"].iter().filter_map(|key| fields.get(*key)?.as_str());
         self.tally.received = self.tally.received.saturating_add(said.map(chars).sum());
-        let fields_weight = fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
-        self.tally.kept += EACH + fields_weight;
+        self.tally.kept += EACH + entries_weight(&fields);
         self.begun.push(ReplyBlock { fields, input: String::new(), open: true });
         Ok(())
     }

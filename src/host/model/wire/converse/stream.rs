@@ -13,7 +13,7 @@ use super::reply::{misshapen, to_reply, unexpected, usage};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
-use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::kept::{EACH, entries_weight, weight};
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::UsageBesideCache;
@@ -187,17 +187,17 @@ impl ReplyBlocks {
                 let Value::Object(fields) = fields else { return Err(misshapen("a tool call is no object")) };
                 let named = fields.get("name").and_then(Value::as_str).map_or(0, chars);
                 self.tally.received = self.tally.received.saturating_add(named);
-                self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                self.tally.kept += entries_weight(&fields);
                 BlockContent::Call { fields, input: String::new() }
             }
             Some((kind, Value::Object(fields))) if kind == "toolResult" => {
-                self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                self.tally.kept += entries_weight(&fields);
                 BlockContent::Result { fields, content: Vec::new() }
             }
             // Its pieces say which kind of reasoning it is.
             Some((kind, _)) if matches!(kind.as_str(), "text" | "reasoningContent") => return Ok(()),
             Some((name, Value::Object(fields))) => {
-                self.tally.kept += fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                self.tally.kept += entries_weight(&fields);
                 BlockContent::Other { name, fields }
             }
             Some((name, _)) => return Err(misshapen(&format!("a block of the kind `{name}` is no object"))),
@@ -298,7 +298,7 @@ impl BlockContent {
             (Self::Other { name, fields }, kind) if name == kind => {
                 let Some(more) = delta.as_object() else { return Some((0, 0)) };
                 fields.extend(more.iter().map(|(field, value)| (field.clone(), value.clone())));
-                return Some((0, more.iter().map(|(field, value)| field.len() + weight(value)).sum()));
+                return Some((0, entries_weight(more)));
             }
             // What is unknown here.
             _ => return Some((0, 0)),

@@ -14,7 +14,7 @@ use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::{cut_off, inside_success, unreadable};
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::choices::FurtherChoices;
-use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::kept::{EACH, entries_weight};
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
 use crate::session::Message;
@@ -194,8 +194,7 @@ impl ReplyParts {
             }
             None if is_bare_text(&part) && text.is_empty() => {}
             None => {
-                self.tally.kept +=
-                    EACH + part.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+                self.tally.kept += EACH + entries_weight(&part);
                 self.parts.push(part);
             }
         }

@@ -194,7 +194,7 @@ fn the_last_end_counts_and_what_follows_an_end_opens_the_answer_again() {
             assert_eq!(class(&failure.unwrap_err()), ErrorClass::NetworkError, "{end}");
         }
     }
-    // What was said before the code is not the answer.
+    // A text before the code is not the answer.
     let said_before = [chunk(&json!([{"text": "Let me see: "}])), last(&json!([code]), "STOP")];
     for failure in [streamed(&said_before), read(&Value::Array(said_before.to_vec()))] {
         assert_eq!(class(&failure.unwrap_err()), ErrorClass::NetworkError);

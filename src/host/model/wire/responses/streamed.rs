@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::items::{Item, kind, same_arguments, text_of, word};
 use crate::engine::Failure;
 use crate::host::model::failure::unreadable;
-use crate::host::model::wire::kept::{EACH, weight};
+use crate::host::model::wire::kept::{EACH, entries_weight};
 
 /// The most parts of one item.
 const MOST_PARTS: usize = 1000;
@@ -246,16 +246,12 @@ impl StreamedItem {
     /// About how many bytes it takes.
     pub(super) fn size(&self) -> usize {
         let parts: usize = self.parts.iter().map(String::len).sum();
-        let done = self.done.as_ref().map(size).unwrap_or_default();
-        EACH.saturating_add(size(&self.begun)).saturating_add(parts).saturating_add(done)
+        let done = self.done.as_ref().map(entries_weight).unwrap_or_default();
+        EACH.saturating_add(entries_weight(&self.begun)).saturating_add(parts).saturating_add(done)
     }
 }
 
 /// A stream that contradicts itself.
 pub(super) fn differs(what: &str) -> Failure {
     unreadable(format!("the stream of the answer contradicts itself: {what} is not what was streamed"))
-}
-
-fn size(item: &Item) -> usize {
-    item.iter().map(|(key, value)| key.len().saturating_add(weight(value))).sum()
 }
