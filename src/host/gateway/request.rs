@@ -265,11 +265,15 @@ fn google_prefix(name: &RawValue) -> &'static str {
     if name.starts_with(GOOGLE) { GOOGLE } else { "" }
 }
 
-/// The one of these names that is the same without regard to case, as Go folds it.
+/// The one of these names that is the same without regard to case, as Go folds it. These names are ASCII.
 fn folded(name: &str, known: &[&'static str]) -> Option<&'static str> {
-    let upper = |name: &str| name.chars().flat_map(char::to_uppercase).collect::<Vec<char>>();
-    // A letter that folds to one of a byte has three at most.
-    known.iter().copied().find(|known| name.len() <= known.len() * 3 && upper(name) == upper(known))
+    fn upper(name: &str) -> impl Iterator<Item = char> {
+        name.chars().flat_map(char::to_uppercase)
+    }
+    known.iter().copied().find(|known| {
+        // Most names differ in their length already, which is compared first.
+        if name.is_ascii() { name.eq_ignore_ascii_case(known) } else { upper(name).eq(upper(known)) }
+    })
 }
 
 impl<'de> Visitor<'de> for LookedAt<'de> {
