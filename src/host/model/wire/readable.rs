@@ -1,8 +1,6 @@
 //! JSON that some servers write and this reader refuses: halves of surrogate pairs, numbers that no float holds, and hundreds of
 //! nested lists. What of it means nothing is replaced, so that an answer with it can be read.
 
-use memchr::{memchr_iter, memchr2_iter};
-
 use crate::host::surrogates::without_halves;
 
 /// The deepest nesting that is read: the reader refuses 128.
@@ -35,19 +33,19 @@ pub(in crate::host::model) fn readable(json: &str) -> Option<String> {
     }
 }
 
-/// Whether it may hold what the reader refuses. Nearly no event does, and to look at each byte takes longer than to read it.
+/// Whether it may hold what the reader refuses. Nearly no event does. All of it is looked at, as the compiler makes a few
+/// instructions for many bytes of a loop that ends nowhere else.
 fn may_be_refused(json: &[u8]) -> bool {
-    let follows = |at: usize, is: fn(&u8) -> bool| json.get(at).is_some_and(is);
-    let has_units = || memchr_iter(b'\\', json).any(|at| follows(at.saturating_add(1), |byte| *byte == b'u'));
-    let has_exponents = || {
-        let before = |at: usize| {
-            at.checked_sub(1).is_some_and(|at| follows(at, |byte| matches!(byte, b'0'..=b'9' | b'.')))
-        };
-        memchr2_iter(b'e', b'E', json).any(before)
+    let pairs = json.iter().zip(json.get(1..).unwrap_or_default());
+    let is_refused = |before: u8, byte: u8| {
+        let is_unit = (before == b'\\') & (byte == b'u');
+        let is_exponent = (byte | 0x20 == b'e') & (before.is_ascii_digit() | (before == b'.'));
+        u8::from(is_unit | is_exponent)
     };
+    let has_refused = pairs.fold(0, |found, (before, byte)| found | is_refused(*before, *byte)) > 0;
     let has_many_digits = || json.iter().skip(MANY_DIGITS - 1).step_by(MANY_DIGITS).any(u8::is_ascii_digit);
-    let is_deep = || memchr2_iter(b'[', b'{', json).nth(DEEPEST).is_some();
-    has_units() || has_exponents() || has_many_digits() || is_deep()
+    let is_deep = || json.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() > DEEPEST;
+    has_refused || has_many_digits() || is_deep()
 }
 
 /// A way through JSON.

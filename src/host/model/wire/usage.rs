@@ -126,12 +126,17 @@ impl UsageBesideCache {
 
 /// The count under one of these names, the first that is not 0.
 pub(super) fn count(said: &Map<String, Value>, names: &[&str]) -> Option<u64> {
-    names.iter().map(|name| said.get(*name).and_then(to_number)).fold(None, |first, next| newer(next, first))
+    names.iter().map(|name| field(said, name).and_then(to_number)).fold(None, |first, next| newer(next, first))
 }
 
 /// The same, of a part of the counts.
 pub(super) fn within(said: &Map<String, Value>, part: &str, names: &[&str]) -> Option<u64> {
-    count(said.get(part)?.as_object()?, names)
+    count(field(said, part)?.as_object()?, names)
+}
+
+/// A field of the counts. They have few, and to compare their names takes less than to hash one.
+fn field<'s>(said: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
+    said.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
 /// What holds of a count that comes again: the later one, but 0 never replaces more. Servers end streams with counts of which they
