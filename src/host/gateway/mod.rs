@@ -9,6 +9,7 @@ mod answer;
 mod board;
 mod classify;
 mod contract;
+mod due;
 mod endpoint;
 mod error;
 mod history;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use futures_util::stream::unfold;
 use memchr::memchr_iter;
 use reqwest::header::HeaderMap;
@@ -19,6 +19,7 @@ use tracing::Span;
 use super::answer::{GatewayAnswer, GatewayBody, gateway_error};
 use super::board::BoardTicket;
 use super::contract::{AttemptJudge, RequestContract};
+use super::due::DueFuture;
 use super::endpoint::GatewayEndpoint;
 use super::error::GatewayError;
 use super::history::{HistoryPiece, RequestHistory};
@@ -80,7 +81,7 @@ type TurnFuture = Pin<Box<dyn Future<Output = TurnResult> + Send>>;
 struct OutgoingStream {
     open: Arc<OpenCall>,
     /// The turn, until it has ended.
-    turn: Option<TurnFuture>,
+    turn: Option<DueFuture<TurnResult>>,
     pieces: mpsc::Receiver<Bytes>,
     events: u64,
     /// How the turn ended, until the client knows it.
@@ -341,7 +342,7 @@ impl OutgoingStream {
     }
 
     fn of(mut self, turn: TurnFuture) -> Self {
-        self.turn = Some(turn);
+        self.turn = Some(DueFuture::new(turn));
         self
     }
 
@@ -385,7 +386,7 @@ impl OutgoingStream {
         let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
         if self.cut.as_mut().poll(context).is_ready() {
             (self.turn, self.ended) = (None, Some(Err(GatewayError::shutting_down())));
-        } else if let Poll::Ready(ended) = turn.as_mut().poll(context) {
+        } else if let Poll::Ready(ended) = turn.poll_unpin(context) {
             self.ends(&ended);
         }
         match self.pieces.try_recv() {
