@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hint::spin_loop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 
 #[cfg(feature = "serve")]
@@ -24,6 +25,9 @@ use crate::host::observer::Journal;
 use crate::host::telemetry::{Telemetry, spans};
 use crate::policy::Policy;
 use crate::time::{Instant, Nanos};
+
+/// So often a thread looks whether the run is free before it waits for it: for about 10 microseconds.
+const SPINS: u32 = 200;
 
 /// A run that the host drives.
 pub(in crate::host) struct LockedRun {
@@ -391,7 +395,15 @@ impl LockedRun {
         }
     }
 
+    /// The run is locked for some microseconds at a time, which takes less than to put a thread to sleep and to wake it.
     fn lock(&self) -> MutexGuard<'_, LockedParts> {
+        for _ in 0..SPINS {
+            match self.inner.try_lock() {
+                Ok(inner) => return inner,
+                Err(TryLockError::Poisoned(inner)) => return inner.into_inner(),
+                Err(TryLockError::WouldBlock) => spin_loop(),
+            }
+        }
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
