@@ -18,6 +18,7 @@ mod budget;
 mod call_timeouts;
 pub(crate) mod canonical;
 mod catalogue;
+mod cooldowns;
 mod depth;
 mod directive;
 mod event;

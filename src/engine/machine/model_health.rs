@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::known_windows::{EffectiveWindow, KnownWindow, KnownWindows};
 use super::super::overhead::{ModelOverheads, RequestOverhead};
-use super::super::targets::TargetCooldowns;
+use super::super::cooldowns::TargetCooldowns;
 use super::super::token_calibration::TokenCalibration;
 use super::super::token_observation::TokenObservation;
 use super::out::StepOutput;

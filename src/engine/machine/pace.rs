@@ -13,7 +13,7 @@ use crate::engine::metric::MetricName;
 use crate::engine::provider_limit::ProviderLimit;
 use crate::engine::reason::StoredReason;
 use crate::engine::shared_pace::SharingScope;
-use crate::engine::targets::cooldown_key;
+use crate::engine::cooldowns::cooldown_key;
 use crate::policy::{
     CooldownScope, ErrorClass, ModelPolicy, PaceBreaker, PaceLearning, PaceLimit, PacePool, Policy,
     RetryPolicy, ServerDelayMode, Setting, ToolPolicy,
