@@ -2,9 +2,11 @@
 
 use core::fmt::Write as _;
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::depth::too_deep;
+use super::event::FinishReason;
 use crate::policy::{OutputPolicy, Policy, Validator};
 use crate::text::repair::{repair_for, too_long};
 use crate::text::{SchemaProblem, Template, TemplateError, excerpt};
@@ -73,6 +75,24 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, SchemaPro
         None => Ok(value),
         Some(message) => Err(SchemaProblem { pointer: String::new(), message }),
     }
+}
+
+/// The same of a reply that stopped for that reason: what was cut is not wrong but unfinished, and as long a call would be cut again.
+pub(crate) fn parse_said(
+    policy: &Policy,
+    arguments: &str,
+    finish: Option<&FinishReason>,
+) -> Result<Value, SchemaProblem> {
+    parse(policy, arguments).map_err(|problem| {
+        let was_cut = matches!(finish, Some(FinishReason::Length | FinishReason::ContextWindow));
+        let is_half = || serde_json::from_str::<IgnoredAny>(arguments).is_err_and(|error| error.is_eof());
+        if !was_cut || !is_half() {
+            return problem;
+        }
+        let SchemaProblem { pointer, message } = problem;
+        let message = format!("cut at the token limit of the reply, so write less at once: {message}");
+        SchemaProblem { pointer, message }
+    })
 }
 
 /// The problem of JSON with an integer that does not fit into 64 bits and would be rounded.

@@ -8,7 +8,7 @@ use super::super::because::{ShownValue, because};
 use super::super::directive::{DecisionReason, Note};
 use super::super::event::{ModelReply, ProposedCall};
 use super::super::metric::MetricName;
-use super::super::problems::parse;
+use super::super::problems::parse_said;
 use super::SplitState;
 use crate::policy::{ErrorClass, MalformedCalls};
 use crate::session::ToolCall;
@@ -28,7 +28,7 @@ impl SplitState<'_> {
         let mut texts = Vec::new();
         // The other calls of the reply run; a broken call must not affect them.
         for ProposedCall { call, policy, opaque } in mem::take(&mut reply.calls) {
-            match parse(self.run.policy(), &call.arguments) {
+            match parse_said(self.run.policy(), &call.arguments, self.run.last.finish.as_ref()) {
                 Ok(_) => reply.calls.push(ProposedCall { call, policy, opaque }),
                 Err(problem) => texts.push(self.dropped(call, &problem, why.clone())),
             }

@@ -53,12 +53,12 @@ fn problems_of_report(
     reply: &ModelReply,
     rules: StepRules<'_>,
 ) -> Option<Vec<SchemaProblem>> {
-    let (tool, policy) = (&output.tool.value, rules.policy);
+    let (tool, policy, finish) = (&output.tool.value, rules.policy, Some(&reply.finish));
     if reply.calls.is_empty() {
         let is_report = policy.turn().text_only.value == TextOnly::Accept;
         let text = if is_report { &reply.text } else { return None };
         let repaired = rules.repaired(text, "").map(|repaired| repaired.value.to_string());
-        return parsed_report(output, repaired.as_ref().unwrap_or(text), policy).err();
+        return parsed_report(output, (repaired.as_ref().unwrap_or(text), finish), policy).err();
     }
     let mut first = None;
     for proposal in &reply.calls {
@@ -67,7 +67,7 @@ fn problems_of_report(
             return None;
         }
         // One valid report is enough, and is accepted in the usual way.
-        let problems = parsed_report(output, &proposal.call.arguments, policy).err()?;
+        let problems = parsed_report(output, (&proposal.call.arguments, finish), policy).err()?;
         first.get_or_insert(problems);
     }
     first

@@ -63,6 +63,8 @@ impl BodyWalk<'_> {
             }
             // Hugging Face sends the seconds until a model is loaded.
             ("estimated_time", NodeShape::Number(number)) => self.seconds(name, &number.to_string()),
+            // OpenAI sends the seconds until a plan has usage again (earendil-works/pi#4172).
+            ("resets_in_seconds", NodeShape::Number(number)) => self.seconds(name, &number.to_string()),
             // OpenRouter passes the headers of the provider on in `error.metadata.headers`.
             ("headers", NodeShape::Object) => {
                 let texts = value.fields().filter_map(|(name, value)| match value.shape() {

@@ -5,9 +5,9 @@
 //! | header | `retry-after-ms`, `x-ms-retry-after-ms` | milliseconds, with decimals or not |
 //! | header | `retry-after` | seconds, with decimals or not; an HTTP date; a duration (`1m30s`) |
 //! | body | `retryDelay` | `58s`, or `{seconds, nanos}` |
-//! | body | `retry_after` | seconds |
+//! | body | `retry_after`, `resets_in_seconds` | seconds |
 //! | body | the message | `try again in 2s`, `retry in 58.2s`, `retry after 86400 seconds`, `in 1 minute and 30 seconds` |
-//! | reset | `x-ratelimit-reset*`, `ratelimit-reset` | a duration (`6m0s`); seconds; the time in seconds or milliseconds since 1970, or as RFC 3339 |
+//! | reset | `x-ratelimit-reset*`, `ratelimit-reset`, `ratelimitbysize-reset` | `6m0s`; seconds; the time in (milli)seconds since 1970, or as RFC 3339 |
 //! | reset | `anthropic-*-reset` | RFC 3339 |
 //! | reset | `RateLimit` | `"name";r=0;t=30`, or `limit=100, remaining=0, reset=30` of earlier drafts |
 //!
@@ -233,7 +233,8 @@ fn resets(headers: &ReplyHeaders, limited: bool, sent: &SentDelay<'_>, said: &mu
 
 /// The family of a reset header, and the name of its limit: `x-ratelimit`, `-tokens`.
 fn family(name: &str) -> Option<(&'static str, &str)> {
-    ["x-ratelimit", "ratelimit", "x-rate-limit"]
+    // Mistral counts tokens in headers of its own: `ratelimitbysize-reset`, `ratelimitbysize-remaining`.
+    ["x-ratelimit", "ratelimit", "x-rate-limit", "ratelimitbysize"]
         .into_iter()
         .find_map(|family| Some((family, name.strip_prefix(family)?.strip_prefix("-reset")?)))
 }

@@ -190,6 +190,10 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
             &[("x-ratelimit-reset-tokens-minute", "4.5"), ("x-ratelimit-remaining-tokens-minute", "0")],
             wait(4500),
         ),
+        // Mistral's tokens of a minute.
+        (&[("ratelimitbysize-reset", "40"), ("ratelimitbysize-remaining", "0")], wait(40_000)),
+        (&[("ratelimitbysize-reset", "40"), ("ratelimitbysize-remaining", "468000")], WaitHint::None),
+        (&[("ratelimitbysize-reset", "40"), ("retry-after", "1")], wait(1000)),
     ];
     for (headers, expected) in table {
         assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
@@ -241,6 +245,10 @@ fn what_a_body_says() {
         ("budget refills in 20 seconds", 20_000),
         (r#"{"error":{"message":"slow down","retry_after_ms":1500}}"#, 1500),
         (r#"{"error":"Model x is currently loading","estimated_time":20.0}"#, 20_000),
+        (
+            r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","plan_type":"plus","resets_at":1777936568,"resets_in_seconds":13872}}"#,
+            13_872_000,
+        ),
         (r#"{"error":{"message":"try again in 2s","details":[{"retryDelay":"9s"}]}}"#, 9000),
     ];
     for (body, millis) in table {

@@ -7,7 +7,7 @@ use super::super::run_parts::RunParts;
 use super::super::tool_series::{CallPhase, InvalidArguments};
 use super::super::turn_guidance::ReplyGuidance;
 use crate::engine::machine::call_refusal::CallRefusal;
-use crate::engine::problems::{changed, parse, refused_arguments};
+use crate::engine::problems::{changed, parse_said, refused_arguments};
 use crate::policy::{CallOverride, ErrorClass};
 use crate::session::ToolCall;
 use crate::text::{SchemaProblem, visible};
@@ -44,7 +44,7 @@ pub(super) fn examine(
             None => refused(not_found(&call.name, &mut run.out)),
         };
     }
-    let parsed = parse(run.policy(), &call.arguments);
+    let parsed = parse_said(run.policy(), &call.arguments, run.last.finish.as_ref());
     let warned = run.turns.turn_of(run.terms.of_turn).is_some_and(|turn| turn.nudged);
     let ending = (&mut *run.ending, run.turn);
     // Loop detection comes before the validation: a repeated broken call is a loop, too, and its correction might

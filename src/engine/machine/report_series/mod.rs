@@ -16,10 +16,10 @@ use crate::engine::ask::PlannerDecision;
 use crate::engine::attempt_series::AttemptSeries;
 use crate::engine::because::because;
 use crate::engine::directive::{Note, Outcome};
-use crate::engine::event::DriveMode;
+use crate::engine::event::{DriveMode, FinishReason};
 use crate::engine::ids::ProposalId;
 use crate::engine::metric::MetricName;
-use crate::engine::problems::{changed, parse, reported};
+use crate::engine::problems::{changed, parse, parse_said, reported};
 use crate::engine::reason::told;
 use crate::policy::{ErrorClass, OutputPolicy, Policy, Trigger};
 use crate::session::{FinalReason, Message, ReportSource, RetryExhausted, StopReason};
@@ -333,13 +333,13 @@ impl ReportSeries {
     }
 }
 
-/// The report, or the problems found by the schema and the validators.
+/// The report of a reply that stopped for that reason, or the problems found by the schema and the validators.
 pub(in crate::engine) fn parsed_report(
     output: &OutputPolicy,
-    raw: &str,
+    (raw, finish): (&str, Option<&FinishReason>),
     policy: &Policy,
 ) -> Result<Value, Vec<SchemaProblem>> {
-    let report = parse(policy, raw).map_err(|problem| vec![problem])?;
+    let report = parse_said(policy, raw, finish).map_err(|problem| vec![problem])?;
     // As for calls: a number that would be rounded is reported before the schema checks the rounded value.
     let mut problems: Vec<SchemaProblem> = changed(raw).into_iter().collect();
     if problems.is_empty() {
@@ -352,7 +352,8 @@ pub(in crate::engine) fn parsed_report(
 fn check(output: &OutputPolicy, raw: &str, run: &mut RunParts<'_>) -> Result<Value, ReportFault> {
     // Validated before it is accepted, as in ai-agent (`validatePayload` before `commitFinalReport`): an accepted
     // report cannot be refused later.
-    let report = parsed_report(output, raw, run.policy()).map_err(ReportFault::Invalid)?;
+    let said = (raw, run.last.finish.as_ref());
+    let report = parsed_report(output, said, run.policy()).map_err(ReportFault::Invalid)?;
     let turn = run.turn;
     // Reducers come last: they change the session, so they only see a valid report.
     match run.out.reduce(Trigger::OutputAccepted, || json!({ "output": report, "turn": turn })) {
