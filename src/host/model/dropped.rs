@@ -2,13 +2,16 @@
 //!
 //! It is the same in every wire format, so it looks at bodies and not at what they mean.
 
+mod demand;
+mod place;
 mod thoughts;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
+pub(super) use self::demand::RefusedDemand;
+use self::place::remove;
 use self::thoughts::RefusedThoughts;
 use super::wire::RefusalWords;
 use crate::engine::Failure;
@@ -47,9 +50,6 @@ const HOLDERS: [&str; 6] = [
 ];
 /// Names of one word within other mappings that say enough.
 const TELLING: [&str; 2] = ["effort", "verbosity"];
-/// Where the wire formats say that a call is demanded.
-const DEMANDS: [&[&str]; 3] =
-    [&["tool_choice"], &["toolConfig", "toolChoice"], &["toolConfig", "functionCallingConfig"]];
 /// What asks for a stream.
 const STREAM: [&str; 2] = ["stream", "stream_options"];
 
@@ -58,8 +58,7 @@ const STREAM: [&str; 2] = ["stream", "stream_options"];
 pub(super) struct DroppedOptions {
     /// The places of options.
     places: Mutex<Vec<Vec<String>>>,
-    /// Whether no call may be demanded. That one is forbidden is said all the same.
-    chooses_itself: AtomicBool,
+    demand: RefusedDemand,
     thoughts: RefusedThoughts,
 }
 
@@ -67,17 +66,14 @@ impl DroppedOptions {
     /// A body without them.
     pub(super) fn left_out_of(&self, body: Vec<u8>) -> Vec<u8> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let chooses_itself = self.chooses_itself.load(Ordering::Relaxed);
-        if places.is_empty() && !chooses_itself && !self.thoughts.any() {
+        if places.is_empty() && !self.demand.is_known() && !self.thoughts.any() {
             return body;
         }
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(&body) else { return body };
         for place in &places {
             remove(&mut fields, place);
         }
-        if let Some(place) = demand(&fields).filter(|_| chooses_itself) {
-            remove(&mut fields, place);
-        }
+        self.demand.leave_out_of(&mut fields);
         let mut left = Value::Object(fields);
         self.thoughts.leave_out_of(&mut left);
         serde_json::to_vec(&left).unwrap_or(body)
@@ -91,22 +87,18 @@ impl DroppedOptions {
 
     /// What of the body that was sent a refusal is about, in words: it is left out from now on. `None`: nothing of it.
     pub(super) fn learn(&self, model: &str, sent: &[u8], refusal: &Failure) -> Option<String> {
+        if let Some(note) = self.demand.learn(model, sent, refusal) {
+            return Some(note);
+        }
         if !matches!(refusal.status, Some(400 | 422)) {
             return None;
         }
         let words = RefusalWords::of(refusal);
         let Ok(Value::Object(fields)) = serde_json::from_slice(sent) else { return None };
         let without = self.thoughts.learn(&fields, &words);
-        let without = without.or_else(|| self.learn_demand(&words, &fields));
         let without = without.or_else(|| self.learn_stream(&words, &fields));
         let without = without.or_else(|| self.learn_option(&words, &fields))?;
         Some(format!("`{model}` refused the request, which is sent again {without}"))
-    }
-
-    fn learn_demand(&self, words: &RefusalWords, fields: &Map<String, Value>) -> Option<String> {
-        let place = demand(fields).filter(|_| words.refuses_demand())?;
-        self.chooses_itself.store(true, Ordering::Relaxed);
-        Some(format!("without `{}`: the model chooses whether to call a tool", place.join(".")))
     }
 
     fn learn_stream(&self, words: &RefusalWords, fields: &Map<String, Value>) -> Option<String> {
@@ -181,39 +173,6 @@ fn names_place(words: &RefusalWords, place: &[String]) -> bool {
             words.name_itself(&format!("{outer}.{name}"))
         }
         _ => words.name_itself(name),
-    }
-}
-
-/// Where a body demands a call.
-fn demand(fields: &Map<String, Value>) -> Option<&'static [&'static str]> {
-    let is_one = |place: &&[&str]| {
-        let (first, rest) = place.split_first()?;
-        rest.iter().try_fold(fields.get(*first)?, |value, name| value.get(name)).map(demands)
-    };
-    DEMANDS.into_iter().find(|place| is_one(place) == Some(true))
-}
-
-/// Whether a choice among tools demands a call: `required`, `{type: any}`, `{any: {}}`, `{mode: ANY}`.
-fn demands(choice: &Value) -> bool {
-    let mut words = [Some(choice), choice.get("type"), choice.get("mode")].into_iter().flatten();
-    match words.find_map(Value::as_str) {
-        Some(word) => !["auto", "none", "AUTO", "NONE", "VALIDATED"].contains(&word),
-        None => choice.get("auto").is_none(),
-    }
-}
-
-fn remove<S: AsRef<str>>(fields: &mut Map<String, Value>, place: &[S]) {
-    match place {
-        [] => {}
-        [name] => drop(fields.shift_remove(name.as_ref())),
-        [name, rest @ ..] => {
-            let Some(Value::Object(inner)) = fields.get_mut(name.as_ref()) else { return };
-            remove(inner, rest);
-            // A mapping that says nothing more goes with it.
-            if inner.is_empty() {
-                fields.shift_remove(name.as_ref());
-            }
-        }
     }
 }
 
@@ -326,40 +285,6 @@ mod tests {
         assert!(dropped.learn("m", &body, &refused("Unknown parameter: seed")).is_some());
         let body = dropped.left_out_of(body);
         assert_eq!(dropped.learn("m", &body, &refused("Unknown parameter: seed")), None);
-    }
-
-    #[test]
-    fn a_demand_for_a_call_is_left_out_and_what_forbids_one_stays() {
-        for (demand, place, other) in [
-            (
-                json!({"tool_choice": {"type": "any"}}),
-                "tool_choice",
-                json!({"tool_choice": {"type": "none"}}),
-            ),
-            (json!({"tool_choice": "required"}), "tool_choice", json!({"tool_choice": "none"})),
-            (
-                json!({"toolConfig": {"tools": [], "toolChoice": {"tool": {"name": "a"}}}}),
-                "toolConfig.toolChoice",
-                json!({"toolConfig": {"tools": [], "toolChoice": {"auto": {}}}}),
-            ),
-            (
-                json!({"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}),
-                "toolConfig.functionCallingConfig",
-                json!({"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}),
-            ),
-        ] {
-            let (dropped, refusal) = (
-                DroppedOptions::default(),
-                refused("tool_choice forces tool use is not compatible with this model."),
-            );
-            let sent = |body: &Value| serde_json::to_vec(body).unwrap();
-            assert_eq!(dropped.learn("m", &sent(&other), &refusal), None, "{other}");
-            let note = dropped.learn("m", &sent(&demand), &refusal).unwrap();
-            assert!(note.contains(&format!("`{place}`")), "{note}");
-            let left: Value = serde_json::from_slice(&dropped.left_out_of(sent(&demand))).unwrap();
-            assert_eq!(left.pointer(&format!("/{}", place.replace('.', "/"))), None, "{left}");
-            assert_eq!(dropped.left_out_of(sent(&other)), sent(&other));
-        }
     }
 
     #[test]

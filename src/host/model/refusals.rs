@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::Failure;
+use crate::host::model::dropped::RefusedDemand;
 use crate::host::model::system_role::SystemRole;
-use crate::host::model::wire::{RefusalWords, WireFormat};
+use crate::host::model::wire::{RefusalWords, WireFormat, unquoted};
 
 /// The most options that the refusals of a server are kept of: clients choose the words.
 const MOST_REFUSED: usize = 32;
@@ -20,6 +21,17 @@ pub(super) struct ServerRefusals {
     /// The options of clients that it does not take.
     pub(super) options: RefusedOptions,
     pub(super) system: SystemRole,
+    pub(super) demand: RefusedDemand,
+}
+
+/// A request that was refused.
+pub(super) struct RefusedRequest<'r> {
+    pub(super) body: &'r [u8],
+    pub(super) format: &'r dyn WireFormat,
+    /// The options in it that not every server takes.
+    pub(super) options: &'r [SentOption],
+    /// Whether it has instructions in a role of their own.
+    pub(super) instructs: bool,
 }
 
 /// An option as it was sent: its last name, and the word that it says if it is one of a few.
@@ -38,8 +50,21 @@ impl ServerRefusals {
         }
     }
 
-    /// What a refusal teaches the format whose request was refused, in words; `None`: nothing new.
-    pub(super) fn learn(&self, format: &dyn WireFormat, refusal: &Failure) -> Option<String> {
+    /// What a refusal of a request teaches, in words; `None`: nothing new.
+    pub(super) fn learn(
+        &self,
+        model: &str,
+        request: &RefusedRequest<'_>,
+        refusal: &Failure,
+    ) -> Option<String> {
+        let refusal = &unquoted(refusal, request.body);
+        let note = self.system.learn(model, request.instructs, refusal);
+        let note = note.or_else(|| self.learn_form(request.format, refusal));
+        let note = note.or_else(|| self.demand.learn(model, request.body, refusal));
+        note.or_else(|| self.options.learn(model, request.options, refusal))
+    }
+
+    fn learn_form(&self, format: &dyn WireFormat, refusal: &Failure) -> Option<String> {
         let note = format.learn(refusal)?;
         let mut known = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
         // Requests in flight at the same time learn the same.
@@ -71,7 +96,7 @@ impl RefusedOptions {
     }
 
     /// Which of the options that were sent a refusal is about, in words; `None`: none of them.
-    pub(super) fn learn(&self, model: &str, sent: &[SentOption], refusal: &Failure) -> Option<String> {
+    fn learn(&self, model: &str, sent: &[SentOption], refusal: &Failure) -> Option<String> {
         if !matches!(refusal.status, Some(400 | 422)) {
             return None;
         }

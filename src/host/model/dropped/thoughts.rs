@@ -42,8 +42,13 @@ impl RefusedThoughts {
                     blocks.retain(|block| !is_thinking(block) || !refused.contains(&mark(block)));
                 }
             }
+            let sent = messages.len();
             // A message of nothing is refused.
             messages.retain(|message| blocks(message).is_none_or(|blocks| !blocks.is_empty()));
+            if messages.len() < sent {
+                // "A conversation must alternate between user and assistant roles" (langchain-ai/langchain-aws#130).
+                messages.dedup_by(|next, last| joins(last, next));
+            }
         }
         if self.must_not_think(body)
             && let Some(switch) = SWITCHES.into_iter().find(|switch| body.pointer(switch).is_some())
@@ -121,6 +126,19 @@ fn lacks_thinking(body: &Value) -> bool {
 
 fn blocks(message: &Value) -> Option<&Vec<Value>> {
     message.get("content").and_then(Value::as_array)
+}
+
+/// Lets a message of the user say what the next one says, if that is the user's too.
+fn joins(last: &mut Value, next: &mut Value) -> bool {
+    if [&*last, next].iter().any(|message| message["role"] != "user") {
+        return false;
+    }
+    let [Some(said), Some(more)] = [last, next].map(|message| message.get_mut("content")?.as_array_mut())
+    else {
+        return false;
+    };
+    said.append(more);
+    true
 }
 
 fn is_thinking(block: &Value) -> bool {
@@ -232,6 +250,24 @@ mod tests {
         assert_eq!(left(&thoughts, sent), of(json!([call]), "disabled"));
         let alone = json!({"messages": [{"role": "assistant", "content": [reasoning]}]});
         assert_eq!(left(&thoughts, alone), json!({"messages": []}));
+    }
+
+    #[test]
+    fn what_the_user_says_on_both_sides_of_thinking_alone_is_one_message() {
+        let thoughts = RefusedThoughts::default();
+        let user = |content: Value| json!({"role": "user", "content": content});
+        let said = |text: &str| json!({"type": "text", "text": text});
+        let result = json!({"type": "tool_result", "tool_use_id": "a"});
+        let alone = json!({"role": "assistant", "content": [thought("a")]});
+        let answer = json!({"role": "assistant", "content": [said("Yes.")]});
+        let sent = json!({"thinking": {"type": "adaptive"}, "messages": [
+            user(json!([result])), alone, user(json!([said("go on")])), answer, user(json!([said("and?")])),
+        ]});
+        assert!(learn(&thoughts, &sent, BOUND).is_some());
+        let expected = json!({"thinking": {"type": "adaptive"}, "messages": [
+            user(json!([result, said("go on")])), answer, user(json!([said("and?")])),
+        ]});
+        assert_eq!(left(&thoughts, sent), expected);
     }
 
     #[test]

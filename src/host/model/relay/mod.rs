@@ -38,11 +38,11 @@ use super::config::ModelConfig;
 use super::failure::unreadable;
 use super::front::{FittedRequest, FrontCall, Unconvertible};
 use super::headers::ConfigError;
-use super::refusals::ServerRefusals;
+use super::refusals::{RefusedRequest, ServerRefusals};
 use super::renewed::HeldKey;
 use super::sent::SentBody;
 use super::transport::{LAST_BYTES, ModelTransport, TAIL, broken, error_body};
-use super::wire::{WireFormat, unquoted};
+use super::wire::WireFormat;
 use super::within::MovingLimit;
 use super::{failure as facts, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply, ProviderLimit, ToolChoice};
@@ -207,8 +207,7 @@ impl RelayedModel {
         let config = ModelConfig { auto_previous_response_id: false, ..config };
         let plain = ModelConfig { api_key: None, renewed_key: None, headers: Vec::new(), ..config.clone() };
         let format = (config.provider.format)(config);
-        let refusals = ServerRefusals::default();
-        Ok(Self { transport, addresses, format, defaults, model, plain, refusals })
+        Ok(Self { transport, addresses, format, defaults, model, plain, refusals: ServerRefusals::default() })
     }
 
     /// The model's name on its server.
@@ -251,6 +250,7 @@ impl RelayedModel {
         let fitted = front.fitted(&self.plain, &self.refusals);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
         let FittedRequest { body, format, left_out, sent, opened, instructs } = fitted;
+        let body = self.refusals.demand.left_out_of(body);
         Ok(ConvertedRequest { body: body.into(), front, format, left_out, opened, instructs, sent, repairs })
     }
 
@@ -331,11 +331,11 @@ impl RelayedModel {
         converted: &ConvertedRequest<'a>,
         refusal: &Failure,
     ) -> Option<ConvertedRequest<'a>> {
-        let refusal = unquoted(refusal, &converted.body.clone().whole());
+        let body = converted.body.clone().whole();
+        let ConvertedRequest { format, sent: options, instructs, .. } = converted;
+        let refused = RefusedRequest { body: &body, format: &**format, options, instructs: *instructs };
         // A refusal of the form is no failed attempt.
-        let note = self.refusals.system.learn(&self.model, converted.instructs, &refusal);
-        let note = note.or_else(|| self.refusals.learn(&*converted.format, &refusal));
-        let note = note.or_else(|| self.refusals.options.learn(&self.model, &converted.sent, &refusal))?;
+        let note = self.refusals.learn(&self.model, &refused, refusal)?;
         self.transport.says_again(&note);
         self.convert(converted.front, converted.repairs).ok()
     }

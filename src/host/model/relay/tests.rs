@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::events::RelayedEvents;
 use super::mask::AnswerMask;
 use super::verdict::fault_of;
-use super::{ConvertedRequest, SentBody};
-use crate::engine::{FinishReason, ModelReply};
+use super::{ConvertedRequest, RelayedModel, SentBody};
+use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::config::{ModelConfig, Provider};
 use crate::host::model::front::GatewayDialect::{self, Chat, Gemini, Messages, Responses};
 use crate::host::model::front::{FrontCall, ReplyHead};
@@ -345,5 +345,38 @@ fn calls_that_come_by_turns_are_whole_and_in_their_order_for_every_client() {
             assert_eq!(calls, [("a", "{\"n\":1}"), ("b", "{\"n\":2}")], "{told}");
             assert_eq!((read.text.as_str(), read.usage.map(Usage::total)), ("", Some(5)), "{told}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_demand_that_was_refused_is_left_out_of_what_is_converted() {
+    let tool = json!({"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}});
+    let body = json!({"messages": [{"role": "user", "content": "hi"}], "tools": [tool],
+        "tool_choice": "required", "parallel_tool_calls": false});
+    let head = ReplyHead { model: "m".into(), id: "1".into(), created: 7 };
+    let front = FrontCall::read(Chat, body.to_string().as_bytes(), false, head).unwrap();
+    let message = "tool_choice forces tool use is not compatible with this model.".to_owned();
+    let refusal = Failure { status: Some(400), message, ..Failure::default() };
+    for (provider, place, left) in [
+        (
+            Provider::ANTHROPIC,
+            "/tool_choice",
+            Some(json!({"type": "auto", "disable_parallel_tool_use": true})),
+        ),
+        (Provider::RESPONSES, "/tool_choice", None),
+        (Provider::GEMINI, "/toolConfig", None),
+    ] {
+        let config = ModelConfig { api_key: Some("key".into()), ..ModelConfig::new(provider, "m") };
+        let model = RelayedModel::new(config).unwrap();
+        let choice = |converted: &ConvertedRequest<'_>| {
+            let body: Value = serde_json::from_slice(&converted.body.clone().whole()).unwrap();
+            body.pointer(place).cloned()
+        };
+        let first = model.convert(&front, false).unwrap();
+        assert!(choice(&first).is_some_and(|choice| Some(choice) != left), "{provider:?}");
+        let again = model.rewritten(&first, &refusal).unwrap();
+        assert_eq!(choice(&again), left, "{provider:?}");
+        assert!(model.rewritten(&again, &refusal).is_none(), "{provider:?}: it is refused for ever");
+        assert_eq!(choice(&model.convert(&front, false).unwrap()), left, "{provider:?}: later ones know it");
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct ChatServer {
     pub(crate) call_ids: IdForm,
     /// The field by which it takes the most tokens of a reply.
     pub(crate) max_tokens: MaxTokens,
+    /// It takes the old field whatever the model, though some refuse that one elsewhere.
+    pub(crate) old_field_only: bool,
     /// It refuses what a user says right after the result of a tool.
     pub(crate) guidance_in_results: bool,
     /// It may leave out why the model stopped.
@@ -29,6 +31,8 @@ pub(crate) struct ChatServer {
     pub(crate) takes_back: Option<&'static [&'static str]>,
     /// Which calls it refuses without the reasoning before them.
     pub(crate) reasoning: ReasoningRule,
+    /// Parts of the names of its models that always think.
+    pub(crate) thinkers: &'static [&'static str],
     /// When it takes a request that demands a call.
     pub(crate) forced_calls: ForcedCalls,
     /// It refuses what a system says behind the beginning, which is sent as what a user says.
@@ -111,10 +115,12 @@ const PLAIN: ChatServer = ChatServer {
     tells_window: true,
     call_ids: IdForm::Any,
     max_tokens: MaxTokens::Old,
+    old_field_only: false,
     guidance_in_results: false,
     finish_optional: false,
     takes_back: None,
     reasoning: ReasoningRule::AsItCame,
+    thinkers: &[],
     forced_calls: ForcedCalls::Always,
     system_first: false,
     documents: true,
@@ -146,7 +152,15 @@ const MISTRAL: ChatServer = ChatServer {
 
 /// `DeepSeek` and Moonshot want the reasoning back with every call of a model that thinks (rikkahub/rikkahub#1690,
 /// continuedev/continue#11600).
-const REASONING: ChatServer = ChatServer { reasoning: ReasoningRule::IfAny, ..PLAIN };
+const REASONING: ChatServer = ChatServer {
+    reasoning: ReasoningRule::IfAny,
+    thinkers: &["reasoner", "thinking", "deepseek-v4", "deepseek-flash"],
+    ..PLAIN
+};
+
+/// `DeepSeek` passes over the new field without a word.
+const DEEPSEEK: ChatServer =
+    ChatServer { name: "deepseek", tells_window: false, old_field_only: true, ..REASONING };
 
 /// Moonshot's models take no demand: those that think refuse both forms of it ("`tool_choice` 'required' is incompatible with
 /// thinking enabled", `35-moonshot.toml` of harn-vm), the others do not know `required` (`LiteLLM`, `moonshot`).
@@ -154,8 +168,12 @@ const MOONSHOT: ChatServer = ChatServer { forced_calls: ForcedCalls::Never, ..RE
 
 /// Alibaba's: no call can be demanded of a model that thinks (cloudwego/eino#994), and there are no documents (`pydantic-ai`,
 /// `providers/alibaba.py`).
-const QWEN: ChatServer =
-    ChatServer { forced_calls: ForcedCalls::UnlessAskedToThink, documents: false, ..PLAIN };
+const QWEN: ChatServer = ChatServer {
+    forced_calls: ForcedCalls::UnlessAskedToThink,
+    thinkers: &["thinking", "qwq"],
+    documents: false,
+    ..PLAIN
+};
 
 /// Workers AI: "System message must be at the beginning" (anomalyco/opencode#46481).
 const CLOUDFLARE: ChatServer = ChatServer { system_first: true, ..PLAIN };
@@ -173,6 +191,9 @@ const WITHOUT_REASON: ChatServer = ChatServer { finish_optional: true, ..PLAIN }
 /// GitHub Copilot refuses the old field.
 const COPILOT: ChatServer = ChatServer { max_tokens: MaxTokens::New, ..PLAIN };
 
+/// `OpenRouter` documents no other field than the old one.
+const OPENROUTER: ChatServer = ChatServer { name: "openrouter", old_field_only: true, ..PLAIN };
+
 /// Servers by the ends of their addresses.
 const BY_HOST: &[(&str, ChatServer)] = &[
     ("openai.com", OPENAI),
@@ -180,7 +201,7 @@ const BY_HOST: &[(&str, ChatServer)] = &[
     ("cognitiveservices.azure.com", AZURE),
     ("services.ai.azure.com", ChatServer { tells_window: true, ..AZURE }),
     ("mistral.ai", MISTRAL),
-    ("deepseek.com", ChatServer { name: "deepseek", tells_window: false, ..REASONING }),
+    ("deepseek.com", DEEPSEEK),
     ("moonshot.ai", MOONSHOT),
     ("moonshot.cn", MOONSHOT),
     ("kimi.com", MOONSHOT),
@@ -198,13 +219,8 @@ const BY_HOST: &[(&str, ChatServer)] = &[
     ("generativelanguage.googleapis.com", ChatServer { name: "gcp.gemini", tells_window: false, ..PLAIN }),
     ("aiplatform.googleapis.com", ChatServer { name: "gcp.vertex_ai", ..PLAIN }),
     ("x.ai", ChatServer { name: "x_ai", ..PLAIN }),
-    ("openrouter.ai", ChatServer { name: "openrouter", ..PLAIN }),
+    ("openrouter.ai", OPENROUTER),
 ];
-/// Servers that take the old field whatever the model: `OpenRouter` documents no other, `DeepSeek` passes over the new one
-/// without a word.
-const OLD_FIELD_ONLY: &[&str] = &["openrouter.ai", "deepseek.com"];
-/// Parts of the names of models that always think.
-const THINKERS: &[&str] = &["reasoner", "thinking", "deepseek-v4", "deepseek-flash"];
 /// How the names of `DeepSeek`'s models begin that think unless a request says otherwise, and refuse a demand then, whoever serves them
 /// (deepseek-ai/DeepSeek-V3#1376; `pydantic-ai`, `providers/together.py`).
 const DEEPSEEKS: &[&str] = &["deepseek-reasoner", "deepseek-v4", "deepseek-flash"];
@@ -249,19 +265,19 @@ impl ChatServer {
         if MISTRALS.iter().any(|begin| name.starts_with(begin)) {
             server.call_ids = IdForm::Nine;
             server.max_tokens = MaxTokens::Old;
-        } else if wants_new_field(&name) && !OLD_FIELD_ONLY.iter().any(|end| ends(end)) {
+        } else if wants_new_field(&name) && !server.old_field_only {
             server.max_tokens = MaxTokens::New;
         }
+        let thinks = server.thinkers.iter().any(|part| name.contains(part));
         if name.starts_with(QWEN_CODERS) {
             server.forced_calls = ForcedCalls::Never;
         } else if DEEPSEEKS.iter().any(|begin| name.starts_with(begin))
-            || (server.forced_calls == ForcedCalls::UnlessAskedToThink
-                && (name.contains("thinking") || name.starts_with("qwq")))
+            || (thinks && server.forced_calls == ForcedCalls::UnlessAskedToThink)
         {
             server.forced_calls = ForcedCalls::UnlessThinking;
         }
         // A model that always thinks wants the field even where no call came with one.
-        if server.reasoning == ReasoningRule::IfAny && THINKERS.iter().any(|part| name.contains(part)) {
+        if thinks && server.reasoning == ReasoningRule::IfAny {
             server.reasoning = ReasoningRule::Always;
         }
         server
