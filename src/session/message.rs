@@ -15,6 +15,9 @@ pub(crate) const PER_CALL: u64 = 10;
 /// thinking" (`signature`, the `data` of `redacted_thinking`), Gemini "Thought signatures", `OpenAI` "Reasoning
 /// models".
 const SEALED: [&str; 4] = ["signature", "thought_signature", "encrypted_content", "data"];
+/// The field of what came besides with a message that keeps what a provider says of the whole answer. It is never sent, so no request has its
+/// tokens.
+pub(crate) const ANSWER_FIELDS: &str = "answer_fields";
 /// The nesting beyond which values are counted whole.
 const NESTED: u8 = 4;
 
@@ -130,11 +133,11 @@ impl Message {
                 let call = [PER_CALL, count(&call.name), count(&call.arguments)];
                 tokens = call.into_iter().fold(tokens, u64::saturating_add);
             }
-            if !extra.is_empty() {
-                let extra: Map<_, _> =
-                    extra.iter().map(|(name, value)| (name.clone(), readable(value))).collect();
-                let extra = serde_json::to_string(&extra).unwrap_or_default();
-                tokens = tokens.saturating_add(count(&extra));
+            let sent = extra.iter().filter(|(name, _)| *name != ANSWER_FIELDS);
+            let sent: Map<_, _> = sent.map(|(name, value)| (name.clone(), readable(value))).collect();
+            if !sent.is_empty() {
+                let sent = serde_json::to_string(&sent).unwrap_or_default();
+                tokens = tokens.saturating_add(count(&sent));
             }
         }
         tokens
@@ -216,6 +219,20 @@ mod tests {
         cache_write: None,
         reasoning: Some(20_000_000),
     };
+
+    #[test]
+    fn what_is_never_sent_has_no_tokens() {
+        let said = |extra: Value| {
+            let extra = extra.as_object().cloned().unwrap_or_default();
+            Message::Assistant { text: "x".into(), calls: Vec::new(), extra }
+        };
+        let count = |text: &str| u64::try_from(text.len()).unwrap();
+        let fields = serde_json::json!({"fields": {"logprobs": ["a", "b"]}});
+        let aside = said(serde_json::json!({ ANSWER_FIELDS: fields }));
+        assert_eq!(aside.tokens(&count), said(Value::Null).tokens(&count));
+        let both = said(serde_json::json!({"reasoning": "hm", ANSWER_FIELDS: fields}));
+        assert_eq!(both.tokens(&count), said(serde_json::json!({"reasoning": "hm"})).tokens(&count));
+    }
 
     #[test]
     fn tokens_cost_what_the_price_says() {

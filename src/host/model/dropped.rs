@@ -2,6 +2,7 @@
 //!
 //! It is the same in every wire format, so it looks at bodies and not at what they mean.
 
+mod container;
 mod demand;
 mod place;
 mod thoughts;
@@ -10,7 +11,10 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
+use self::container::LostContainers;
 pub(super) use self::demand::RefusedDemand;
+#[cfg(feature = "serve")]
+pub(super) use self::demand::demands_call;
 use self::place::remove;
 use self::thoughts::RefusedThoughts;
 use super::wire::RefusalWords;
@@ -58,6 +62,8 @@ const STREAM: [&str; 2] = ["stream", "stream_options"];
 pub(super) struct DroppedOptions {
     /// The places of options.
     places: Mutex<Vec<Vec<String>>>,
+    /// Containers that a server has forgotten.
+    containers: LostContainers,
     demand: RefusedDemand,
     thoughts: RefusedThoughts,
 }
@@ -66,7 +72,7 @@ impl DroppedOptions {
     /// A body without them.
     pub(super) fn left_out_of(&self, body: Vec<u8>) -> Vec<u8> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if places.is_empty() && !self.demand.is_known() && !self.thoughts.any() {
+        if places.is_empty() && !self.demand.is_known() && !self.containers.any() && !self.thoughts.any() {
             return body;
         }
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(&body) else { return body };
@@ -74,6 +80,7 @@ impl DroppedOptions {
             remove(&mut fields, place);
         }
         self.demand.leave_out_of(&mut fields);
+        self.containers.leave_out_of(&mut fields);
         let mut left = Value::Object(fields);
         self.thoughts.leave_out_of(&mut left);
         serde_json::to_vec(&left).unwrap_or(body)
@@ -87,7 +94,8 @@ impl DroppedOptions {
 
     /// What of the body that was sent a refusal is about, in words: it is left out from now on. `None`: nothing of it.
     pub(super) fn learn(&self, model: &str, sent: &[u8], refusal: &Failure) -> Option<String> {
-        if let Some(note) = self.demand.learn(model, sent, refusal) {
+        let note = self.demand.learn(model, sent, refusal);
+        if let Some(note) = note.or_else(|| self.containers.learn(model, sent, refusal)) {
             return Some(note);
         }
         if !matches!(refusal.status, Some(400 | 422)) {

@@ -142,7 +142,6 @@ pub(super) fn converse() -> super::wire::converse::ConverseFormat {
         max_tokens: None,
         extra: Map::new(),
         family: super::wire::converse::ModelFamily::of("anthropic.claude"),
-        chooses_itself: false.into(),
     }
 }
 

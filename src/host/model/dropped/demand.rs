@@ -66,15 +66,25 @@ impl RefusedDemand {
         if !is_refusal || !RefusalWords::of(refusal).refuses_demand() {
             return None;
         }
-        let Ok(Value::Object(fields)) = serde_json::from_slice(sent) else { return None };
-        let is_one = |place: &&[&str]| at(&fields, place).is_some_and(demands);
-        let place = DEMANDS.into_iter().find(is_one)?.join(".");
+        let place = demand_of(sent)?.join(".");
         // Requests in flight at the same time learn the same.
         self.0.store(true, Ordering::Relaxed);
         Some(format!(
             "`{model}` refused the request, which is sent again without a demand for a call (`{place}`): the model chooses"
         ))
     }
+}
+
+/// Whether a body demands a call.
+#[cfg(feature = "serve")]
+pub(in crate::host::model) fn demands_call(body: &[u8]) -> bool {
+    demand_of(body).is_some()
+}
+
+/// Where a body demands a call.
+fn demand_of(body: &[u8]) -> Option<&'static [&'static str]> {
+    let fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    DEMANDS.into_iter().find(|place| at(&fields, place).is_some_and(demands))
 }
 
 /// Whether a choice among tools demands a call: `required`, `{type: any}`, `{any: {}}`, `{mode: ANY}`.

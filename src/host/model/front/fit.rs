@@ -13,6 +13,7 @@ use super::{FittedRequest, GatewayDialect};
 use crate::engine::{CallTimeouts, ToolChoice};
 use crate::host::AttachedFiles;
 use crate::host::model::config::ModelConfig;
+use crate::host::model::dropped::demands_call;
 use crate::host::model::refusals::{RefusedOptions, ServerRefusals};
 use crate::host::model::system_role::instructs;
 use crate::host::port::{ByteTraffic, ModelRequest};
@@ -101,9 +102,12 @@ impl FrontRequest {
         let form = config.provider.tool_form;
         let format = (config.provider.format)(config);
         refusals.teach(&*format);
-        let mut body = format.write(&request)?;
-        if dialect == Some(GatewayDialect::Chat) {
-            left_out.extend(self.not_in(&serde_json::from_slice(&body)?).map(str::to_owned));
+        let mut body = refusals.demand.left_out_of(format.write(&request)?);
+        if dialect == Some(GatewayDialect::Chat) && self.lacks_temperature(&serde_json::from_slice(&body)?) {
+            left_out.push(self.field_names.temperature.to_owned());
+        }
+        if self.demands_call() && !self.tools.is_empty() && !demands_call(&body) {
+            left_out.push(self.field_names.choice.to_owned());
         }
         let caches = caches && !self.cached.is_empty();
         if strict || caches || !self.attachments.is_empty() {
@@ -209,13 +213,9 @@ impl FrontRequest {
         matches!(self.choice, FrontChoice::Required | FrontChoice::Tool(_))
     }
 
-    /// What the client asks for and a chat does not say.
-    fn not_in(&self, chat: &SentOptions) -> impl Iterator<Item = &'static str> + use<> {
-        let lacks_choice = self.demands_call() && !self.tools.is_empty() && chat.tool_choice.is_none();
-        let lacks_temperature = self.temperature.is_some() && chat.temperature.is_none();
-        [(lacks_temperature, self.field_names.temperature), (lacks_choice, self.field_names.choice)]
-            .into_iter()
-            .filter_map(|(lacks, name)| lacks.then_some(name))
+    /// Whether the client asks for a temperature that a chat does not say.
+    const fn lacks_temperature(&self, chat: &SentOptions) -> bool {
+        self.temperature.is_some() && chat.temperature.is_none()
     }
 
     fn never_calls(&self) -> bool {
@@ -355,11 +355,10 @@ impl FrontRequest {
     }
 }
 
-/// Options of a chat that some servers do not take, which is known of them or was learned.
+/// What of a chat some servers do not take, which is known of them or was learned.
 #[derive(Deserialize)]
 struct SentOptions {
     temperature: Option<IgnoredAny>,
-    tool_choice: Option<IgnoredAny>,
 }
 
 impl FittedOptions {

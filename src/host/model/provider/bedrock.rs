@@ -134,7 +134,6 @@ fn format(config: ModelConfig) -> ConverseFormat {
         max_tokens,
         extra,
         family: ModelFamily { results_alone, ..known },
-        chooses_itself: false.into(),
         model,
     }
 }

@@ -250,7 +250,6 @@ impl RelayedModel {
         let fitted = front.fitted(&self.plain, &self.refusals);
         let fitted = fitted.map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
         let FittedRequest { body, format, left_out, sent, opened, instructs } = fitted;
-        let body = self.refusals.demand.left_out_of(body);
         Ok(ConvertedRequest { body: body.into(), front, format, left_out, opened, instructs, sent, repairs })
     }
 

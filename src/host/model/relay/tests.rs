@@ -363,10 +363,17 @@ async fn a_demand_that_was_refused_is_left_out_of_what_is_converted() {
             "/tool_choice",
             Some(json!({"type": "auto", "disable_parallel_tool_use": true})),
         ),
+        #[cfg(feature = "bedrock")]
+        (
+            Provider::BEDROCK,
+            "/additionalModelRequestFields/tool_choice",
+            Some(json!({"type": "auto", "disable_parallel_tool_use": true})),
+        ),
+        (Provider::OPENAI, "/tool_choice", None),
         (Provider::RESPONSES, "/tool_choice", None),
         (Provider::GEMINI, "/toolConfig", None),
     ] {
-        let config = ModelConfig { api_key: Some("key".into()), ..ModelConfig::new(provider, "m") };
+        let config = ModelConfig { api_key: Some("key".into()), ..ModelConfig::new(provider, "claude") };
         let model = RelayedModel::new(config).unwrap();
         let choice = |converted: &ConvertedRequest<'_>| {
             let body: Value = serde_json::from_slice(&converted.body.clone().whole()).unwrap();
@@ -376,6 +383,9 @@ async fn a_demand_that_was_refused_is_left_out_of_what_is_converted() {
         assert!(choice(&first).is_some_and(|choice| Some(choice) != left), "{provider:?}");
         let again = model.rewritten(&first, &refusal).unwrap();
         assert_eq!(choice(&again), left, "{provider:?}");
+        let is_said =
+            |converted: &ConvertedRequest<'_>| converted.left_out.contains(&"tool_choice".to_owned());
+        assert!(!is_said(&first) && is_said(&again), "{provider:?}");
         assert!(model.rewritten(&again, &refusal).is_none(), "{provider:?}: it is refused for ever");
         assert_eq!(choice(&model.convert(&front, false).unwrap()), left, "{provider:?}: later ones know it");
     }

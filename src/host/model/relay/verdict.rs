@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::wire::readable;
 use crate::policy::ErrorClass;
-use crate::session::is_object;
+use crate::session::{ANSWER_FIELDS, is_object};
 use crate::text::repair::repair;
 
 /// The failure of a reply that says nothing; `None`: it says something, or why it does not.
@@ -17,11 +17,12 @@ pub(super) fn fault_of(reply: &ModelReply) -> Option<Failure> {
     if !is_silent || !is_plain {
         return None;
     }
-    if reply.extra.is_empty() {
+    let mut besides = reply.extra.iter().filter(|(field, _)| *field != ANSWER_FIELDS).peekable();
+    if besides.peek().is_none() {
         return Some(Failure::of(ErrorClass::EmptyResponse, "the answer is empty"));
     }
     // What else there is may be of a kind that is not known here: an image, or what a tool of the provider did.
-    reply.extra.iter().all(|(field, value)| is_reasoning(field, value)).then(|| {
+    besides.all(|(field, value)| is_reasoning(field, value)).then(|| {
         Failure::of(ErrorClass::ReasoningOnly, "the answer is reasoning only, without a text or a call")
     })
 }
@@ -135,6 +136,8 @@ mod tests {
             (FinishReason::Stop, json!({"x": {"items": [{"reasoningContent": {}}]}}), thought),
             (FinishReason::Stop, json!({"thinking_anthropic": [{"type": "server_tool_use"}]}), None),
             (FinishReason::Stop, json!({"audio": {"id": "a"}}), None),
+            (FinishReason::Stop, json!({"answer_fields": {"fields": {"provider": "x"}}}), empty),
+            (FinishReason::Stop, json!({"reasoning": "hm", "answer_fields": {"fields": {}}}), thought),
         ] {
             let judged = fault_of(&reply(finish.clone(), extra.clone()));
             assert_eq!(judged.and_then(|failure| failure.class), class, "{finish:?} {extra}");

@@ -33,6 +33,11 @@ pub(super) const SIGNER: &str = "reasoning_issuer";
 /// them, and never on the wire by this name.
 pub(super) const REASONING_PARTS: &str = "reasoning_parts";
 
+/// The field that keeps what a provider says of the whole answer beside the message: who sent it ([`ISSUER`]), and its fields
+/// ([`FIELDS`]). It is never sent.
+pub(super) use crate::session::ANSWER_FIELDS;
+pub(super) const FIELDS: &str = "fields";
+
 /// What other models thought, or what else came with their replies, is in a conversation, and a request to this issuer leaves it out.
 /// `own` is the field in which its own format keeps such things; `None`: it keeps none, and sends reasoning as it came.
 pub(super) fn has_foreign(conversation: &[Message], own: Option<&str>, issuer: &str) -> bool {
@@ -90,6 +95,7 @@ pub(super) fn take_out_kept(extra: &mut Map<String, Value>) {
     extra.shift_remove(RESPONSE);
     extra.shift_remove(CONTENT);
     extra.shift_remove(CONVERSE);
+    extra.shift_remove(ANSWER_FIELDS);
 }
 
 /// The ids of calls in what is kept of an answer.
@@ -129,5 +135,9 @@ mod tests {
         }
         assert!(!foreign(json!({"reasoning_details": [], "reasoning_issuer": "here"}), None));
         assert!(foreign(json!({"reasoning_content": "hm", KEPT: {"issuer": "x", "items": [1]}}), None));
+        let said = json!({ANSWER_FIELDS: {"issuer": "elsewhere", "fields": {"citations": ["u"]}}});
+        for own in [None, Some(KEPT), Some(RESPONSE), Some(CONTENT), Some(CONVERSE)] {
+            assert!(!foreign(said.clone(), own), "it is not sent to anybody: {own:?}");
+        }
     }
 }

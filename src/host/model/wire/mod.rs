@@ -1,5 +1,6 @@
 //! The wire formats: what is written to a model and read from it. Which of them it is, the rest of the host does not see.
 
+mod answer_fields;
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod choices;

@@ -8,12 +8,16 @@ use super::blocks::kept;
 use super::paused::PAUSE;
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::extras::KEPT;
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::{UsageBesideCache, count, within};
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall};
+
+/// The fields of a message that are read, or that say which one it is. All others are kept.
+const OF_MESSAGE: [&str; 7] = ["content", "stop_reason", "usage", "id", "type", "role", "model"];
 
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
@@ -72,18 +76,34 @@ pub(crate) fn read_body(
     conversation: &[Message],
     of: (&str, bool),
 ) -> Result<ModelReply, Failure> {
-    let value = unread::json(body)?;
+    let mut value = unread::json(body)?;
     // Gateways answer with status 200 and an error in the body.
     if let Some(failure) = failure::inside_success(&value, headers) {
         return Err(failure);
     }
+    let mut fields = AnswerFields::default();
+    fields.take(&mut value, &OF_MESSAGE, 0);
     let response: MessagesResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let content = response.content.ok_or_else(|| failure::unreadable("the answer holds no content"))?;
     // A stream that broke off behind a router may come as a whole message.
     if response.stop_reason.is_none() {
         return Err(without_reason());
     }
-    to_reply(content, response.stop_reason, response.usage, (conversation, of))
+    to_reply(content, response.stop_reason, response.usage, fields, (conversation, of))
+}
+
+/// Takes out of an event what it says of the whole answer and nothing reads. Returns how much is kept afterwards if it was `kept` before.
+pub(super) fn take_rest(event: &mut Value, name: &str, fields: &mut AnswerFields, kept: usize) -> usize {
+    let places: &[(&str, &[&str])] = match event.get("type").and_then(Value::as_str).unwrap_or(name) {
+        "message_start" => &[("/message", &OF_MESSAGE)],
+        // The container is in the delta, and `context_management` beside it (`raw_message_delta_event.py` of the SDK).
+        "message_delta" => &[("/delta", &["type", "stop_reason"]), ("", &["type", "delta", "usage"])],
+        _ => &[],
+    };
+    places.iter().fold(kept, |kept, (place, read)| match event.pointer_mut(place) {
+        Some(from) => fields.take(from, read, kept),
+        None => kept,
+    })
 }
 
 /// JSON of another shape than the format's.
@@ -99,6 +119,7 @@ pub(super) fn to_reply(
     mut blocks: Vec<Map<String, Value>>,
     stop: Option<String>,
     usage: Option<UsageBesideCache>,
+    fields: AnswerFields,
     (conversation, (issuer, pauses)): (&[Message], (&str, bool)),
 ) -> Result<ModelReply, Failure> {
     let finish = match stop {
@@ -122,7 +143,8 @@ pub(super) fn to_reply(
             _ => {}
         }
     }
-    let extra = kept(&blocks, issuer).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
+    let mut extra = kept(&blocks, issuer).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
+    fields.keep(&mut extra, Some(issuer));
     let calls = finish::found(calls, &finish)?;
     Ok(ModelReply {
         text,

@@ -7,10 +7,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::reply::{misshapen, to_reply, unexpected, usage, without_reason};
+use super::reply::{misshapen, take_rest, to_reply, unexpected, usage, without_reason};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::finish::{self, is_said};
 use crate::host::model::wire::kept::{EACH, entries_weight, weight};
 use crate::host::model::wire::objects::of_objects;
@@ -101,6 +102,7 @@ pub(crate) struct ReplyBlocks {
     /// Why it had stopped as it began.
     first_stop: Option<String>,
     usage: Option<UsageBesideCache>,
+    fields: AnswerFields,
     tally: StreamTally,
     started: bool,
     done: bool,
@@ -127,7 +129,8 @@ impl StreamDecoder for ReplyBlocks {
             self.add(Some(index), delta.said())?;
             return Ok(StreamProgress::More);
         }
-        let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+        let Some(mut value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+        self.tally.kept = take_rest(&mut value, &event.name, &mut self.fields, self.tally.kept);
         let read: MessagesEvent = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         match read.kind.as_deref().unwrap_or(&event.name) {
             "message_start" => {
@@ -188,7 +191,7 @@ impl StreamDecoder for ReplyBlocks {
             return Err(unread::ended_early(self.started));
         }
         let blocks = self.begun.into_iter().map(ReplyBlock::whole).collect();
-        to_reply(blocks, self.stop, self.usage, (conversation, (&self.issuer, self.pauses)))
+        to_reply(blocks, self.stop, self.usage, self.fields, (conversation, (&self.issuer, self.pauses)))
     }
 }
 
@@ -298,7 +301,11 @@ impl ReplyBlock {
             ("text" | "thinking" | "partial_json", _) if self.is_other_than(field) => {
                 return Err(misshapen(&format!("a block has a piece of another kind, `{field}`")));
             }
-            ("text" | "thinking", Value::String(more)) => {
+            // A summary that stands for what came before comes in pieces of no kind of its own, and goes back as it came
+            // (anthropics/anthropic-sdk-python#1830).
+            ("text" | "thinking" | "content", Value::String(more))
+                if field != "content" || self.is_compaction() =>
+            {
                 let grown = chars(&more);
                 *kept += more.len();
                 match self.fields.get_mut(field) {
@@ -317,17 +324,6 @@ impl ReplyBlock {
                 let old = self.fields.get(field).map_or(0, weight);
                 *kept = (*kept + weight(&signature)).saturating_sub(old);
                 self.fields.insert(field.to_owned(), signature);
-            }
-            // A summary that stands for what came before comes in pieces of no kind of its own, and goes back as it came
-            // (anthropics/anthropic-sdk-python#1830).
-            ("content", Value::String(more)) if self.is_compaction() => {
-                let grown = chars(&more);
-                *kept += more.len();
-                match self.fields.get_mut(field) {
-                    Some(Value::String(text)) => text.push_str(&more),
-                    _ => drop(self.fields.insert(field.to_owned(), Value::String(more))),
-                }
-                return Ok(Some(grown));
             }
             ("encrypted_content", sealed) if self.is_compaction() => {
                 *kept += weight(&sealed);

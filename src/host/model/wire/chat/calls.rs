@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::message::{WireCall, WireFunction};
 use crate::engine::Failure;
 use crate::host::model::failure::unreadable;
+use crate::host::model::wire::answer_fields::join;
 use crate::host::model::wire::kept::{EACH, weight};
 
 /// The calls that have begun.
@@ -86,6 +87,7 @@ impl StreamedCalls {
             (arguments, more) => *arguments = arguments.take().or(more),
         }
         let kept = (kept + size(call)).saturating_sub(before);
+        let kept = join(&mut call.function.more, piece.function.more, false, kept);
         Ok(merge(&mut call.extra, piece.extra, kept))
     }
 
@@ -98,7 +100,9 @@ impl StreamedCalls {
         }
         let mut call = WireCall { index: None, ..piece };
         let extra = std::mem::take(&mut call.extra);
+        let more = std::mem::take(&mut call.function.more);
         let kept = kept + size(&call);
+        let kept = join(&mut call.function.more, more, false, kept);
         let kept = merge(&mut call.extra, extra, kept);
         self.calls.push(call);
         Ok(kept)
@@ -172,7 +176,7 @@ fn is_json(arguments: Option<&String>) -> bool {
 
 /// What a call takes, without what came with it.
 fn size(call: &WireCall) -> usize {
-    let WireFunction { name, arguments } = &call.function;
+    let WireFunction { name, arguments, .. } = &call.function;
     let texts = [&call.id, &call.kind, name, arguments].into_iter().flatten();
     EACH + texts.map(String::len).sum::<usize>()
 }

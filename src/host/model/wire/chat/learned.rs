@@ -19,8 +19,6 @@ enum LearnedForm {
     NoTemperature,
     /// What is reported at the end of a stream cannot be asked for.
     NoStreamOptions,
-    /// No call can be demanded.
-    NoToolChoice,
     /// Nothing of what other servers sent with a message is taken.
     NothingBack,
     /// A call comes with reasoning.
@@ -76,7 +74,6 @@ impl LearnedForm {
             Self::CallIds(form) => server.call_ids = form,
             Self::NoTemperature => server.refuses.temperature = true,
             Self::NoStreamOptions => server.refuses.stream_options = true,
-            Self::NoToolChoice => server.refuses.tool_choice = true,
             Self::NothingBack => server.takes_back = Some(&[]),
             Self::ReasoningOnCalls => server.reasoning = ReasoningRule::Always,
             Self::GuidanceInResults => server.guidance_in_results = true,
@@ -101,8 +98,7 @@ impl LearnedForm {
             return None;
         }
         let refusal = RefusalWords::of(failure);
-        let form = refusal.of_ids().or_else(|| refusal.of_messages()).or_else(|| refusal.of_option());
-        form.or_else(|| refusal.refuses_demand().then_some(Self::NoToolChoice))
+        refusal.of_ids().or_else(|| refusal.of_messages()).or_else(|| refusal.of_option())
     }
 
     /// What is other in the request from now on.
@@ -113,7 +109,6 @@ impl LearnedForm {
             Self::CallIds(_) => "with ids of tool calls in the form that it takes",
             Self::NoTemperature => "without `temperature`",
             Self::NoStreamOptions => "without `stream_options`",
-            Self::NoToolChoice => "without `tool_choice`",
             Self::NothingBack => "without the fields that replies came with",
             Self::ReasoningOnCalls => "with `reasoning_content` at every tool call",
             Self::GuidanceInResults => "with the guidance after a result inside the result",
@@ -221,7 +216,6 @@ mod tests {
                 LearnedForm::NoTemperature,
             ),
             (400, "Unrecognized request argument supplied: stream_options", LearnedForm::NoStreamOptions),
-            (400, "Thinking mode does not support this tool_choice", LearnedForm::NoToolChoice),
             (
                 400,
                 "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9.",
@@ -252,14 +246,6 @@ mod tests {
             (400, "Unexpected role 'system' after role 'assistant'", LearnedForm::SystemFirst),
             (
                 400,
-                "<400> InternalError.Algo.InvalidParameter: The tool_choice parameter does not support being set to required or object in thinking mode",
-                LearnedForm::NoToolChoice,
-            ),
-            (400, "tool_choice 'specified' is incompatible with thinking enabled", LearnedForm::NoToolChoice),
-            (400, "tool_choice='required' is not supported yet.", LearnedForm::NoToolChoice),
-            (400, "Only \"auto\" tool choice is supported", LearnedForm::NoToolChoice),
-            (
-                400,
                 "[{'type': 'extra_forbidden', 'loc': ('body', 'max_completion_tokens'), 'msg': 'Extra inputs are not permitted'}]",
                 LearnedForm::MaxTokens(MaxTokens::Old),
             ),
@@ -272,6 +258,7 @@ mod tests {
     fn other_refusals_teach_nothing() {
         for (status, message) in [
             (429, "Unsupported parameter: 'max_tokens'"),
+            (400, "tool_choice='required' is not supported yet."),
             (400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens."),
             (400, "max_tokens (10000) cannot exceed 8192."),
             (400, "Invalid 'messages[2].tool_calls[0].function.arguments': string too long."),

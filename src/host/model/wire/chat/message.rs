@@ -72,6 +72,9 @@ pub(crate) struct WireFunction {
     pub(crate) name: Option<String>,
     #[serde(default, deserialize_with = "lenient::arguments", skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<String>,
+    /// What else came. It is never sent.
+    #[serde(flatten, skip_serializing)]
+    pub(crate) more: Map<String, Value>,
 }
 
 /// What calls are called that came in the field `function_call`, which `tool_calls` have replaced (`OpenAI`'s
@@ -158,6 +161,7 @@ impl From<&Message> for ChatMessage {
                         name: Some(call.name.clone()),
                         // llama.cpp and vLLM refuse a conversation with broken JSON in its calls.
                         arguments: Some(object_arguments(&call.arguments).into_owned()),
+                        more: Map::new(),
                     },
                     extra: match call_extras.remove(&call.id) {
                         Some(Value::Object(extra)) => extra,

@@ -14,12 +14,14 @@ use crate::host::model::wire::usage::WireUsage;
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
 #[serde(deny_unknown_fields)]
-struct PlainAnswer<C> {
+pub(super) struct PlainAnswer<'a, C> {
     #[serde(rename = "object")]
     _object: ChatObject,
-    choices: Vec<C>,
+    pub(super) choices: Vec<C>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
-    usage: Option<WireUsage>,
+    pub(super) usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    pub(super) service_tier: Option<&'a str>,
     #[serde(default, rename = "id")]
     _id: IgnoredAny,
     #[serde(default, rename = "created")]
@@ -28,8 +30,9 @@ struct PlainAnswer<C> {
     _model: IgnoredAny,
     #[serde(default, rename = "system_fingerprint")]
     _fingerprint: IgnoredAny,
-    #[serde(default, rename = "service_tier")]
-    _tier: IgnoredAny,
+    /// Pieces of `OpenAI` are made longer by it, so that their lengths tell nothing.
+    #[serde(default, rename = "obfuscation")]
+    _padding: IgnoredAny,
 }
 
 /// What a body says that it is. Errors say something else.
@@ -46,16 +49,14 @@ pub(super) trait ChatChoice {
     fn holds_error(&self) -> bool;
 }
 
-/// The choices and the tokens of an answer; `None`: it is to be looked at as JSON.
-pub(super) fn read<'a, C: Deserialize<'a> + ChatChoice>(
-    body: &'a str,
-) -> Option<(Vec<C>, Option<WireUsage>)> {
-    let PlainAnswer { choices, usage, .. } = serde_json::from_str(body).ok()?;
-    let fails = choices.iter().any(ChatChoice::holds_error);
-    (!fails).then_some((choices, usage))
+/// What an answer says; `None`: it is to be looked at as JSON.
+pub(super) fn read<'a, C: Deserialize<'a> + ChatChoice>(body: &'a str) -> Option<PlainAnswer<'a, C>> {
+    let plain: PlainAnswer<'_, C> = serde_json::from_str(body).ok()?;
+    let fails = plain.choices.iter().any(ChatChoice::holds_error);
+    (!fails).then_some(plain)
 }
 
-impl<'de, C: Deserialize<'de>> Deserialize<'de> for PlainAnswer<C> {
+impl<'de: 'a, 'a, C: Deserialize<'de>> Deserialize<'de> for PlainAnswer<'a, C> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::deserialize(ObjectReader(deserializer))
     }

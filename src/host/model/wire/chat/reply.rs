@@ -3,15 +3,16 @@
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::message::{ChatContent, ChatMessage, WireCall, WireFunction};
 use super::parts::{join_pieces, take_reasoning, take_thought};
-use super::plain::{self, ChatChoice};
+use super::plain::{self, ChatChoice, PlainAnswer};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::answer_fields::{AnswerFields, is_blank};
 use crate::host::model::wire::drawn::or_images;
-use crate::host::model::wire::extras::{CALL_EXTRAS, REASONING_PARTS, SIGNER};
+use crate::host::model::wire::extras::{ANSWER_FIELDS, CALL_EXTRAS, ISSUER, REASONING_PARTS, SIGNER};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::WireUsage;
@@ -20,6 +21,13 @@ use crate::session::{Message, ToolCall};
 
 /// The fields of a message that may hold signatures.
 pub(super) const SIGNED: [&str; 4] = [CALL_EXTRAS, "reasoning_details", "extra_content", REASONING_PARTS];
+
+/// The fields of an answer, or of a piece of it, that are read, that say which one it is, or that pad it. All others are kept.
+const OF_ANSWER: [&str; 9] =
+    ["choices", "usage", "id", "object", "created", "model", "system_fingerprint", "error", "obfuscation"];
+/// Those of a choice that are read.
+const OF_CHOICE: [&str; 8] =
+    ["index", "delta", "message", "text", "usage", "finish_reason", "finishReason", "error"];
 
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
@@ -30,8 +38,10 @@ struct ChatResponse {
     usage: Option<WireUsage>,
 }
 
+/// A choice from which all is taken that is not read.
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
+#[serde(deny_unknown_fields)]
 struct ReplyChoice {
     #[serde(default, deserialize_with = "lenient::if_readable")]
     index: Option<u64>,
@@ -44,6 +54,15 @@ struct ReplyChoice {
     google_reason: Option<String>,
     #[serde(default)]
     error: Option<IgnoredAny>,
+    #[serde(default, rename = "delta")]
+    _delta: IgnoredAny,
+    #[serde(default, rename = "usage")]
+    _usage: IgnoredAny,
+    #[serde(default, rename = "text")]
+    _text: IgnoredAny,
+    /// Null, as most say; what is something is kept.
+    #[serde(default, rename = "logprobs")]
+    _logprobs: (),
 }
 
 impl ChatChoice for ReplyChoice {
@@ -76,9 +95,13 @@ pub(crate) fn read_answer(
     finish_optional: bool,
 ) -> Result<ModelReply, Failure> {
     let text = str::from_utf8(without_mark(body)).ok();
+    let mut fields = AnswerFields::default();
     let response = match text.and_then(plain::read) {
-        Some((choices, usage)) => ChatResponse { choices, usage },
-        None => read_response(body, headers)?,
+        Some(PlainAnswer { choices, usage, service_tier, .. }) => {
+            fields.take_word("service_tier", service_tier, 0);
+            ChatResponse { choices, usage }
+        }
+        None => read_response(body, headers, &mut fields)?,
     };
     let mut choices = response.choices.into_iter();
     let choice = choices.next().ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
@@ -93,17 +116,28 @@ pub(crate) fn read_answer(
     if finish.is_none() && !finish_optional {
         return Err(unread::without_reason());
     }
-    to_reply(message, finish, response.usage, conversation)
+    to_reply(message, finish, response.usage, fields, conversation)
 }
 
 /// A response that may be an error.
-fn read_response(body: &[u8], headers: &HeaderMap) -> Result<ChatResponse, Failure> {
-    let value = unread::json(body)?;
+fn read_response(
+    body: &[u8],
+    headers: &HeaderMap,
+    fields: &mut AnswerFields,
+) -> Result<ChatResponse, Failure> {
+    let mut value = unread::json(body)?;
     // MiniMax and gateways answer with status 200 and an error in the body.
-    match failure::inside_success(&value, headers) {
-        Some(failure) => Err(failure),
-        None => serde_json::from_value(value).map_err(|error| unexpected(&error)),
+    if let Some(failure) = failure::inside_success(&value, headers) {
+        return Err(failure);
     }
+    take_rest(&mut value, fields, 0);
+    serde_json::from_value(value).map_err(|error| unexpected(&error))
+}
+
+/// Takes out of an answer, or of a piece of one, what is not read. Returns how much is kept afterwards if it was `kept` before.
+pub(super) fn take_rest(from: &mut Value, fields: &mut AnswerFields, kept: usize) -> usize {
+    let kept = fields.take(from, &OF_ANSWER, kept);
+    fields.take_of_choices(from.get_mut("choices"), &OF_CHOICE, kept)
 }
 
 /// JSON of another shape than the format's.
@@ -119,6 +153,7 @@ pub(super) fn to_reply(
     mut message: ChatMessage,
     finish: Option<String>,
     usage: Option<WireUsage>,
+    mut fields: AnswerFields,
     conversation: &[Message],
 ) -> Result<ModelReply, Failure> {
     let mut finish = finish::finish(finish)?;
@@ -148,10 +183,14 @@ pub(super) fn to_reply(
     }
     // OpenRouter has the images of an answer beside its text.
     let text = or_images(text, extra.get("images").and_then(Value::as_array).map_or(0, Vec::len));
-    let (calls, call_extras) = calls(message.tool_calls, conversation);
-    if !call_extras.is_empty() {
-        extra.insert(CALL_EXTRAS.to_owned(), Value::Object(call_extras));
+    let ReadCalls { calls, extras, functions } = calls(message.tool_calls, conversation);
+    if !extras.is_empty() {
+        extra.insert(CALL_EXTRAS.to_owned(), Value::Object(extras));
     }
+    if !functions.is_empty() {
+        fields.add(Map::from_iter([(CALL_EXTRAS.to_owned(), functions.into())]), 0);
+    }
+    fields.keep(&mut extra, None);
     let calls = finish::begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
@@ -162,38 +201,43 @@ pub(super) fn signed(mut reply: ModelReply, issuer: &str) -> ModelReply {
     if SIGNED.iter().any(|field| reply.extra.contains_key(*field)) {
         reply.extra.insert(SIGNER.to_owned(), issuer.into());
     }
+    if let Some(Value::Object(kept)) = reply.extra.get_mut(ANSWER_FIELDS) {
+        kept.insert(ISSUER.to_owned(), issuer.into());
+    }
     reply
 }
 
-/// The calls, each with an id that no other call of the conversation has, and what came with them.
-fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<ProposedCall>, Map<String, Value>) {
-    let mut extras = Map::new();
+/// Calls, and what came with them, by their ids.
+#[derive(Default)]
+struct ReadCalls {
+    calls: Vec<ProposedCall>,
+    extras: Map<String, Value>,
+    /// What came within `function`.
+    functions: Map<String, Value>,
+}
+
+/// The calls, each with an id that no other call of the conversation has.
+fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> ReadCalls {
+    let mut read = ReadCalls::default();
     if wire.is_empty() {
-        return (Vec::new(), extras);
+        return read;
     }
     let mut ids = CallIds::of(conversation);
-    let calls = wire.into_iter().map(|call| {
+    for call in wire {
         // Some servers send no id, or number calls from the start in every reply.
         let id = ids.next(call.id);
         if !call.extra.is_empty() {
-            extras.insert(id.clone(), Value::Object(call.extra));
+            read.extras.insert(id.clone(), Value::Object(call.extra));
         }
-        let WireFunction { name, arguments } = call.function;
+        let WireFunction { name, arguments, mut more } = call.function;
+        more.retain(|_, value| !is_blank(value));
+        if !more.is_empty() {
+            read.functions.insert(id.clone(), json!({ "function": more }));
+        }
         let (name, arguments) = (name.unwrap_or_default(), arguments.unwrap_or_default());
-        ToolCall { id, name, arguments }.into()
-    });
-    (calls.collect(), extras)
-}
-
-/// Null, an empty text or an empty list says nothing, and some servers refuse it when it is sent back.
-fn is_blank(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(object) => object.is_empty(),
-        _ => false,
+        read.calls.push(ToolCall { id, name, arguments }.into());
     }
+    read
 }
 
 of_objects!(ChatResponse, ReplyChoice);
@@ -203,7 +247,6 @@ mod tests {
     use super::*;
     use crate::policy::ErrorClass;
     use crate::session::Usage;
-    use serde_json::json;
 
     fn read(body: &Value) -> Result<ModelReply, Failure> {
         read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[])

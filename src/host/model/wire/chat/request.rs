@@ -84,7 +84,7 @@ impl ChatRequest {
         let tools: Vec<_> = request.tools.iter().map(|spec| ChatTool::from(*spec)).collect();
         let tool_choice = match &request.tool_choice {
             // Refused by servers where there is no tool.
-            _ if tools.is_empty() || server.refuses.tool_choice => None,
+            _ if tools.is_empty() => None,
             _ if !server.forced_calls.are_taken(&sampling.extra) => None,
             ToolChoice::Auto => None,
             ToolChoice::Required => Some(json!("required")),

@@ -82,7 +82,6 @@ pub(crate) enum ForcedCalls {
 pub(crate) struct RefusedOptions {
     pub(crate) temperature: bool,
     pub(crate) stream_options: bool,
-    pub(crate) tool_choice: bool,
 }
 
 impl ForcedCalls {
@@ -124,7 +123,7 @@ const PLAIN: ChatServer = ChatServer {
     forced_calls: ForcedCalls::Always,
     system_first: false,
     documents: true,
-    refuses: RefusedOptions { temperature: false, stream_options: false, tool_choice: false },
+    refuses: RefusedOptions { temperature: false, stream_options: false },
 };
 
 /// `OpenAI`: an id is refused from 41 characters on (langgenius/dify#28987), and so is a field it does not know.

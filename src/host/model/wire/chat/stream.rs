@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use super::calls::{StreamedCalls, merge};
 use super::message::{ChatContent, ChatMessage};
 use super::parts::{said, take_reasoning, take_thought, take_thoughts_end};
-use super::plain::{self, ChatChoice};
-use super::reply::{signed, to_reply, unexpected};
+use super::plain::{self, ChatChoice, PlainAnswer};
+use super::reply::{signed, take_rest, to_reply, unexpected};
 use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::extras::REASONING_PARTS;
 use crate::host::model::wire::objects::of_objects;
@@ -32,20 +33,12 @@ struct ChatChunk {
     choices: Vec<ChunkChoice>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     usage: Option<WireUsage>,
-    /// Where Groq says more, the tokens among it.
-    #[serde(default, deserialize_with = "lenient::if_readable")]
-    x_groq: Option<GroqNote>,
 }
 
+/// A choice from which all is taken that is not read.
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
-struct GroqNote {
-    #[serde(default, deserialize_with = "lenient::if_readable")]
-    usage: Option<WireUsage>,
-}
-
-#[derive(Deserialize)]
-#[serde(remote = "Self")]
+#[serde(deny_unknown_fields)]
 struct ChunkChoice {
     /// The first, if it has none that can be.
     #[serde(default, deserialize_with = "lenient::number")]
@@ -65,6 +58,20 @@ struct ChunkChoice {
     google_reason: Option<String>,
     #[serde(default)]
     error: Option<IgnoredAny>,
+    /// Together AI repeats it here.
+    #[serde(default, rename = "text")]
+    _text: IgnoredAny,
+    // Null in most pieces: of all servers, vLLM, SGLang and Together AI. What is something is kept.
+    #[serde(default, rename = "logprobs")]
+    _logprobs: (),
+    #[serde(default, rename = "stop_reason")]
+    _stop: (),
+    #[serde(default, rename = "token_ids")]
+    _tokens: (),
+    #[serde(default, rename = "matched_stop")]
+    _matched: (),
+    #[serde(default, rename = "seed")]
+    _seed: (),
 }
 
 impl ChatChoice for ChunkChoice {
@@ -81,6 +88,7 @@ pub(crate) struct ChatParts {
     text: String,
     calls: StreamedCalls,
     extra: Map<String, Value>,
+    fields: AnswerFields,
     finish: Option<String>,
     usage: Option<WireUsage>,
     tally: StreamTally,
@@ -103,18 +111,21 @@ impl StreamDecoder for ChatParts {
         }
         let plain = (event.name != "error").then(|| plain::read(&event.data)).flatten();
         let chunk = match plain {
-            Some((choices, usage)) => ChatChunk { choices, usage, x_groq: None },
+            Some(PlainAnswer { choices, usage, service_tier, .. }) => {
+                self.tally.kept = self.fields.take_word("service_tier", service_tier, self.tally.kept);
+                ChatChunk { choices, usage }
+            }
             None => match event::data(event, headers) {
-                Ok(Some(value)) => serde_json::from_value(value).map_err(|error| unexpected(&error))?,
+                Ok(Some(value)) => self.opened(value)?,
                 Ok(None) => return Ok(StreamProgress::More),
                 // OpenRouter says behind a cut answer that it was cut, as an error.
                 Err(_) if self.is_cut() => {
-                    ChatChunk { choices: Vec::new(), ..serde_json::from_str(&event.data).unwrap_or_default() }
+                    let value = serde_json::from_str(&event.data).unwrap_or_default();
+                    ChatChunk { choices: Vec::new(), ..self.opened(value).unwrap_or_default() }
                 }
                 Err(error) => return Err(error),
             },
         };
-        self.count(chunk.x_groq.and_then(|note| note.usage));
         self.count(chunk.usage);
         // With `include_usage` a last chunk without choices reports the tokens.
         self.counted = self.started && chunk.choices.is_empty() && (self.counted || chunk.usage.is_some());
@@ -179,7 +190,8 @@ impl StreamDecoder for ChatParts {
             extra: self.extra,
             ..ChatMessage::default()
         };
-        Ok(signed(to_reply(message, self.finish, self.usage, conversation)?, &self.issuer))
+        let reply = to_reply(message, self.finish, self.usage, self.fields, conversation)?;
+        Ok(signed(reply, &self.issuer))
     }
 }
 
@@ -187,6 +199,13 @@ impl ChatParts {
     /// Nothing yet. Where `finish_optional`, the end of the stream is enough.
     pub(super) fn of(finish_optional: bool, issuer: &str) -> Self {
         Self { issuer: issuer.to_owned(), finish_optional, ..Self::default() }
+    }
+
+    /// A chunk that holds more than every server sends.
+    fn opened(&mut self, mut value: Value) -> Result<ChatChunk, Failure> {
+        self.count(groq_usage(&value));
+        self.tally.kept = take_rest(&mut value, &mut self.fields, self.tally.kept);
+        serde_json::from_value(value).map_err(|error| unexpected(&error))
     }
 
     /// Gemini repeats the counts in several chunks, so they replace each other and are never added up.
@@ -243,6 +262,11 @@ impl ChatParts {
     }
 }
 
+/// The tokens where Groq says them.
+fn groq_usage(chunk: &Value) -> Option<WireUsage> {
+    serde_json::from_value(chunk.get("x_groq")?.get("usage")?.clone()).ok()
+}
+
 /// Whether a delta has a piece of the answer, of a call or of what is said aside.
 fn continues(delta: &ChatMessage) -> bool {
     !delta.tool_calls.is_empty() || length(delta) > 0
@@ -258,7 +282,7 @@ fn length(delta: &ChatMessage) -> u64 {
     text.saturating_add(aside.map(chars).sum()).saturating_add(calls.flatten().map(|text| chars(text)).sum())
 }
 
-of_objects!(ChatChunk, GroqNote, ChunkChoice);
+of_objects!(ChatChunk, ChunkChoice);
 
 #[cfg(test)]
 mod tests {

@@ -9,15 +9,13 @@ mod reply;
 mod request;
 mod stream;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
 pub(crate) use self::family::{ModelFamily, OwnChoice};
 use self::stream::ReplyBlocks;
 use super::extras::{CONVERSE, foreign_note, has_foreign};
-use super::{RefusalWords, StreamDecoder, WireFormat};
+use super::{StreamDecoder, WireFormat};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::ModelRequest;
 use crate::session::Message;
@@ -35,8 +33,6 @@ pub(crate) struct ConverseFormat {
     pub(crate) extra: Map<String, Value>,
     /// What its family takes otherwise than most.
     pub(crate) family: ModelFamily,
-    /// Whether the model has refused to be told which tool to call.
-    pub(crate) chooses_itself: AtomicBool,
 }
 
 impl WireFormat for ConverseFormat {
@@ -60,16 +56,5 @@ impl WireFormat for ConverseFormat {
     fn left_out(&self, conversation: &[Message]) -> Vec<String> {
         let any = has_foreign(conversation, Some(CONVERSE), &self.issuer);
         any.then(|| foreign_note(&self.model)).into_iter().collect()
-    }
-
-    fn learn(&self, failure: &Failure) -> Option<String> {
-        // "This model doesn't support the toolConfig.toolChoice.any field. Remove toolConfig.toolChoice.any and try again."
-        // (pydantic/pydantic-ai#1649), and the words of Anthropic's API behind "The model returned the following errors".
-        let is_refusal = matches!(failure.status, None | Some(400 | 422));
-        let refused = is_refusal && RefusalWords::of(failure).refuses_demand();
-        let known = refused && self.chooses_itself.swap(true, Ordering::Relaxed);
-        (refused && !known).then(|| {
-            format!("`{}` refused a choice among its tools, and is asked again without one", self.model)
-        })
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::blocks::{is_of_server, kept};
 use crate::engine::{Failure, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::CONVERSE;
 use crate::host::model::wire::ids::CallIds;
@@ -14,6 +15,9 @@ use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::{UsageBesideCache, count};
 use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall};
+
+/// The fields of an answer, or of the events of its end, that are read or pad it. All others are kept.
+pub(super) const OF_ANSWER: [&str; 4] = ["output", "stopReason", "usage", "p"];
 
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
@@ -61,16 +65,18 @@ pub(super) fn read_body(
     conversation: &[Message],
     issuer: &str,
 ) -> Result<ModelReply, Failure> {
-    let value = unread::json(body)?;
+    let mut value = unread::json(body)?;
     if let Some(failure) = failure::inside_success(&value, headers) {
         return Err(failure);
     }
+    let mut fields = AnswerFields::default();
+    fields.take(&mut value, &OF_ANSWER, 0);
     let response: ConverseResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let output = response.output.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
     if response.stop_reason.is_none() {
         return Err(failure::cut_off("the answer has no `stopReason`, so it may be cut"));
     }
-    to_reply(output.message.content, response.stop_reason, response.usage, (conversation, issuer))
+    to_reply(output.message.content, response.stop_reason, response.usage, fields, (conversation, issuer))
 }
 
 /// JSON of another shape than the format's.
@@ -86,6 +92,7 @@ pub(super) fn to_reply(
     mut blocks: Vec<Value>,
     stop: Option<String>,
     usage: Option<UsageBesideCache>,
+    fields: AnswerFields,
     (conversation, issuer): (&[Message], &str),
 ) -> Result<ModelReply, Failure> {
     let finish = finish::finish(stop)?;
@@ -115,7 +122,8 @@ pub(super) fn to_reply(
         }
     }
     let text = or_images(text, blocks.iter().filter(|block| block.get("image").is_some()).count());
-    let extra = kept(&blocks, issuer).map(|kept| (CONVERSE.to_owned(), kept)).into_iter().collect();
+    let mut extra = kept(&blocks, issuer).map(|kept| (CONVERSE.to_owned(), kept)).into_iter().collect();
+    fields.keep(&mut extra, Some(issuer));
     let calls = finish::found(calls, &finish)?;
     Ok(ModelReply {
         text,

@@ -1,7 +1,5 @@
 //! Requests of Converse.
 
-use std::sync::atomic::Ordering;
-
 use serde_json::{Map, Value, json};
 
 use super::blocks::messages;
@@ -73,7 +71,7 @@ fn tools(format: &ConverseFormat, request: &ModelRequest<'_>) -> Map<String, Val
         ToolChoice::Required => Some(json!({"any": {}})),
         ToolChoice::Tool(name) => Some(json!({"tool": {"name": name}})),
     };
-    if let Some(choice) = choice.filter(|_| !format.chooses_itself.load(Ordering::Relaxed)) {
+    if let Some(choice) = choice {
         config.insert("toolChoice".to_owned(), choice);
     }
     config
@@ -96,9 +94,8 @@ fn thinks(extra: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Failure, ToolSpec};
+    use crate::engine::ToolSpec;
     use crate::host::model::fuzzed::{converse, request};
-    use crate::host::model::wire::WireFormat;
     use crate::host::model::wire::converse::ModelFamily;
     use crate::session::{Message, ToolCall};
 
@@ -166,28 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_refuses_a_choice_is_asked_without_one() {
+    fn no_call_is_demanded_of_a_model_that_is_known_to_choose_itself() {
         let (tool, messages) = (tool(), [Message::user("go")]);
-        let written = |format: &ConverseFormat| {
+        let written = |model: &str| {
+            let format = ConverseFormat { model: model.into(), ..converse() };
             let asked =
                 ModelRequest { tools: vec![&tool], tool_choice: ToolChoice::Required, ..request(&messages) };
-            body(format, &asked)["toolConfig"].get("toolChoice").cloned()
+            body(&format, &asked)["toolConfig"].get("toolChoice").cloned()
         };
-        for says in [
-            "This model doesn't support the toolConfig.toolChoice.any field. Remove it and try again.",
-            "The model returned the following errors: Thinking may not be enabled when tool_choice forces tool use.",
-            "The model returned the following errors: tool_choice forces tool use is not compatible with this model.",
-        ] {
-            let format = converse();
-            assert_eq!(written(&format), Some(json!({"any": {}})));
-            let refused = Failure { message: says.into(), ..Failure::default() };
-            assert!(format.learn(&refused).is_some(), "{says}");
-            assert_eq!((written(&format), format.learn(&refused)), (None, None));
-        }
-        let other = Failure { message: "toolChoice is malformed".into(), ..Failure::default() };
-        assert_eq!(converse().learn(&other), None);
-        // One that is known to need no lesson.
-        let known = ConverseFormat { model: "us.anthropic.claude-opus-5-5-v1:0".into(), ..converse() };
-        assert_eq!(written(&known), None);
+        assert_eq!(written("us.anthropic.claude-opus-4-8-v1:0"), Some(json!({"any": {}})));
+        assert_eq!(written("us.anthropic.claude-opus-5-5-v1:0"), None);
     }
 }

@@ -9,10 +9,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::blocks::SERVER_TOOL;
-use super::reply::{misshapen, to_reply, unexpected, usage};
+use super::reply::{OF_ANSWER, misshapen, to_reply, unexpected, usage};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::kept::{EACH, entries_weight, weight};
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
@@ -64,6 +65,7 @@ pub(super) struct ReplyBlocks {
     begun: BTreeMap<u64, ReplyBlock>,
     stop: Option<String>,
     usage: Option<UsageBesideCache>,
+    fields: AnswerFields,
     tally: StreamTally,
     started: bool,
 }
@@ -114,7 +116,10 @@ impl StreamDecoder for ReplyBlocks {
             self.add(index, "text", &Value::String(delta.text))?;
             return Ok(StreamProgress::More);
         }
-        let Some(value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+        let Some(mut value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
+        if matches!(event.name.as_str(), "messageStop" | "metadata") {
+            self.tally.kept = self.fields.take(&mut value, &OF_ANSWER, self.tally.kept);
+        }
         let read: ConverseEvent = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         self.started = true;
         let index = read.content_block_index;
@@ -166,7 +171,7 @@ impl StreamDecoder for ReplyBlocks {
             return Err(unread::ended_early(self.started));
         }
         let blocks = self.begun.into_values().map(|block| block.content.whole()).collect();
-        to_reply(blocks, self.stop, self.usage, (conversation, &self.issuer))
+        to_reply(blocks, self.stop, self.usage, self.fields, (conversation, &self.issuer))
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::parts::{Part, call, is_thought, kept, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::CONTENT;
 use crate::host::model::wire::finish::{begun, finish, reason};
@@ -21,10 +22,17 @@ use crate::session::{Message, ToolCall, Usage};
 /// The most characters of what a server says about an end.
 const LONGEST: usize = 300;
 
-/// A whole answer, or a piece of it: both have one form.
+/// The fields of an answer, or of a piece of it, that are read or say which one it is. All others are kept.
+pub(super) const OF_ANSWER: [&str; 7] =
+    ["candidates", "promptFeedback", "usageMetadata", "error", "responseId", "modelVersion", "createTime"];
+/// Those of a candidate that are read.
+pub(super) const OF_CANDIDATE: [&str; 5] =
+    ["index", "content", "finishReason", "finishMessage", "tokenCount"];
+
+/// A whole answer, or a piece of it, from which all is taken that is not read: both have one form.
 #[derive(Default, Deserialize)]
 #[serde(remote = "Self")]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct AnswerChunk {
     #[serde(default)]
     pub(super) candidates: Option<Vec<Candidate>>,
@@ -34,11 +42,18 @@ pub(super) struct AnswerChunk {
     pub(super) usage_metadata: Option<WireUsage>,
     #[serde(default)]
     pub(super) error: Option<IgnoredAny>,
+    // Which answer it is.
+    #[serde(default, rename = "responseId")]
+    _id: IgnoredAny,
+    #[serde(default, rename = "modelVersion")]
+    _model: IgnoredAny,
+    #[serde(default, rename = "createTime")]
+    _created: IgnoredAny,
 }
 
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Candidate {
     #[serde(default, deserialize_with = "lenient::number")]
     pub(super) index: Option<u64>,
@@ -48,6 +63,8 @@ pub(super) struct Candidate {
     pub(super) finish_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) finish_message: Option<String>,
+    #[serde(default, rename = "tokenCount")]
+    _tokens: IgnoredAny,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +82,8 @@ pub(super) struct PromptFeedback {
     block_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     block_reason_message: Option<String>,
+    #[serde(flatten)]
+    pub(super) more: Map<String, Value>,
 }
 
 /// Tokens. They are repeated in several chunks, and the last ones hold.
@@ -141,10 +160,11 @@ pub(super) fn to_reply(
     parts: &[Part],
     (reason, message): (String, Option<String>),
     usage: Option<WireUsage>,
-    conversation: &[Message],
-    issuer: &str,
+    mut fields: AnswerFields,
+    (conversation, issuer): (&[Message], &str),
 ) -> Result<ModelReply, Failure> {
-    let mut finish = finish(Some(reason)).map_err(|failure| explained(failure, message))?;
+    let mut finish = finish(Some(reason)).map_err(|failure| explained(failure, message.as_deref()))?;
+    fields.take_word("finishMessage", message.as_deref(), 0);
     let mime = |part: &Part| Some(part.get("inlineData")?.get("mimeType")?.as_str()?.starts_with("image/"));
     let is_image = |part: &&Part| mime(part) == Some(true) && !is_thought(part);
     let text = or_images(parts.iter().filter_map(said).collect(), parts.iter().filter(is_image).count());
@@ -159,7 +179,8 @@ pub(super) fn to_reply(
         finish = FinishReason::ToolCalls;
     }
     let ids: Vec<String> = calls.iter().map(|proposal| proposal.call.id.clone()).collect();
-    let extra = kept(parts, &ids, issuer).map(|kept| (CONTENT.to_owned(), kept)).into_iter().collect();
+    let mut extra = kept(parts, &ids, issuer).map(|kept| (CONTENT.to_owned(), kept)).into_iter().collect();
+    fields.keep(&mut extra, Some(issuer));
     let calls = begun(calls, &finish);
     Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
@@ -170,9 +191,9 @@ fn proposal(call: &Map<String, Value>, ids: &mut CallIds) -> ProposedCall {
         .into()
 }
 
-fn explained(mut failure: Failure, message: Option<String>) -> Failure {
+fn explained(mut failure: Failure, message: Option<&str>) -> Failure {
     if let Some(message) = message.filter(|message| !message.is_empty()) {
-        failure.message = format!("{}: {}", failure.message, shortened(&message));
+        failure.message = format!("{}: {}", failure.message, shortened(message));
     }
     failure
 }

@@ -3,16 +3,19 @@
 //! proxies write an end at each chunk, so what follows an end opens the answer again.
 
 use reqwest::header::HeaderMap;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::parts::{
     Part, SIGNATURE, call, checked, is_bare_text, is_code, is_executed, is_thought, misshapen, said, text,
     word,
 };
-use super::reply::{AnswerChunk, Candidate, WireUsage, to_reply, unexpected};
+use super::reply::{
+    AnswerChunk, Candidate, OF_ANSWER, OF_CANDIDATE, PromptFeedback, WireUsage, to_reply, unexpected,
+};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::{cut_off, inside_success, unreadable};
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::kept::{EACH, entries_weight};
 use crate::host::model::wire::tally::StreamTally;
@@ -38,7 +41,8 @@ pub(super) fn read_body(
     // Servers and gateways that ignore `alt=sse` stream one list of chunks.
     let chunks = if let Value::Array(chunks) = value { chunks } else { vec![value] };
     for chunk in chunks.into_iter().map(object) {
-        answer.add(serde_json::from_value(chunk?).map_err(|error| unexpected(&error))?)?;
+        let chunk = answer.opened(chunk?)?;
+        answer.add(chunk)?;
     }
     if !answer.started {
         return Err(unreadable("the answer holds no candidates"));
@@ -59,6 +63,7 @@ pub(super) struct ReplyParts {
     /// The failure that a refused prompt is.
     blocked: Option<Failure>,
     usage: Option<WireUsage>,
+    fields: AnswerFields,
     tally: StreamTally,
     started: bool,
     others: FurtherChoices,
@@ -77,10 +82,10 @@ impl StreamDecoder for ReplyParts {
         }
         let chunk: AnswerChunk = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
-            Err(error) => {
-                event::data(event, headers)?;
-                return Err(unexpected(&error));
-            }
+            Err(_) => match event::data(event, headers)? {
+                Some(value) => self.opened(value)?,
+                None => return Ok(StreamProgress::More),
+            },
         };
         if chunk.error.is_some() || (chunk.candidates.is_none() && chunk.prompt_feedback.is_none()) {
             event::data(event, headers)?;
@@ -117,7 +122,7 @@ impl StreamDecoder for ReplyParts {
         }
         let finish = self.finish.filter(|_| !self.others.is_open());
         let Some(finish) = finish else { return Err(unread::ended_early(self.started)) };
-        to_reply(&self.parts, finish, self.usage, conversation, &self.issuer)
+        to_reply(&self.parts, finish, self.usage, self.fields, (conversation, &self.issuer))
     }
 }
 
@@ -127,13 +132,20 @@ impl ReplyParts {
         Self { issuer: issuer.to_owned(), ..Self::default() }
     }
 
+    /// A chunk that holds more than every server sends.
+    fn opened(&mut self, mut value: Value) -> Result<AnswerChunk, Failure> {
+        let kept = self.fields.take(&mut value, &OF_ANSWER, self.tally.kept);
+        let candidates = value.get_mut("candidates");
+        self.tally.kept = self.fields.take_of_choices(candidates, &OF_CANDIDATE, kept);
+        serde_json::from_value(value).map_err(|error| unexpected(&error))
+    }
+
     fn add(&mut self, chunk: AnswerChunk) -> Result<(), Failure> {
         if let Some(later) = chunk.usage_metadata {
             self.usage = Some(self.usage.unwrap_or_default().then(later));
         }
-        if let Some(blocked) = chunk.prompt_feedback.and_then(super::reply::PromptFeedback::blocked) {
-            self.started = true;
-            self.blocked = Some(blocked);
+        if let Some(feedback) = chunk.prompt_feedback {
+            self.take_feedback(feedback);
         }
         // The reply is the first candidate, and others must not be mixed into it.
         let is_first = |candidate: &Candidate| candidate.index.unwrap_or_default() == 0;
@@ -146,6 +158,16 @@ impl ReplyParts {
             }
         }
         first.into_iter().next().map_or(Ok(()), |candidate| self.continue_with(candidate))
+    }
+
+    fn take_feedback(&mut self, mut feedback: PromptFeedback) {
+        let more = core::mem::take(&mut feedback.more);
+        let more = Map::from_iter([("promptFeedback".to_owned(), more.into())]);
+        self.tally.kept = self.fields.add(more, self.tally.kept);
+        if let Some(blocked) = feedback.blocked() {
+            self.started = true;
+            self.blocked = Some(blocked);
+        }
     }
 
     /// Whether a tool of the server's own has ended a round, and more is to come: its result, or what the model says.

@@ -3,12 +3,13 @@
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::continued::mark;
 use super::items::{Item, is_unfinished, kept, kind, normal, parts, said, word};
 use crate::engine::{Failure, FinishReason, ModelReply, ProposedCall};
 use crate::host::model::failure;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::RESPONSE;
 use crate::host::model::wire::finish::{begun, finish, not_whole, reason};
@@ -17,6 +18,36 @@ use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::usage::WireUsage;
 use crate::host::model::wire::{lenient, unread};
 use crate::session::{Message, ToolCall};
+
+/// The fields of a response that are not kept: which one it is, and what repeats the request (`response.py` of `OpenAI`'s SDK).
+const NOT_KEPT: [&str; 26] = [
+    "object",
+    "type",
+    "model",
+    "created_at",
+    "completed_at",
+    "background",
+    "conversation",
+    "frequency_penalty",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+];
 
 /// A response, as a body or at the end of a stream.
 #[derive(Debug, Default, Deserialize)]
@@ -36,6 +67,13 @@ pub(super) struct WireResponse {
     usage: Option<WireUsage>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     max_output_tokens: Option<u64>,
+    // What repeats the request at length.
+    #[serde(default, rename = "instructions")]
+    _instructions: IgnoredAny,
+    #[serde(default, rename = "tools")]
+    _tools: IgnoredAny,
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,7 +101,9 @@ pub(super) fn read_body(
     let mut response: WireResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let items = response.output.take().ok_or_else(without_output)?;
     let items = items.into_iter().map(normal).collect::<Result<_, _>>()?;
-    to_reply(items, &response, conversation, (issuer, keeps, most))
+    let mut fields = AnswerFields::default();
+    fields.add(response.rest(), 0);
+    to_reply(items, &response, fields, conversation, (issuer, keeps, most))
 }
 
 /// JSON of another shape than the format's.
@@ -84,6 +124,7 @@ pub(super) fn without_output() -> Failure {
 pub(super) fn to_reply(
     mut items: Vec<Item>,
     response: &WireResponse,
+    fields: AnswerFields,
     conversation: &[Message],
     (issuer, keeps, most): (&str, bool, Option<u64>),
 ) -> Result<ModelReply, Failure> {
@@ -110,7 +151,8 @@ pub(super) fn to_reply(
     }
     let is_image = |item: &&Item| kind(item) == "image_generation_call" && !word(item, "result").is_empty();
     let text = or_images(text, items.iter().filter(is_image).count());
-    let extra = kept(&items, issuer).map(|kept| (RESPONSE.to_owned(), kept)).into_iter().collect();
+    let mut extra = kept(&items, issuer).map(|kept| (RESPONSE.to_owned(), kept)).into_iter().collect();
+    fields.keep(&mut extra, Some(issuer));
     let usage = response.usage.map(WireUsage::usage);
     let calls = begun(calls, &finish);
     let mut reply = ModelReply { text, calls, finish, usage, extra, ..ModelReply::default() };
@@ -136,6 +178,13 @@ fn is_half(call: &Item) -> bool {
 }
 
 impl WireResponse {
+    /// Takes out what is neither read nor repeats the request.
+    pub(super) fn rest(&mut self) -> Map<String, Value> {
+        let mut more = core::mem::take(&mut self.more);
+        more.retain(|name, _| !NOT_KEPT.contains(&name.as_str()));
+        more
+    }
+
     /// Why the model stopped.
     fn finish(&self, items: &[Item], most: Option<u64>) -> Result<FinishReason, Failure> {
         match self.status.as_deref() {

@@ -13,6 +13,7 @@ use super::streamed::{ItemPlace, StreamedItem, differs, find, forget_other, is_r
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure::unreadable;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::finish::not_whole;
 use crate::host::model::wire::objects::ObjectReader;
 use crate::host::model::wire::tally::StreamTally;
@@ -76,6 +77,7 @@ pub(super) struct ReplyItems {
     numbers: EventNumbers,
     /// The response, and its items, once it has ended.
     end: Option<(WireResponse, Vec<Item>)>,
+    fields: AnswerFields,
     tally: StreamTally,
     started: bool,
 }
@@ -172,7 +174,7 @@ impl StreamDecoder for ReplyItems {
 
     fn reply(self: Box<Self>, conversation: &[Message]) -> Result<ModelReply, Failure> {
         let Some((response, items)) = self.end else { return Err(unread::ended_early(self.started)) };
-        to_reply(items, &response, conversation, (&self.issuer, self.keeps, self.most))
+        to_reply(items, &response, self.fields, conversation, (&self.issuer, self.keeps, self.most))
     }
 }
 
@@ -306,6 +308,7 @@ impl ReplyItems {
             self.agreed(streamed, last, status)?
         };
         response.status = Some(status.to_owned());
+        self.tally.kept = self.fields.add(response.rest(), self.tally.kept);
         self.end = Some((response, items));
         Ok(())
     }
