@@ -10,10 +10,8 @@ place. Those of a container are refused once. Others do not come, and then the r
 """
 
 import base64
-import binascii
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -30,9 +28,8 @@ import botocore.parsers
 import botocore.validate
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from botocore.eventstream import EventStreamBuffer
+from converse import ANSWERS, MODEL, answer, event, frame, problems
 
-MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 ATTACHED = {"photo.png": b"\x89PNG\r\n\x1a\nphoto", "report.pdf": b"%PDF-1.7 report"}
 AGENT = """version: 1
 policy: policy.yaml
@@ -65,67 +62,7 @@ ROLE = "arn:aws:iam::123456789012:role/agents"
 ASSUMED = """<{3}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{3}Result><Credentials>{0}</Credentials>
 <AssumedRoleUser><Arn>{1}/{2}</Arn><AssumedRoleId>AROA:{2}</AssumedRoleId></AssumedRoleUser></{3}Result>
 <ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></{3}Response>"""
-SERVICE = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("bedrock-runtime", "service-2"))
 TOKENS = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("sts", "service-2"))
-
-
-def thought(text, signature):
-    return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
-
-
-def call(number, text):
-    return {"toolUse": {"toolUseId": f"tooluse_{number}", "name": "echo", "input": {"text": text}}}
-
-
-ANSWERS = [
-    ([thought("hm", "c2lnMQ=="), {"text": "Let me try."}, call(1, "hello 1"), call(2, "hello 2")], "tool_use"),
-    ([{"reasoningContent": {"redactedContent": base64.b64encode(b"sealed").decode()}}, call(3, "hello 3")], "tool_use"),
-    ([{"text": "Hello."}], "end_turn"),
-]
-USAGE = {"inputTokens": 5, "outputTokens": 3, "totalTokens": 8}
-
-
-def frame(headers, payload):
-    """A frame by the specification of Amazon's event streams; botocore's own reader holds it against that."""
-    data = b"".join(
-        struct.pack("!B", len(name)) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
-        for name, value in headers.items()
-    )
-    payload = json.dumps(payload).encode()
-    prelude = struct.pack("!II", len(data) + len(payload) + 16, len(data))
-    prelude += struct.pack("!I", binascii.crc32(prelude))
-    message = prelude + data + payload
-    message += struct.pack("!I", binascii.crc32(message))
-    buffer = EventStreamBuffer()
-    buffer.add_data(message)
-    next(iter(buffer))
-    return message
-
-
-def event(kind, payload):
-    return frame({":message-type": "event", ":event-type": kind, ":content-type": "application/json"}, {**payload, "p": "abc"})
-
-
-def events(blocks, stop):
-    yield event("messageStart", {"role": "assistant"})
-    for index, block in enumerate(blocks):
-        at = {"contentBlockIndex": index}
-        if "toolUse" in block:
-            use = block["toolUse"]
-            yield event("contentBlockStart", {**at, "start": {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}})
-            text = json.dumps(use["input"])
-            deltas = [{"toolUse": {"input": text[:5]}}, {"toolUse": {"input": text[5:]}}]
-        elif "text" in block:
-            deltas = [{"text": block["text"][:3]}, {"text": block["text"][3:]}]
-        elif "reasoningText" in block["reasoningContent"]:
-            deltas = [{"reasoningContent": {field: value}} for field, value in block["reasoningContent"]["reasoningText"].items()]
-        else:
-            deltas = [block]
-        for delta in deltas:
-            yield event("contentBlockDelta", {**at, "delta": delta})
-        yield event("contentBlockStop", at)
-    yield event("messageStop", {"stopReason": stop})
-    yield event("metadata", {"usage": USAGE, "metrics": {"latencyMs": 1}})
 
 
 class Model(BaseHTTPRequestHandler):
@@ -151,11 +88,7 @@ class Model(BaseHTTPRequestHandler):
             busy = {":message-type": "exception", ":exception-type": "serviceUnavailableException"}
             body = event("messageStart", {"role": "assistant"}) + frame(busy, {"message": "try again"})
             return self.answer(200, "application/vnd.amazon.eventstream", body)
-        blocks, stop = ANSWERS[min(number - (3 if streams else 2), len(ANSWERS) - 1)]
-        if streams:
-            return self.answer(200, "application/vnd.amazon.eventstream", b"".join(events(blocks, stop)))
-        body = {"output": {"message": {"role": "assistant", "content": blocks}}, "stopReason": stop, "usage": USAGE, "metrics": {"latencyMs": 1}}
-        self.answer(200, "application/json", json.dumps(body).encode())
+        self.answer(200, *answer(number - (2 if streams else 1), streams))
 
     def assume_role(self, asked, raw):
         """The token service; botocore reads its answer as the service model has it."""
@@ -235,12 +168,6 @@ def signed_wrong(request, raw, by, service="bedrock"):
 def keyed_wrong(request):
     found = request.headers.get("authorization")
     return None if found == "Bearer key-of-bedrock" else f"the key is {found}"
-
-
-def body_wrong(path, body):
-    operation = SERVICE.operation_model("ConverseStream" if path.endswith("-stream") else "Converse")
-    report = botocore.validate.ParamValidator().validate({"modelId": MODEL, **body}, operation.input_shape)
-    return report.generate_report() if report.has_errors() else None
 
 
 def profile_of(way, folder):
@@ -336,9 +263,9 @@ def main():
         requests = play(unfazed, streamed, way)
         for path, body in requests:
             judged += 1
-            if why := body_wrong(path, body):
+            if found := problems(path, body):
                 wrong += 1
-                print(f"{way}: {why}\n{json.dumps(body)}")
+                print(f"{way}: {json.dumps(body)}", *found, sep="\n  ")
         for name, content in ATTACHED.items():
             shown = [base64.b64encode(content).decode() in json.dumps(body) for _, body in requests]
             # Documents have rules of their own there.

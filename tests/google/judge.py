@@ -17,8 +17,7 @@ import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from google.genai import types
-from pydantic import ValidationError
+from gemini import ANSWERS, answer, problems
 
 ATTACHED = {"photo.png": b"\x89PNG\r\n\x1a\nphoto", "report.pdf": b"%PDF-1.7 report"}
 AGENT = """version: 1
@@ -30,61 +29,12 @@ tools:
   echo: {{kind: builtin}}
 """
 
-FIELDS = {
-    "contents": (types.Content, True),
-    "systemInstruction": (types.Content, False),
-    "tools": (types.Tool, True),
-    "toolConfig": (types.ToolConfig, False),
-    "generationConfig": (types.GenerationConfig, False),
-}
-
-
-def call(number, signature=None, **more):
-    part = {"functionCall": {"name": "echo", "args": {"text": f"hello {number}"}, **more}}
-    return {**part, "thoughtSignature": signature} if signature else part
-
-
-ANSWERS = [
-    [{"text": "hm", "thought": True}, {"text": "Let me try."}, call(1, "c2lnMQ=="), call(2)],
-    [call(3, "c2lnMg==", id="own")],
-    [{"text": "Hello.", "thoughtSignature": "c2lnMw=="}],
-]
-
-
-def answer(parts, end):
-    candidate = {"content": {"role": "model", "parts": parts}, "index": 0}
-    body = {"candidates": [candidate], "modelVersion": "gemini-3-pro", "responseId": "r"}
-    if end:
-        candidate["finishReason"] = "STOP"
-        body["usageMetadata"] = {"promptTokenCount": 5, "candidatesTokenCount": 3, "thoughtsTokenCount": 2, "totalTokenCount": 10}
-    types.GenerateContentResponse.model_validate(body)
-    return body
-
-
-def problems(request):
-    found = [f"unknown field {field}" for field in request if field not in FIELDS]
-    for field, (judge, several) in FIELDS.items():
-        values = request.get(field, [] if several else None)
-        for value in values if several else [values] * (values is not None):
-            try:
-                judge.model_validate(value)
-            except ValidationError as error:
-                found += [f"{field}.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:9]]
-    return found
-
 
 class Model(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.seen.append((self.path, body))
-        number = len(self.server.seen)
-        parts = ANSWERS[min(number, len(ANSWERS)) - 1]
-        if self.path.endswith(":streamGenerateContent?alt=sse"):
-            chunks = [answer([part], at + 1 == len(parts)) for at, part in enumerate(parts)]
-            kind, data = "text/event-stream", "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in chunks)
-        else:
-            kind, data = "application/json", json.dumps(answer(parts, True))
-        data = data.encode()
+        kind, data = answer(len(self.server.seen), self.path.endswith(":streamGenerateContent?alt=sse"))
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))

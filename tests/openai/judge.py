@@ -9,20 +9,18 @@ tools. Its own answers are held against the types too, so that what is judged is
 
 import base64
 import copy
-import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import chat
 import messages
 import responses
-from pydantic import TypeAdapter, ValidationError
+from typed import answer, problems
 
 DIALECTS = {"openai": chat, "responses": responses, "anthropic": messages}
 TURNS = 3
@@ -43,59 +41,13 @@ REPORT = """output:
 """
 
 
-@functools.cache
-def adapter(judge):
-    """It is kept as long as what it validated may be read."""
-    return TypeAdapter(judge)
-
-
-def read(value):
-    """A validated value as plain JSON. Iterables are validated when they are read."""
-    if isinstance(value, dict):
-        return {field: read(member) for field, member in value.items()}
-    if isinstance(value, (list, tuple, Iterator)) or type(value).__name__ == "ValidatorIterator":
-        return [read(item) for item in value]
-    return value
-
-
-def unknown(sent, known, beyond, at=""):
-    """The fields that the types do not have: they are left out of what was validated."""
-    if isinstance(sent, dict) and isinstance(known, dict):
-        for field, value in sent.items():
-            if field in known:
-                yield from unknown(value, known[field], beyond, f"{at}.{field}")
-            elif field not in beyond:
-                yield f"{at}.{field}: no such field"
-    elif isinstance(sent, list) and isinstance(known, list):
-        for index, (one, other) in enumerate(zip(sent, known, strict=True)):
-            yield from unknown(one, other, beyond, f"{at}.{index}")
-
-
-def problems(dialect, request):
-    try:
-        known = read(adapter(dialect.REQUEST).validate_python(request, strict=True))
-    except ValidationError as error:
-        return [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:20]]
-    return list(unknown(request, known, dialect.BEYOND))
-
-
 class Model(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         server = self.server
         server.seen.append(body)
-        number, dialect = min(len(server.seen), TURNS), server.dialect
-        if body.get("stream"):
-            kind, data = "text/event-stream", ""
-            for event in dialect.stream(number, server.reports):
-                adapter(dialect.EVENT).validate_python(event)
-                data += dialect.framed(event)
-            data += dialect.END
-        else:
-            answer = dialect.whole(number, server.reports)
-            dialect.ANSWER.model_validate(answer)
-            kind, data = "application/json", json.dumps(answer)
-        data = data.encode()
+        number = min(len(server.seen), TURNS)
+        kind, data = answer(server.dialect, number, server.reports, body.get("stream", False))
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))
