@@ -15,9 +15,6 @@ pub(crate) const PER_CALL: u64 = 10;
 /// thinking" (`signature`, the `data` of `redacted_thinking`), Gemini "Thought signatures", `OpenAI` "Reasoning
 /// models".
 const SEALED: [&str; 4] = ["signature", "thought_signature", "encrypted_content", "data"];
-/// The field of what came besides with a message that keeps what a provider says of the whole answer. It is never sent, so no request has its
-/// tokens.
-pub(crate) const ANSWER_FIELDS: &str = "answer_fields";
 /// The nesting beyond which values are counted whole.
 const NESTED: u8 = 4;
 
@@ -114,6 +111,9 @@ pub struct Usage {
 }
 
 impl Message {
+    /// The field of `extra` that keeps what a provider says of the whole answer. It is never sent, so no request has its tokens.
+    pub const ANSWER_FIELDS: &str = "answer_fields";
+
     /// A user message without guidance.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into(), guidance: None }
@@ -133,7 +133,7 @@ impl Message {
                 let call = [PER_CALL, count(&call.name), count(&call.arguments)];
                 tokens = call.into_iter().fold(tokens, u64::saturating_add);
             }
-            let sent = extra.iter().filter(|(name, _)| *name != ANSWER_FIELDS);
+            let sent = extra.iter().filter(|(name, _)| *name != Self::ANSWER_FIELDS);
             let sent: Map<_, _> = sent.map(|(name, value)| (name.clone(), readable(value))).collect();
             if !sent.is_empty() {
                 let sent = serde_json::to_string(&sent).unwrap_or_default();
@@ -228,9 +228,9 @@ mod tests {
         };
         let count = |text: &str| u64::try_from(text.len()).unwrap();
         let fields = serde_json::json!({"fields": {"logprobs": ["a", "b"]}});
-        let aside = said(serde_json::json!({ ANSWER_FIELDS: fields }));
+        let aside = said(serde_json::json!({ Message::ANSWER_FIELDS: fields }));
         assert_eq!(aside.tokens(&count), said(Value::Null).tokens(&count));
-        let both = said(serde_json::json!({"reasoning": "hm", ANSWER_FIELDS: fields}));
+        let both = said(serde_json::json!({"reasoning": "hm", Message::ANSWER_FIELDS: fields}));
         assert_eq!(both.tokens(&count), said(serde_json::json!({"reasoning": "hm"})).tokens(&count));
     }
 

@@ -24,7 +24,7 @@ pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, 
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
 pub use history::{HistoryRepair, HistorySplice, InjectedResult, splice};
 pub use message::{Message, ToolCall, Usage};
-pub(crate) use message::{ANSWER_FIELDS, PER_CALL, PER_MESSAGE, readable};
+pub(crate) use message::{PER_CALL, PER_MESSAGE, readable};
 pub(crate) use reduction::LEFT_OUT;
 pub use reduction::{ContextReduction, SummaryRequest};
 pub use slices::SessionSlices;

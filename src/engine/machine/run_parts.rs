@@ -32,7 +32,7 @@ use crate::policy::{
     CallOverride, ClassifiedFailure, Effect, ErrorClass, OnExhausted, Policy, RetryBudget, RetryPolicy, Seed,
     Setting, ToolPolicy, estimated_tokens,
 };
-use crate::session::{ANSWER_FIELDS, FinalReason, Message, RetryExhausted, StopReason, Usage};
+use crate::session::{FinalReason, Message, RetryExhausted, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
 /// The state shared by the turns and batches of a run.
@@ -459,7 +459,7 @@ fn own_count(reply: &ModelReply) -> u64 {
         let call = &proposal.call;
         estimated_tokens(&call.name).saturating_add(estimated_tokens(&call.arguments))
     });
-    let own = reply.extra.iter().filter(|(name, _)| *name != ANSWER_FIELDS);
+    let own = reply.extra.iter().filter(|(name, _)| *name != Message::ANSWER_FIELDS);
     let extra = own.map(|(_, value)| match value {
         serde_json::Value::String(text) => estimated_tokens(text),
         other => estimated_tokens(&other.to_string()),

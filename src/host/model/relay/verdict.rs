@@ -6,18 +6,15 @@ use serde_json::{Map, Value};
 use crate::engine::{Failure, FinishReason, ModelReply};
 use crate::host::model::wire::readable;
 use crate::policy::ErrorClass;
-use crate::session::{ANSWER_FIELDS, is_object};
+use crate::session::{Message, is_object};
 use crate::text::repair::repair;
 
 /// The failure of a reply that says nothing; `None`: it says something, or why it does not.
 pub(super) fn fault_of(reply: &ModelReply) -> Option<Failure> {
-    let is_silent = reply.text.trim().is_empty() && reply.calls.is_empty();
-    let is_plain =
-        matches!(reply.finish, FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unsaid);
-    if !is_silent || !is_plain {
+    if !is_silent(reply) {
         return None;
     }
-    let mut besides = reply.extra.iter().filter(|(field, _)| *field != ANSWER_FIELDS).peekable();
+    let mut besides = reply.extra.iter().filter(|(field, _)| *field != Message::ANSWER_FIELDS).peekable();
     if besides.peek().is_none() {
         return Some(Failure::of(ErrorClass::EmptyResponse, "the answer is empty"));
     }
@@ -25,6 +22,13 @@ pub(super) fn fault_of(reply: &ModelReply) -> Option<Failure> {
     besides.all(|(field, value)| is_reasoning(field, value)).then(|| {
         Failure::of(ErrorClass::ReasoningOnly, "the answer is reasoning only, without a text or a call")
     })
+}
+
+/// Whether a reply has no text and no call, and does not say why.
+pub(super) fn is_silent(reply: &ModelReply) -> bool {
+    let is_plain =
+        matches!(reply.finish, FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unsaid);
+    is_plain && reply.text.trim().is_empty() && reply.calls.is_empty()
 }
 
 /// The reply, if its calls can be read: as JSON, which a client then reads itself.
@@ -87,15 +91,16 @@ const fn is_cut(reply: &ModelReply) -> bool {
     matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow)
 }
 
-/// Whether a field besides the text is what the model thought, by the names of all providers. The text is empty, so a place of text
-/// among what was kept says nothing.
+/// Whether a part of a reply is what the model thought, by the names of all providers, or the place of a text, which says nothing itself.
+pub(super) fn thinks(item: &Map<String, Value>) -> bool {
+    let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
+    matches!(kind, "thinking" | "redacted_thinking" | "reasoning" | "text")
+        || item.get("thought") == Some(&Value::Bool(true))
+        || ["chars", "reasoningContent"].iter().any(|key| item.contains_key(*key))
+}
+
+/// Whether a field besides the text is what the model thought.
 fn is_reasoning(field: &str, value: &Value) -> bool {
-    let thinks = |item: &Map<String, Value>| {
-        let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
-        matches!(kind, "thinking" | "redacted_thinking" | "reasoning" | "text")
-            || item.get("thought") == Some(&Value::Bool(true))
-            || ["chars", "reasoningContent"].iter().any(|key| item.contains_key(*key))
-    };
     match value.as_array().or_else(|| value.get("items")?.as_array()) {
         Some(items) => items.iter().all(|item| item.as_object().is_some_and(thinks)),
         None => field.starts_with("reasoning") || field.starts_with("thinking"),

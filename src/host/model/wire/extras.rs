@@ -35,7 +35,7 @@ pub(super) const REASONING_PARTS: &str = "reasoning_parts";
 
 /// The field that keeps what a provider says of the whole answer beside the message: who sent it ([`ISSUER`]), and its fields
 /// ([`FIELDS`]). It is never sent.
-pub(super) use crate::session::ANSWER_FIELDS;
+pub(super) const ANSWER_FIELDS: &str = Message::ANSWER_FIELDS;
 pub(super) const FIELDS: &str = "fields";
 
 /// What other models thought, or what else came with their replies, is in a conversation, and a request to this issuer leaves it out.
