@@ -79,7 +79,7 @@ impl fmt::Debug for Provider {
 ///
 /// ```
 /// use unfazed::host::{HttpModel, ModelConfig, Provider};
-/// let config = ModelConfig { api_key: Some("sk-...".into()), ..ModelConfig::new(Provider::ANTHROPIC, "claude-sonnet-4-5") };
+/// let config = ModelConfig { api_key: Some("sk-...".into()), ..ModelConfig::new(Provider::ANTHROPIC, "claude-sonnet-5") };
 /// let model = HttpModel::new(config)?;
 /// # Ok::<(), unfazed::host::ConfigError>(())
 /// ```

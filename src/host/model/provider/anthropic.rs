@@ -36,7 +36,7 @@ record! {
         /// Example: `https://api.anthropic.com`
         pub base_url: Option<Spanned<String>>,
         /// The model's name on the server.
-        /// Example: `claude-sonnet-4-5`
+        /// Example: `claude-sonnet-5`
         pub model: Spanned<String>,
         /// The key: `{env: NAME}`, `{file: PATH}` or `{command: [PROGRAM, ARGUMENT]}`. Keys are never written into the file
         /// itself.

@@ -40,7 +40,7 @@ record! {
         /// Example: `us-east-1`
         pub region: Spanned<String>,
         /// The model's id, or that of an inference profile, or an ARN.
-        /// Example: `us.anthropic.claude-sonnet-4-5-20250929-v1:0`
+        /// Example: `us.anthropic.claude-sonnet-5`
         pub model: Spanned<String>,
         /// Where the server is, if not at the region's own address: an endpoint within a network of your own.
         /// Example: `https://vpce-0a1b-bedrock.us-east-1.vpce.amazonaws.com`
