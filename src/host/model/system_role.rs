@@ -160,5 +160,8 @@ mod tests {
         let expected =
             [Message::user("a\n\nb\n\ngo"), called.clone(), Message::user("c"), called, Message::user("d")];
         assert_eq!(*role.sent(&conversation), expected);
+        // What follows a reply changes nothing before it: a server that keeps that is sent the rest alone.
+        assert_eq!(*role.sent(&conversation[..3]), expected[..1]);
+        assert_eq!(*role.sent(&conversation[..5]), expected[..3]);
     }
 }

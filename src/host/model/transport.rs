@@ -181,12 +181,14 @@ impl ModelTransport {
         loop {
             let conversation = turn.behind(request.messages);
             let messages = self.system.sent(&conversation);
+            // Its answer follows what was sent, and not the conversation in hand.
+            let sent = ModelRequest { messages: &messages, ..request.clone() };
             let body = format
-                .write(&ModelRequest { messages: &messages, ..request.clone() })
+                .write(&sent)
                 .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
             let body = Bytes::from(self.dropped.left_out_of(body));
             let key = self.key().await?;
-            match self.attempt(format, body.clone(), request, key.as_ref(), seen).await {
+            match self.attempt(format, body.clone(), &sent, key.as_ref(), seen).await {
                 Ok(reply) => {
                     let Some(reply) = turn.take(reply)? else { continue };
                     let left_out = self.left_out.first(format.left_out(request.messages));
@@ -401,7 +403,7 @@ impl ModelTransport {
                 return Err(within::no_first_token(timeouts));
             }
         }
-        let reply = answer.reply(format, &headers, request.messages)?;
+        let reply = answer.reply(format, &headers, &format.sent(request.messages))?;
         let reply = cut_at_limit(reply, || format.write(request).ok());
         Ok(ModelReply { limits: failure::stated_limits(&headers), ..reply })
     }

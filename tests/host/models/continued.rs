@@ -151,3 +151,18 @@ async fn a_server_that_continues_none_is_asked_once() {
     assert_eq!(sent(&server), expected(&[("", 1), ("resp_1", 1), ("", 4), ("", 6)]));
     server.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_conversation_is_continued_in_the_form_in_which_it_was_sent() {
+    for stream in [false, true] {
+        let refusal = || ScriptEntry::error(400, "invalid_request_error", "System role not supported");
+        let server = server([refusal(), calling("c1"), refusal(), ScriptEntry::text("x it is.")]).await;
+        let mut messages = vec![Message::System { text: "be brief".into() }, Message::user("go")];
+        let first = say(&model(&server, stream), &messages).await.unwrap();
+        messages.extend([assistant(&first), result("c1")]);
+        // Who does not know of the refusal would send something else than the server has.
+        assert_eq!(say(&model(&server, stream), &messages).await.unwrap().text, "x it is.");
+        assert_eq!(sent(&server), expected(&[("", 2), ("", 1), ("", 5), ("resp_2", 1)]));
+        server.shutdown().await;
+    }
+}

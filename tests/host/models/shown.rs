@@ -8,8 +8,8 @@ use serde_json::json;
 use unfazed::engine::{ContentPart, Envelope, Event, Outcome, ToolOutcome, ToolSpec, content_text};
 use unfazed::host::scripted::{Script, ScriptEntry, ScriptedServer};
 use unfazed::host::{
-    Agent, AttachmentError, BoxFuture, HttpModel, Observer, RunTask, StopSwitch, TaskAttachment, Tool,
-    ToolInput, Tools,
+    Agent, AttachmentError, BoxFuture, HttpModel, ModelConfig, Observer, Provider, RunTask, StopSwitch,
+    TaskAttachment, Tool, ToolInput, Tools,
 };
 use unfazed::policy::Policy;
 use unfazed::session::Message;
@@ -153,6 +153,24 @@ async fn a_model_that_refuses_images_is_asked_without_them() {
             assert!(images.iter().all(|image| !body.contains(image)), "{dialect}: {body}");
             assert_eq!(body.contains(&STANDARD.encode(PDF)), dialect != "converse", "{dialect}: {body}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_with_files_is_continued_with_the_new_ones() {
+    for stream in [false, true] {
+        let server = serving([ScriptEntry::call("camera", "{}"), ScriptEntry::text("A fox.")]).await;
+        let model = HttpModel::new(ModelConfig {
+            base_url: server.base_url(),
+            stream,
+            auto_previous_response_id: true,
+            ..ModelConfig::new(Provider::RESPONSES, "scripted")
+        });
+        let report = agent(model.unwrap()).run(task()).await.unwrap();
+        assert_eq!(report.outcome, Outcome::Answered { text: "A fox.".into() });
+        let body = bodies(&server).remove(1);
+        assert!(body.contains(r#""previous_response_id":"resp_1""#), "{body}");
+        assert!(body.contains(&STANDARD.encode(GIF)) && !body.contains(&STANDARD.encode(PNG)), "{body}");
     }
 }
 

@@ -146,6 +146,11 @@ impl WireFormat for ShownConversation<'_> {
         self.format.begin()
     }
 
+    fn sent<'m>(&self, conversation: &'m [Message]) -> Cow<'m, [Message]> {
+        let (marked, _) = self.marked(conversation);
+        Cow::Owned(marked)
+    }
+
     fn left_out(&self, conversation: &[Message]) -> Vec<String> {
         let mut left_out = self.format.left_out(conversation);
         if self.files.iter().any(|(_, media, _)| !self.takes(*media)) {
@@ -241,7 +246,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::host::model::fuzzed::messages;
+    use crate::host::model::fuzzed::{messages, request, responses};
+    use crate::host::model::wire::responses::ResponsesFormat;
 
     fn handles(text: &str) -> Vec<(String, Option<String>)> {
         named(text).into_iter().map(|named| (named.handle, named.name)).collect()
@@ -273,6 +279,30 @@ mod tests {
         let extra = json!({"reasoning_content": "hm"}).as_object().cloned().unwrap();
         let said = [Message::Assistant { text: "Hi".into(), calls: Vec::new(), extra }];
         assert_eq!(shown.left_out(&said).len(), 1);
+    }
+
+    #[test]
+    fn a_conversation_with_files_is_continued_until_they_are_refused() {
+        let (format, refused) = (ResponsesFormat { continues: true, ..responses() }, RefusedMedia::default());
+        let files = vec![("a-1".to_owned(), MediaType::Png, b"png".to_vec())];
+        let (model, form) = ("main", ToolForm::Responses);
+        let shown = ShownConversation { format: &format, form, refused: &refused, model, files };
+        let text = "see: [image, image/png, 3 bytes: not shown, kept under the handle \"a-1\"]";
+        let mut conversation = vec![Message::user(text)];
+        let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "A fox."}]}]);
+        let body = json!({"id": "resp_1", "status": "completed", "output": output}).to_string();
+        let reply = format.read(body.as_bytes(), &HeaderMap::new(), &shown.sent(&conversation)).unwrap();
+        let said = Message::Assistant { text: reply.text, calls: Vec::new(), extra: reply.extra };
+        conversation.extend([said, Message::user("Sure?")]);
+        let sent = || {
+            let body = shown.write(&request(&conversation)).unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            (body["previous_response_id"].clone(), body["input"].as_array().unwrap().len())
+        };
+        assert_eq!(sent(), (json!("resp_1"), 1));
+        // The server has the image, and is no longer to see it.
+        refused.images.store(true, Ordering::Relaxed);
+        assert_eq!(sent(), (Value::Null, 3));
     }
 
     #[test]

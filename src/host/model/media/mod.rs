@@ -4,7 +4,9 @@
 mod kept;
 mod written;
 
-use xxhash_rust::xxh3::xxh3_64;
+use core::hash::{Hash, Hasher};
+
+use xxhash_rust::xxh3::Xxh3;
 
 pub(super) use self::kept::{RefusedMedia, ShownConversation};
 use crate::context::ToolForm;
@@ -20,7 +22,7 @@ const GAP: &str = "\n\n";
 pub(in crate::host::model) struct Attachments(Vec<(String, Attachment)>);
 
 /// An image or a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::host::model) struct Attachment {
     /// Where it is in the request.
     pub(in crate::host::model) place: String,
@@ -32,20 +34,20 @@ pub(in crate::host::model) struct Attachment {
     pub(in crate::host::model) detail: Option<SaidField>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::host::model) enum AttachmentKind {
     Image,
     Document,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::host::model) enum AttachmentSource {
     Data { mime: String, base64: String },
     Url { mime: Option<String>, url: String },
 }
 
 /// A field that not every dialect has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::host::model) struct SaidField {
     pub(in crate::host::model) path: String,
     pub(in crate::host::model) value: String,
@@ -63,8 +65,9 @@ impl Attachments {
     pub(in crate::host::model) fn mark(&mut self, attachment: Attachment) -> String {
         let number = self.0.len();
         // A text of the client that looks like a mark is none: the digest says so.
-        let digest = xxh3_64(format!("{attachment:?}").as_bytes());
-        let mark = format!("{EDGE}{number}:{digest:016x}{EDGE}");
+        let mut digest = Xxh3::new();
+        attachment.hash(&mut digest);
+        let mark = format!("{EDGE}{number}:{:016x}{EDGE}", digest.finish());
         self.0.push((mark.clone(), attachment));
         mark
     }

@@ -25,13 +25,9 @@ impl AnswerFields {
     /// `kept` before.
     pub(super) fn take(&mut self, from: &mut Value, read: &[&str], kept: usize) -> usize {
         let Value::Object(from) = from else { return kept };
-        let is_read = |name: &str| read.contains(&name);
-        if from.keys().all(|name| is_read(name)) {
-            return kept;
-        }
-        let (left, more) = core::mem::take(from).into_iter().partition(|(name, _)| is_read(name));
-        *from = left;
-        self.add(more, kept)
+        let names: Vec<String> = from.keys().filter(|name| !read.contains(&name.as_str())).cloned().collect();
+        let more = names.into_iter().filter_map(|name| from.swap_remove(&name).map(|value| (name, value)));
+        join(&mut self.0, more, false, kept)
     }
 
     /// The same of each choice of a list. Only what is said of the first is kept: the others are no part of the reply.

@@ -25,6 +25,8 @@ mod turns;
 mod unread;
 mod usage;
 
+use std::borrow::Cow;
+
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
@@ -60,6 +62,11 @@ pub(crate) trait WireFormat: Send + Sync {
 
     /// An answer of which nothing has come yet.
     fn begin(&self) -> Box<dyn StreamDecoder>;
+
+    /// What `write` makes of a conversation before it writes it: the server then has this one.
+    fn sent<'m>(&self, conversation: &'m [Message]) -> Cow<'m, [Message]> {
+        Cow::Borrowed(conversation)
+    }
 
     /// What of a conversation its requests leave out, or write otherwise for it, in words.
     fn left_out(&self, conversation: &[Message]) -> Vec<String>;

@@ -38,8 +38,8 @@ pub(in crate::host::model) fn readable(json: &str) -> Option<String> {
 fn may_be_refused(json: &[u8]) -> bool {
     let pairs = json.iter().zip(json.get(1..).unwrap_or_default());
     let is_refused = |before: u8, byte: u8| {
-        let is_unit = (before == b'\\') & (byte == b'u');
-        let is_exponent = (byte | 0x20 == b'e') & (before.is_ascii_digit() | (before == b'.'));
+        let is_unit = matches!((before, byte), (b'\\', b'u'));
+        let is_exponent = matches!((before, byte), (b'0'..=b'9' | b'.', b'e' | b'E'));
         u8::from(is_unit | is_exponent)
     };
     let has_refused = pairs.fold(0, |found, (before, byte)| found | is_refused(*before, *byte)) > 0;

@@ -90,6 +90,7 @@ const AFTER: &[&str] = &[
     "extra inputs",
     "extra fields",
     "not available",
+    "unavailable",
     "cannot be used",
     "cannot both be",
     "incompatible",
@@ -152,7 +153,7 @@ impl RefusalWords {
 
     /// The same, where an option is named.
     pub(crate) fn refuses_option(&self) -> bool {
-        self.refuses() || self.says(&["not available", "cannot both be"])
+        self.refuses() || self.says(&["not available", "unavailable", "cannot both be"])
     }
 
     /// Whether it is the demand for a call that is refused, and not the tools.
@@ -558,6 +559,8 @@ mod tests {
             ("seed: this field is not allowed with anthropic-version 2026-10-21", "seed"),
             ("Invalid 'seed': This parameter is not supported by this model.", "seed"),
             ("seed is not available for this model", "seed"),
+            // DeepSeek.
+            ("This response_format type is unavailable now", "response_format"),
             ("seed is not currently supported", "seed"),
             ("`temperature` and `top_p` cannot both be specified for this model.", "top_p"),
             ("The provided ServiceTier value \"flex\" is not supported for this model.", "serviceTier"),

@@ -1,6 +1,6 @@
 //! Tokens as `OpenAI`'s APIs report them, and the servers that copy these; and how the counts of any API are read.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::lenient::to_number;
@@ -14,8 +14,7 @@ const CACHE_READ: [&str; 4] =
 const CACHE_WRITE: [&str; 3] = ["cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens"];
 
 /// Tokens, under either pair of names. Some servers write both (new-api), and one of them may be 0.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(from = "Map<String, Value>")]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WireUsage {
     input: Option<u64>,
     output: Option<u64>,
@@ -25,25 +24,30 @@ pub(super) struct WireUsage {
     cache_write: Option<u64>,
 }
 
-impl From<Map<String, Value>> for WireUsage {
-    fn from(said: Map<String, Value>) -> Self {
-        let details = ["prompt_tokens_details", "input_tokens_details"];
-        let aside = |names| details.iter().map(|part| within(&said, part, names)).fold(None, newer);
-        let thought = ["completion_tokens_details", "output_tokens_details"];
-        let thought = thought.iter().map(|part| within(&said, part, &["reasoning_tokens"]));
-        Self {
-            input: count(&said, &["prompt_tokens", "input_tokens"]),
-            output: count(&said, &["completion_tokens", "output_tokens"]),
-            total: count(&said, &["total_tokens"]),
-            // SGLang says it beside the other counts.
-            reasoning: thought.fold(None, newer).max(count(&said, &["reasoning_tokens"])),
-            cache_read: aside(&CACHE_READ).max(count(&said, &CACHE_READ)),
-            cache_write: aside(&CACHE_WRITE).max(count(&said, &CACHE_WRITE)),
-        }
-    }
+/// The tokens that an answer reports, if they can be read: nothing depends on them.
+pub(super) fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<WireUsage>, D::Error> {
+    Ok(WireUsage::of(&Value::deserialize(from)?))
 }
 
 impl WireUsage {
+    /// The counts in an object; a value of another type has none.
+    pub(super) fn of(said: &Value) -> Option<Self> {
+        let said = said.as_object()?;
+        let details = ["prompt_tokens_details", "input_tokens_details"];
+        let aside = |names| details.iter().map(|part| within(said, part, names)).fold(None, newer);
+        let thought = ["completion_tokens_details", "output_tokens_details"];
+        let thought = thought.iter().map(|part| within(said, part, &["reasoning_tokens"]));
+        Some(Self {
+            input: count(said, &["prompt_tokens", "input_tokens"]),
+            output: count(said, &["completion_tokens", "output_tokens"]),
+            total: count(said, &["total_tokens"]),
+            // SGLang says it beside the other counts.
+            reasoning: thought.fold(None, newer).max(count(said, &["reasoning_tokens"])),
+            cache_read: aside(&CACHE_READ).max(count(said, &CACHE_READ)),
+            cache_write: aside(&CACHE_WRITE).max(count(said, &CACHE_WRITE)),
+        })
+    }
+
     /// The counts of a later event.
     pub(super) fn then(self, later: Self) -> Self {
         Self {
@@ -126,7 +130,10 @@ impl UsageBesideCache {
 
 /// The count under one of these names, the first that is not 0.
 pub(super) fn count(said: &Map<String, Value>, names: &[&str]) -> Option<u64> {
-    names.iter().map(|name| field(said, name).and_then(to_number)).fold(None, |first, next| newer(next, first))
+    names
+        .iter()
+        .map(|name| field(said, name).and_then(to_number))
+        .fold(None, |first, next| newer(next, first))
 }
 
 /// The same, of a part of the counts.
@@ -150,8 +157,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn wire(said: Value) -> WireUsage {
-        serde_json::from_value(said).unwrap()
+    fn wire(said: &Value) -> WireUsage {
+        WireUsage::of(said).unwrap()
     }
 
     #[test]
@@ -170,19 +177,19 @@ mod tests {
             json!({"input_tokens": 11, "output_tokens": 4, "num_cached_tokens": 3, "cache_creation_input_tokens": 2,
                 "output_tokens_details": null, "reasoning_tokens": 1}),
         ] {
-            assert_eq!(wire(said.clone()).usage(), expected, "{said}");
+            assert_eq!(wire(&said).usage(), expected, "{said}");
         }
         let odd = json!({"prompt_tokens": 1.5, "completion_tokens": 1e300, "total_tokens": "many"});
-        assert_eq!(wire(odd).usage(), Usage::default());
+        assert_eq!(wire(&odd).usage(), Usage::default());
     }
 
     #[test]
     fn no_count_is_replaced_by_none() {
         let said = json!({"prompt_tokens": 5, "completion_tokens": 2});
         for later in [json!({}), json!({"prompt_tokens": 0, "completion_tokens": 0})] {
-            assert_eq!(wire(said.clone()).then(wire(later)).usage(), wire(said.clone()).usage());
+            assert_eq!(wire(&said).then(wire(&later)).usage(), wire(&said).usage());
         }
-        let more = wire(said).then(wire(json!({"prompt_tokens": 0, "completion_tokens": 7}))).usage();
+        let more = wire(&said).then(wire(&json!({"prompt_tokens": 0, "completion_tokens": 7}))).usage();
         assert_eq!((more.input, more.output), (5, 7));
     }
 }

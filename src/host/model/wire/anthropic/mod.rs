@@ -9,6 +9,7 @@ mod paused;
 mod reply;
 mod request;
 mod stream;
+mod streamed;
 
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};

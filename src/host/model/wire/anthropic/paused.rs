@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::engine::{Failure, FinishReason, ModelReply};
+use crate::host::model::wire::answer_fields::join;
 use crate::host::model::wire::extras::{ISSUER, ITEMS, KEPT};
 use crate::host::model::wire::finish::not_whole;
 use crate::host::model::wire::pieces::LENGTH;
@@ -55,7 +56,8 @@ impl PausedTurn {
 fn joined(later: ModelReply, earlier: ModelReply) -> ModelReply {
     let issuer = [&later, &earlier].into_iter().find_map(|reply| reply.extra.get(KEPT)?.get(ISSUER).cloned());
     let items: Vec<Value> = [&earlier, &later].into_iter().flat_map(items).collect();
-    let mut extra: Map<String, Value> = earlier.extra.into_iter().chain(later.extra).collect();
+    let mut extra = earlier.extra;
+    join(&mut extra, later.extra, false, 0);
     if let Some(issuer) = issuer {
         extra.insert(KEPT.to_owned(), json!({ ISSUER: issuer, ITEMS: items }));
     }
@@ -86,6 +88,7 @@ fn items(reply: &ModelReply) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::model::wire::extras::{ANSWER_FIELDS, FIELDS};
     use crate::session::{ToolCall, Usage};
 
     fn piece(text: &str, kept: Option<Value>, finish: FinishReason) -> ModelReply {
@@ -124,6 +127,24 @@ mod tests {
             {"type": "text", "chars": 12}, search, {"type": "text", "chars": 6}, {"type": "tool_use", "id": "a"},
         ]);
         assert_eq!(whole.extra[KEPT], json!({ ISSUER: "here", ITEMS: places }));
+    }
+
+    #[test]
+    fn what_each_piece_says_beside_the_message_is_said_of_the_turn() {
+        let saying = |fields: Value, finish: FinishReason| {
+            let said = json!({ ISSUER: "here", FIELDS: fields });
+            let extra = [(ANSWER_FIELDS.to_owned(), said)].into_iter().collect();
+            ModelReply { extra, ..piece("", None, finish) }
+        };
+        let mut turn = PausedTurn::default();
+        for (searched, edits) in [(1, 2), (2, 0)] {
+            let fields = json!({"container": {"id": "c"}, "edits": {"done": edits}, "searched": searched});
+            assert_eq!(turn.take(saying(fields, paused())), Ok(None));
+        }
+        let last = saying(json!({"edits": {"kept": 3}, "searched": null}), FinishReason::Stop);
+        let whole = turn.take(last).unwrap().unwrap();
+        let fields = json!({"container": {"id": "c"}, "edits": {"done": 0, "kept": 3}, "searched": 2});
+        assert_eq!(whole.extra[ANSWER_FIELDS], json!({ ISSUER: "here", FIELDS: fields }));
     }
 
     #[test]

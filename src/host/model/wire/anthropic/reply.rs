@@ -32,10 +32,10 @@ struct MessagesResponse {
 
 /// Tokens. Older servers do not report the share of reasoning.
 pub(super) fn usage<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UsageBesideCache>, D::Error> {
-    let said: Option<Map<String, Value>> = lenient::if_readable(from)?;
-    Ok(said.map(|said| UsageBesideCache {
-        reasoning: within(&said, "output_tokens_details", &["thinking_tokens"]),
-        ..counts(&said).at_least(of_iterations(&said))
+    let said = Value::deserialize(from)?;
+    Ok(said.as_object().map(|said| UsageBesideCache {
+        reasoning: within(said, "output_tokens_details", &["thinking_tokens"]),
+        ..counts(said).at_least(of_iterations(said))
     }))
 }
 

@@ -7,13 +7,14 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::reply::{misshapen, take_rest, to_reply, unexpected, usage, without_reason};
+use super::reply::{take_rest, to_reply, unexpected, usage, without_reason};
+use super::streamed::{StreamedBlock, is_blank};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 use crate::host::model::wire::answer_fields::AnswerFields;
 use crate::host::model::wire::finish::{self, is_said};
-use crate::host::model::wire::kept::{EACH, entries_weight, weight};
+use crate::host::model::wire::kept::{EACH, entries_weight};
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
 use crate::host::model::wire::usage::UsageBesideCache;
@@ -95,7 +96,7 @@ struct MessageStart {
 pub(crate) struct ReplyBlocks {
     issuer: String,
     pauses: bool,
-    begun: Vec<ReplyBlock>,
+    begun: Vec<StreamedBlock>,
     /// Where the block with that `index` is.
     places: HashMap<u64, usize>,
     stop: Option<String>,
@@ -106,15 +107,6 @@ pub(crate) struct ReplyBlocks {
     tally: StreamTally,
     started: bool,
     done: bool,
-}
-
-/// One block.
-#[derive(Debug)]
-struct ReplyBlock {
-    fields: Map<String, Value>,
-    /// The input of a tool call, which comes as pieces of JSON.
-    input: String,
-    open: bool,
 }
 
 impl StreamDecoder for ReplyBlocks {
@@ -190,7 +182,7 @@ impl StreamDecoder for ReplyBlocks {
         if !self.is_whole() {
             return Err(unread::ended_early(self.started));
         }
-        let blocks = self.begun.into_iter().map(ReplyBlock::whole).collect();
+        let blocks = self.begun.into_iter().map(StreamedBlock::whole).collect();
         to_reply(blocks, self.stop, self.usage, self.fields, (conversation, (&self.issuer, self.pauses)))
     }
 }
@@ -232,7 +224,7 @@ impl ReplyBlocks {
         let said = ["text", "thinking", "data", "name"].iter().filter_map(|key| fields.get(*key)?.as_str());
         self.tally.received = self.tally.received.saturating_add(said.map(chars).sum());
         self.tally.kept += EACH + entries_weight(&fields);
-        self.begun.push(ReplyBlock { fields, input: String::new(), open: true });
+        self.begun.push(StreamedBlock::of(fields));
         Ok(())
     }
 
@@ -264,17 +256,12 @@ impl ReplyBlocks {
     }
 }
 
-/// Whether a block is a text that says nothing: some servers write one where the message begins, and begin it again.
-fn is_blank(block: &Map<String, Value>) -> bool {
-    block.get("text").is_some_and(|text| text == "")
-}
-
 /// The block with that `index`; without one, the last.
 fn block<'b>(
-    begun: &'b mut [ReplyBlock],
+    begun: &'b mut [StreamedBlock],
     places: &HashMap<u64, usize>,
     index: Option<u64>,
-) -> Result<&'b mut ReplyBlock, Failure> {
+) -> Result<&'b mut StreamedBlock, Failure> {
     let at = match index {
         Some(index) => places.get(&index).copied(),
         None => begun.len().checked_sub(1),
@@ -285,87 +272,6 @@ fn block<'b>(
             "the stream of the answer continues with block {index}, which it has not begun"
         ))
     })
-}
-
-impl ReplyBlock {
-    /// Takes a field of the next piece, which makes `kept` larger: how many characters it has, if it is something that the model
-    /// writes.
-    ///
-    /// # Errors
-    /// It is of another type, or of another kind of block: to pass over it would make another reply of it.
-    fn add(&mut self, field: &str, value: Value, kept: &mut usize) -> Result<Option<u64>, Failure> {
-        match (field, value) {
-            ("text" | "thinking" | "partial_json" | "signature", value) if !value.is_string() => {
-                return Err(misshapen(&format!("`{field}` of a piece is not a string")));
-            }
-            ("text" | "thinking" | "partial_json", _) if self.is_other_than(field) => {
-                return Err(misshapen(&format!("a block has a piece of another kind, `{field}`")));
-            }
-            // A summary that stands for what came before comes in pieces of no kind of its own, and goes back as it came
-            // (anthropics/anthropic-sdk-python#1830).
-            ("text" | "thinking" | "content", Value::String(more))
-                if field != "content" || self.is_compaction() =>
-            {
-                let grown = chars(&more);
-                *kept += more.len();
-                match self.fields.get_mut(field) {
-                    Some(Value::String(text)) => text.push_str(&more),
-                    _ => drop(self.fields.insert(field.to_owned(), Value::String(more))),
-                }
-                return Ok(Some(grown));
-            }
-            ("partial_json", Value::String(more)) => {
-                *kept += more.len();
-                self.input.push_str(&more);
-                return Ok(Some(chars(&more)));
-            }
-            // A signature comes in one piece, and two joined ones would be refused.
-            ("signature", signature) => {
-                let old = self.fields.get(field).map_or(0, weight);
-                *kept = (*kept + weight(&signature)).saturating_sub(old);
-                self.fields.insert(field.to_owned(), signature);
-            }
-            ("encrypted_content", sealed) if self.is_compaction() => {
-                *kept += weight(&sealed);
-                self.fields.insert(field.to_owned(), sealed);
-            }
-            ("citation", citation) => {
-                *kept += weight(&citation);
-                match self.fields.get_mut("citations") {
-                    Some(Value::Array(citations)) => citations.push(citation),
-                    _ => drop(self.fields.insert("citations".to_owned(), Value::Array(vec![citation]))),
-                }
-            }
-            _ => {}
-        }
-        Ok(None)
-    }
-
-    fn is_compaction(&self) -> bool {
-        self.fields.get("type").is_some_and(|kind| kind == "compaction")
-    }
-
-    /// Whether a piece with that field belongs to another kind of block. What a block of an unknown kind has is unknown.
-    fn is_other_than(&self, field: &str) -> bool {
-        match self.fields.get("type").and_then(Value::as_str) {
-            Some("text") => field != "text",
-            Some("thinking") => field != "thinking",
-            Some("tool_use") => field != "partial_json",
-            _ => false,
-        }
-    }
-
-    /// The block as it is in an answer that is not streamed; input that is broken stays a text.
-    fn whole(self) -> Map<String, Value> {
-        let Self { mut fields, input, .. } = self;
-        if !input.is_empty() {
-            // Only the model's own calls may be broken; all else is the server's.
-            let is_call = fields.get("type").is_some_and(|kind| kind == "tool_use");
-            let read = if is_call { None } else { serde_json::from_str(&input).ok() };
-            fields.insert("input".to_owned(), read.unwrap_or(Value::String(input)));
-        }
-        fields
-    }
 }
 
 of_objects!(MessagesEvent, PlainPiece, PlainDelta, MessageStart);

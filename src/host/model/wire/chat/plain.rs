@@ -6,9 +6,8 @@
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use crate::host::model::wire::lenient;
 use crate::host::model::wire::objects::ObjectReader;
-use crate::host::model::wire::usage::WireUsage;
+use crate::host::model::wire::usage::{WireUsage, tokens};
 
 /// An answer or a chunk, with choices of its kind.
 #[derive(Deserialize)]
@@ -18,7 +17,7 @@ pub(super) struct PlainAnswer<'a, C> {
     #[serde(rename = "object")]
     _object: ChatObject,
     pub(super) choices: Vec<C>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
+    #[serde(default, deserialize_with = "tokens")]
     pub(super) usage: Option<WireUsage>,
     #[serde(borrow, default)]
     pub(super) service_tier: Option<&'a str>,

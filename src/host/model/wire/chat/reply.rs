@@ -15,7 +15,7 @@ use crate::host::model::wire::drawn::or_images;
 use crate::host::model::wire::extras::{ANSWER_FIELDS, CALL_EXTRAS, ISSUER, REASONING_PARTS, SIGNER};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::objects::of_objects;
-use crate::host::model::wire::usage::WireUsage;
+use crate::host::model::wire::usage::{WireUsage, tokens};
 use crate::host::model::wire::{finish, lenient, unread, without_mark};
 use crate::session::{Message, ToolCall};
 
@@ -34,7 +34,7 @@ const OF_CHOICE: [&str; 8] =
 struct ChatResponse {
     #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<ReplyChoice>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
+    #[serde(default, deserialize_with = "tokens")]
     usage: Option<WireUsage>,
 }
 
@@ -401,7 +401,7 @@ mod tests {
             // A total that is none.
             (json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 0}), 3, 0),
         ] {
-            let usage: WireUsage = serde_json::from_value(said).unwrap();
+            let usage = WireUsage::of(&said).unwrap();
             let expected = Usage { output, reasoning, ..plain };
             assert_eq!(usage.usage(), expected);
         }

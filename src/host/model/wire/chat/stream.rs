@@ -18,7 +18,7 @@ use crate::host::model::wire::choices::FurtherChoices;
 use crate::host::model::wire::extras::REASONING_PARTS;
 use crate::host::model::wire::objects::of_objects;
 use crate::host::model::wire::tally::StreamTally;
-use crate::host::model::wire::usage::WireUsage;
+use crate::host::model::wire::usage::{WireUsage, tokens};
 use crate::host::model::wire::{StreamDecoder, StreamProgress, chars, event, finish, lenient, unread};
 use crate::session::Message;
 
@@ -31,7 +31,7 @@ const SAID_ASIDE: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "re
 struct ChatChunk {
     #[serde(default, deserialize_with = "lenient::or_default")]
     choices: Vec<ChunkChoice>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
+    #[serde(default, deserialize_with = "tokens")]
     usage: Option<WireUsage>,
 }
 
@@ -49,7 +49,7 @@ struct ChunkChoice {
     #[serde(default, deserialize_with = "lenient::or_default")]
     message: Option<ChatMessage>,
     /// Where Moonshot says the tokens.
-    #[serde(default, deserialize_with = "lenient::if_readable")]
+    #[serde(default, deserialize_with = "tokens")]
     usage: Option<WireUsage>,
     #[serde(default, deserialize_with = "finish::reason")]
     finish_reason: Option<String>,
@@ -264,7 +264,7 @@ impl ChatParts {
 
 /// The tokens where Groq says them.
 fn groq_usage(chunk: &Value) -> Option<WireUsage> {
-    serde_json::from_value(chunk.get("x_groq")?.get("usage")?.clone()).ok()
+    WireUsage::of(chunk.get("x_groq")?.get("usage")?)
 }
 
 /// Whether a delta has a piece of the answer, of a call or of what is said aside.

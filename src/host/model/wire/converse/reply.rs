@@ -2,7 +2,7 @@
 
 use reqwest::header::HeaderMap;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::blocks::{is_of_server, kept};
 use crate::engine::{Failure, ModelReply, ProposedCall};
@@ -45,12 +45,12 @@ struct ConverseMessage {
 
 /// Tokens. The share of reasoning is not reported.
 pub(super) fn usage<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UsageBesideCache>, D::Error> {
-    let said: Option<Map<String, Value>> = lenient::if_readable(from)?;
-    Ok(said.map(|said| UsageBesideCache {
-        input: count(&said, &["inputTokens"]),
-        output: count(&said, &["outputTokens"]),
-        cache_read: count(&said, &["cacheReadInputTokens"]),
-        cache_write: count(&said, &["cacheWriteInputTokens"]),
+    let said = Value::deserialize(from)?;
+    Ok(said.as_object().map(|said| UsageBesideCache {
+        input: count(said, &["inputTokens"]),
+        output: count(said, &["outputTokens"]),
+        cache_read: count(said, &["cacheReadInputTokens"]),
+        cache_write: count(said, &["cacheWriteInputTokens"]),
         reasoning: None,
     }))
 }

@@ -38,15 +38,18 @@ struct ConverseEvent {
     usage: Option<UsageBesideCache>,
 }
 
-/// A piece of text with nothing but the fields that every server sends, as nearly all events are. Others may hold an error, and
-/// are looked at as JSON first.
+/// An event with nothing but the fields that every server sends, as nearly all events are: a piece of text, the end of a block, the
+/// start of the message. Others may hold an error, and are looked at as JSON first.
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
 #[serde(deny_unknown_fields)]
-struct PlainPiece {
-    #[serde(rename = "contentBlockIndex")]
-    index: u64,
-    delta: PlainText,
+struct PlainEvent {
+    #[serde(default, rename = "contentBlockIndex")]
+    index: Option<u64>,
+    #[serde(default)]
+    delta: Option<PlainText>,
+    #[serde(default, rename = "role")]
+    _role: IgnoredAny,
     #[serde(default, rename = "p")]
     _padding: IgnoredAny,
 }
@@ -109,11 +112,8 @@ enum BlockContent {
 
 impl StreamDecoder for ReplyBlocks {
     fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<StreamProgress, Failure> {
-        if event.name == "contentBlockDelta"
-            && let Ok(PlainPiece { index, delta, .. }) = serde_json::from_str(&event.data)
-        {
+        if self.take_plain(event)? {
             self.started = true;
-            self.add(index, "text", &Value::String(delta.text))?;
             return Ok(StreamProgress::More);
         }
         let Some(mut value) = event::data(event, headers)? else { return Ok(StreamProgress::More) };
@@ -131,11 +131,7 @@ impl StreamDecoder for ReplyBlocks {
                 }
             }
             // A block of which nothing came is none.
-            "contentBlockStop" => {
-                if let Some(block) = self.begun.get_mut(&index) {
-                    block.open = false;
-                }
-            }
+            "contentBlockStop" => self.end(index),
             "messageStop" => {
                 let said = read.stop_reason.filter(|said| finish::replaces(said, self.stop.as_deref()));
                 self.stop = said.or(self.stop.take());
@@ -179,6 +175,30 @@ impl ReplyBlocks {
     /// An answer of that issuer.
     pub(super) fn of(issuer: &str) -> Self {
         Self { issuer: issuer.to_owned(), ..Self::default() }
+    }
+
+    /// Takes an event that is plain. `false`: it is not.
+    fn take_plain(&mut self, event: &SseEvent) -> Result<bool, Failure> {
+        let name = event.name.as_str();
+        if !matches!(name, "messageStart" | "contentBlockDelta" | "contentBlockStop") {
+            return Ok(false);
+        }
+        let Ok(PlainEvent { index, delta, .. }) = serde_json::from_str(&event.data) else { return Ok(false) };
+        match (name, index, delta) {
+            ("messageStart", None, None) => {}
+            ("contentBlockDelta", Some(index), Some(PlainText { text })) => {
+                self.add(index, "text", &Value::String(text))?;
+            }
+            ("contentBlockStop", Some(index), None) => self.end(index),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, index: u64) {
+        if let Some(block) = self.begun.get_mut(&index) {
+            block.open = false;
+        }
     }
 
     fn begin(&mut self, index: u64, start: Map<String, Value>) -> Result<(), Failure> {
@@ -360,7 +380,7 @@ fn joined(first: &str, more: &str) -> String {
     }
 }
 
-of_objects!(ConverseEvent, PlainPiece, PlainText);
+of_objects!(ConverseEvent, PlainEvent, PlainText);
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ use crate::host::model::wire::extras::RESPONSE;
 use crate::host::model::wire::finish::{begun, finish, not_whole, reason};
 use crate::host::model::wire::ids::CallIds;
 use crate::host::model::wire::objects::of_objects;
-use crate::host::model::wire::usage::WireUsage;
+use crate::host::model::wire::usage::{WireUsage, tokens};
 use crate::host::model::wire::{lenient, unread};
 use crate::session::{Message, ToolCall};
 
@@ -63,7 +63,7 @@ pub(super) struct WireResponse {
     pub(super) error: Option<Value>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     incomplete_details: Option<IncompleteDetails>,
-    #[serde(default, deserialize_with = "lenient::if_readable")]
+    #[serde(default, deserialize_with = "tokens")]
     usage: Option<WireUsage>,
     #[serde(default, deserialize_with = "lenient::if_readable")]
     max_output_tokens: Option<u64>,
