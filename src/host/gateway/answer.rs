@@ -10,7 +10,7 @@ use super::progress::CallProgress;
 use super::quota::KeyRefusal;
 use crate::engine::DecisionReason;
 use crate::host::guard::{CallError, GivenUp};
-use crate::host::model::front::GatewayDialect;
+use crate::host::model::front::{GatewayDialect, left_out};
 use crate::host::model::relay::{AnswerHead, RelayFailure, WholeAnswer};
 use crate::policy::ErrorClass;
 use crate::session::StopReason;
@@ -111,6 +111,7 @@ impl GatewayAnswer {
             CallError::Refused(_) | CallError::Run(_) => (None, None),
         };
         let said = gateway_error(&error);
+        let left_out = last(&error).and_then(|failure| left_out(&failure.left_out));
         let mut answer = if let Some(answer) = answered(error, class, said.status) {
             Self::whole(answer, progress)
         } else {
@@ -118,6 +119,7 @@ impl GatewayAnswer {
             progress.say(&mut answer.headers);
             answer
         };
+        answer.headers.extend(left_out);
         explain(&mut answer.headers, class, because.as_ref(), wait);
         answer
     }
@@ -131,11 +133,23 @@ pub(super) fn gateway_error(error: &CallError<RelayFailure>) -> GatewayError {
         CallError::Refused(refused) => return GatewayError::of(class, Some(503), refused.message.clone()),
         CallError::Run(error) => return GatewayError::of(class, Some(503), error.to_string()),
     };
-    let last = given_up.last.as_ref().map(|last| &last.failure);
-    let message = last.map(|failure| failure.message.clone()).filter(|message| !message.is_empty());
+    let last = last(error);
+    let message = last.map(|last| last.failure.message.clone()).filter(|message| !message.is_empty());
     let record = || given_up.exhausted.attempts.last().map(|attempt| attempt.message.clone());
     let message = message.or_else(record).unwrap_or_else(|| given_up.message.clone());
-    GatewayError::of(class, last.and_then(|failure| failure.status), message)
+    let error = GatewayError::of(class, last.and_then(|last| last.failure.status), message);
+    match last {
+        Some(last) => error.said(last.failure.clone(), last.is_own),
+        None => error,
+    }
+}
+
+/// The last attempt, if one has failed.
+fn last(error: &CallError<RelayFailure>) -> Option<&RelayFailure> {
+    match error {
+        CallError::Exhausted(given_up) => given_up.last.as_ref(),
+        CallError::Refused(_) | CallError::Run(_) => None,
+    }
 }
 
 fn class(error: &CallError<RelayFailure>) -> ErrorClass {

@@ -2,6 +2,7 @@
 
 use reqwest::StatusCode;
 
+use crate::engine::Failure;
 use crate::policy::ErrorClass;
 
 /// Why a request has no answer of a model.
@@ -12,11 +13,23 @@ pub(crate) struct GatewayError {
     /// What programs know it by: a class of failures, or what the gateway itself refuses.
     pub(crate) code: &'static str,
     pub(crate) message: String,
+    /// The class, if it is a failure of a model.
+    pub(super) class: Option<ErrorClass>,
+    /// What the provider said of it.
+    pub(super) said: Option<Box<SaidFailure>>,
+}
+
+/// What a provider said of a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SaidFailure {
+    pub(super) failure: Failure,
+    /// Whether in the dialect of the client, whose words it uses then.
+    pub(super) is_own: bool,
 }
 
 impl GatewayError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into() }
+        Self { status, code, message: message.into(), class: None, said: None }
     }
 
     /// The request is not one.
@@ -43,6 +56,16 @@ impl GatewayError {
             ErrorClass::Overloaded | ErrorClass::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         });
-        Self::new(status, class.name(), message)
+        Self { class: Some(class), ..Self::new(status, class.name(), message) }
+    }
+
+    /// The same with what the provider said of it; `is_own`: in the dialect of the client.
+    pub(super) fn said(self, failure: Failure, is_own: bool) -> Self {
+        Self { said: Some(Box::new(SaidFailure { failure, is_own })), ..self }
+    }
+
+    /// What the provider said of it in the dialect of the client.
+    pub(super) fn own(&self) -> Option<&Failure> {
+        self.said.as_ref().filter(|said| said.is_own).map(|said| &said.failure)
     }
 }

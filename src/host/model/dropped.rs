@@ -4,6 +4,7 @@
 
 mod container;
 mod demand;
+mod limit;
 mod place;
 mod thoughts;
 
@@ -15,7 +16,10 @@ use self::container::LostContainers;
 pub(super) use self::demand::RefusedDemand;
 #[cfg(feature = "serve")]
 pub(super) use self::demand::demands_call;
-use self::place::remove;
+pub(super) use self::limit::LearnedLimit;
+#[cfg(feature = "serve")]
+pub(super) use self::place::at as place_at;
+pub(super) use self::place::remove;
 use self::thoughts::RefusedThoughts;
 use super::wire::RefusalWords;
 use crate::engine::Failure;
@@ -57,7 +61,7 @@ const TELLING: [&str; 2] = ["effort", "verbosity"];
 /// What asks for a stream.
 const STREAM: [&str; 2] = ["stream", "stream_options"];
 
-/// What is left out.
+/// What is left out, or lowered.
 #[derive(Debug, Default)]
 pub(super) struct DroppedOptions {
     /// The places of options.
@@ -65,6 +69,7 @@ pub(super) struct DroppedOptions {
     /// Containers that a server has forgotten.
     containers: LostContainers,
     demand: RefusedDemand,
+    limit: LearnedLimit,
     thoughts: RefusedThoughts,
 }
 
@@ -72,7 +77,14 @@ impl DroppedOptions {
     /// A body without them.
     pub(super) fn left_out_of(&self, body: Vec<u8>) -> Vec<u8> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if places.is_empty() && !self.demand.is_known() && !self.containers.any() && !self.thoughts.any() {
+        let teaches = [
+            !places.is_empty(),
+            self.demand.is_known(),
+            self.limit.is_known(),
+            self.containers.any(),
+            self.thoughts.any(),
+        ];
+        if !teaches.contains(&true) {
             return body;
         }
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(&body) else { return body };
@@ -80,6 +92,7 @@ impl DroppedOptions {
             remove(&mut fields, place);
         }
         self.demand.leave_out_of(&mut fields);
+        self.limit.lower(&mut fields);
         self.containers.leave_out_of(&mut fields);
         let mut left = Value::Object(fields);
         self.thoughts.leave_out_of(&mut left);
@@ -95,7 +108,8 @@ impl DroppedOptions {
     /// What of the body that was sent a refusal is about, in words: it is left out from now on. `None`: nothing of it.
     pub(super) fn learn(&self, model: &str, sent: &[u8], refusal: &Failure) -> Option<String> {
         let note = self.demand.learn(model, sent, refusal);
-        if let Some(note) = note.or_else(|| self.containers.learn(model, sent, refusal)) {
+        let note = note.or_else(|| self.containers.learn(model, sent, refusal));
+        if let Some(note) = note.or_else(|| self.limit.learn(model, sent, refusal)) {
             return Some(note);
         }
         if !matches!(refusal.status, Some(400 | 422)) {
@@ -293,6 +307,14 @@ mod tests {
         assert!(dropped.learn("m", &body, &refused("Unknown parameter: seed")).is_some());
         let body = dropped.left_out_of(body);
         assert_eq!(dropped.learn("m", &body, &refused("Unknown parameter: seed")), None);
+    }
+
+    #[test]
+    fn a_limit_of_tokens_that_is_too_high_is_lowered() {
+        let sent = json!({"messages": [], "max_tokens": 9000});
+        let (note, left) = without(&sent, "max_tokens (9000) cannot exceed 8192.");
+        assert!(note.unwrap().ends_with("with a limit of 8192 tokens for 9000"));
+        assert_eq!(left, json!({"messages": [], "max_tokens": 8192}));
     }
 
     #[test]

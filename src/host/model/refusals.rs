@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::Failure;
-use crate::host::model::dropped::RefusedDemand;
+use crate::host::model::dropped::{LearnedLimit, RefusedDemand};
 use crate::host::model::system_role::SystemRole;
 use crate::host::model::wire::{RefusalWords, WireFormat, unquoted};
 
@@ -22,6 +22,7 @@ pub(super) struct ServerRefusals {
     pub(super) options: RefusedOptions,
     pub(super) system: SystemRole,
     pub(super) demand: RefusedDemand,
+    pub(super) limit: LearnedLimit,
 }
 
 /// A request that was refused.
@@ -34,7 +35,8 @@ pub(super) struct RefusedRequest<'r> {
     pub(super) instructs: bool,
 }
 
-/// An option as it was sent: its last name, and the word that it says if it is one of a few.
+/// An option as it was sent: a name that refusals have for it, and the word that it says if it is one of a few, or what it may be
+/// refused beside.
 pub(super) type SentOption = (&'static str, Option<String>);
 
 /// The options that a server has refused.
@@ -61,6 +63,7 @@ impl ServerRefusals {
         let note = self.system.learn(model, request.instructs, refusal);
         let note = note.or_else(|| self.learn_form(request.format, refusal));
         let note = note.or_else(|| self.demand.learn(model, request.body, refusal));
+        let note = note.or_else(|| self.limit.learn(model, request.body, refusal));
         note.or_else(|| self.options.learn(model, request.options, refusal))
     }
 
@@ -101,6 +104,10 @@ impl RefusedOptions {
             return None;
         }
         let words = RefusalWords::of(refusal);
+        // Other schemas may be taken.
+        if words.says(&["invalid schema for response_format"]) {
+            return None;
+        }
         let option = sent.iter().find(|(name, _)| words.refuses_option() && words.name_option(name))?;
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.len() >= MOST_REFUSED || !refused.insert(option.clone()) {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// What is at that place.
-pub(super) fn at<'f>(fields: &'f Map<String, Value>, place: &[&str]) -> Option<&'f Value> {
+pub(in crate::host::model) fn at<'f>(fields: &'f Map<String, Value>, place: &[&str]) -> Option<&'f Value> {
     let (first, rest) = place.split_first()?;
     rest.iter().try_fold(fields.get(*first)?, |value, name| value.get(name))
 }
@@ -15,7 +15,7 @@ pub(super) fn at_mut<'f>(fields: &'f mut Map<String, Value>, place: &[&str]) -> 
 }
 
 /// Takes out what is at that place.
-pub(super) fn remove<S: AsRef<str>>(fields: &mut Map<String, Value>, place: &[S]) {
+pub(in crate::host::model) fn remove<S: AsRef<str>>(fields: &mut Map<String, Value>, place: &[S]) {
     match place {
         [] => {}
         [name] => drop(fields.shift_remove(name.as_ref())),

@@ -1,12 +1,14 @@
 //! What each dialect calls the options of a request, and which it has not.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::closed::ClosedSchema;
 use super::fields::LeftOut;
 use super::request::{AnswerForm, FrontChoice, FrontRequest};
 use super::{FittedRequest, GatewayDialect};
@@ -26,18 +28,23 @@ const MOST_ELSEWHERE: f64 = 2.0;
 /// What the user says first where the conversation begins with the model: "the first message must always use the user role" of
 /// Anthropic. Those of Gemini and of Bedrock get the same.
 const OPENING: &str = "Continue.";
+/// What says of the answer that it is JSON, as both dialects of `OpenAI` want it: "'messages' must contain the word 'json' in some
+/// form, to use `response_format` of type `json_object`".
+const ASKS_JSON: &str = "Answer with JSON.";
 
 /// Options as fields of a body, and those that the dialect has no field for.
 #[derive(Default)]
 struct FittedOptions {
     fields: Map<String, Value>,
     left_out: Vec<&'static str>,
+    /// The keywords of the schema of the answer that the dialect does not have.
+    lost: BTreeSet<String>,
     /// Whether the fields say which tool is called: a second word for it would be refused (litellm#36536).
     says_choice: bool,
 }
 
 impl FrontRequest {
-    /// The request as that model takes it. Of the file only the most tokens of a reply hold, where the client says none.
+    /// The request as that model takes it. Of the file only the most tokens of a reply hold, for Anthropic, where the client says none.
     pub(super) fn fitted(
         &self,
         (config, refusals): (&ModelConfig, &ServerRefusals),
@@ -68,7 +75,14 @@ impl FrontRequest {
         }
         let mut named = self.left_out.clone();
         self.attachments.left_out(config.provider.tool_form).for_each(|field| named.add(field));
-        let mut sent = self.shared.write(dialect, &refusals.options, &mut options.fields, &mut named);
+        options.lost.iter().for_each(|name| named.add(&format!("{}.{name}", self.field_names.schema)));
+        let mut sent = self.leave_out_refused(
+            (dialect, temperature.is_some()),
+            &refusals.options,
+            &mut options.fields,
+            &mut named,
+        );
+        sent.extend(self.shared.write(dialect, &refusals.options, &mut options.fields, &mut named));
         let strict = self.is_strict(dialect, refusals, &mut named);
         let caches = dialect.is_none() && has_cache(&config.model);
         self.cached.names().filter(|_| !caches).for_each(|mark| named.add(mark));
@@ -79,16 +93,13 @@ impl FrontRequest {
         if temperature.is_some() && dialect != Some(GatewayDialect::Chat) {
             sent.push(RefusedOptions::temperature());
         }
-        let config = ModelConfig {
-            stream,
-            temperature,
-            max_tokens: self.max_tokens.or(config.max_tokens),
-            extra: options.fields,
-            ..config.clone()
-        };
+        let asked = self.most_tokens(dialect, config);
+        let max_tokens = asked.map(|asked| refusals.limit.lowered(asked));
+        options.unless(self.max_tokens.is_none() || max_tokens == asked, self.field_names.max_tokens);
+        let config = ModelConfig { stream, temperature, max_tokens, extra: options.fields, ..config.clone() };
         let mut left_out: Vec<String> = named.names().cloned().collect();
         left_out.extend(options.left_out.into_iter().map(str::to_owned));
-        let said = self.said_to(dialect);
+        let said = self.asked_for_json(dialect, self.said_to(dialect));
         let messages = refusals.system.sent(&said);
         let opened = self.opening(dialect).is_some();
         let mut request = self.neutral(&messages);
@@ -188,6 +199,30 @@ impl FrontRequest {
         Cow::Owned(messages)
     }
 
+    /// The conversation with the word JSON in it, where the dialect wants it.
+    fn asked_for_json<'m>(
+        &self,
+        dialect: Option<GatewayDialect>,
+        said: Cow<'m, [Message]>,
+    ) -> Cow<'m, [Message]> {
+        let wants_it = matches!(dialect, Some(GatewayDialect::Chat | GatewayDialect::Responses));
+        if !wants_it || self.form != AnswerForm::Json || said.iter().any(names_json) {
+            return said;
+        }
+        let mut messages = said.into_owned();
+        match messages.first_mut() {
+            Some(Message::System { text }) => *text = format!("{text}\n\n{ASKS_JSON}"),
+            _ => messages.insert(0, Message::System { text: ASKS_JSON.to_owned() }),
+        }
+        Cow::Owned(messages)
+    }
+
+    /// The most tokens of the reply. Anthropic alone requires that they are said.
+    fn most_tokens(&self, dialect: Option<GatewayDialect>, config: &ModelConfig) -> Option<u32> {
+        let required = config.max_tokens.unwrap_or(ModelConfig::MAX_TOKENS);
+        self.max_tokens.or_else(|| (dialect == Some(GatewayDialect::Messages)).then_some(required))
+    }
+
     fn neutral<'m>(&'m self, messages: &'m [Message]) -> ModelRequest<'m> {
         let tool_choice = match &self.choice {
             FrontChoice::Auto | FrontChoice::Never => ToolChoice::Auto,
@@ -276,6 +311,7 @@ impl FrontRequest {
             AnswerForm::Text => {}
             AnswerForm::Json => options.left_out.push(self.field_names.form),
             AnswerForm::Schema { schema, .. } => {
+                let schema = options.closed(schema);
                 let format = json!({"format": {"type": "json_schema", "schema": schema}});
                 options.set("output_config", Some(format));
             }
@@ -335,7 +371,7 @@ impl FrontRequest {
             AnswerForm::Json => options.left_out.push(self.field_names.form),
             AnswerForm::Schema { name, schema, .. } => {
                 // The schema is a text.
-                let schema = json!({"name": name, "schema": schema.to_string()});
+                let schema = json!({"name": name, "schema": options.closed(schema).to_string()});
                 let format = json!({"type": "json_schema", "structure": {"jsonSchema": schema}});
                 options.set("outputConfig", Some(json!({ "textFormat": format })));
             }
@@ -368,12 +404,25 @@ impl FittedOptions {
         }
     }
 
+    /// The schema of the answer as models are held to it that want it closed.
+    fn closed(&mut self, schema: &Value) -> Value {
+        let ClosedSchema { schema, lost } = ClosedSchema::of(schema);
+        self.lost = lost;
+        schema
+    }
+
     /// The dialect has no such option; nothing is lost if the client did not use it.
     fn unless(&mut self, unused: bool, option: &'static str) {
         if !unused {
             self.left_out.push(option);
         }
     }
+}
+
+/// Whether a message has the word JSON, where a server surely looks for it.
+fn names_json(message: &Message) -> bool {
+    let (Message::System { text } | Message::User { text, .. }) = message else { return false };
+    text.to_ascii_lowercase().contains("json")
 }
 
 /// Whether that model of Bedrock's has a cache of prompts.

@@ -4,6 +4,7 @@
 
 mod cached;
 mod chat;
+mod closed;
 mod dialect;
 mod fields;
 mod fit;
@@ -12,6 +13,7 @@ mod media;
 mod messages;
 mod names;
 mod openai;
+mod own;
 mod request;
 mod responses;
 mod shared;
@@ -36,6 +38,12 @@ use crate::session::Message;
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-unfazed-left-out");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// The header that names the fields of a request which the model did not get, if there are any.
+pub(in crate::host) fn left_out(fields: &[String]) -> Option<(HeaderName, HeaderValue)> {
+    let names = HeaderValue::from_str(&fields.join(", ")).ok()?;
+    (!names.is_empty()).then_some((LEFT_OUT, names))
+}
 
 /// A schema of Gemini as JSON Schema.
 pub(in crate::host) fn gemini_schema(schema: Value) -> Value {
@@ -185,10 +193,7 @@ impl FrontCall {
     /// The headers of the answer, by those of the provider.
     pub(super) fn headers(&self, mut headers: HeaderMap, left_out: &[String]) -> HeaderMap {
         headers.insert(CONTENT_TYPE, if self.stream { EVENTS } else { JSON });
-        let names = HeaderValue::from_str(&left_out.join(", "));
-        if let Some(names) = names.ok().filter(|names| !names.is_empty()) {
-            headers.insert(LEFT_OUT, names);
-        }
+        headers.extend(self::left_out(left_out));
         headers
     }
 

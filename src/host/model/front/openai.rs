@@ -82,12 +82,15 @@ fn is_named(kind: &Value) -> bool {
     kind == "function" || kind == "custom"
 }
 
-/// A schema of the answer.
+/// A schema of the answer. Where it is missing, any JSON is meant: "The schema for the response format" may be left out
+/// (`response_format_json_schema.py` of `OpenAI`'s SDK).
 pub(super) fn schema(request: &mut FrontRequest, mut schema: Fields) -> Result<AnswerForm, Unconvertible> {
-    let form = AnswerForm::Schema {
-        name: schema.required("name")?,
-        strict: schema.take("strict").and_then(|strict| strict.as_bool()),
-        schema: schema.take("schema").unwrap_or_default(),
+    let (name, strict) = (schema.required("name")?, schema.take("strict"));
+    let form = match schema.take("schema") {
+        Some(schema) => {
+            AnswerForm::Schema { name, schema, strict: strict.and_then(|strict| strict.as_bool()) }
+        }
+        None => AnswerForm::Json,
     };
     schema.leave_out(&mut request.left_out);
     Ok(form)

@@ -41,7 +41,7 @@ pub(super) struct FrontRequest {
     pub(super) left_out: LeftOut,
     /// What is to be kept in a cache.
     pub(super) cached: CacheMarks,
-    /// Whether the client's conversation ends with what the model says.
+    /// Whether the client's conversation ends with words of the model, which it is to continue.
     is_begun: bool,
     /// What the marks in texts stand for.
     pub(super) attachments: Attachments,
@@ -59,8 +59,13 @@ pub(super) struct FieldNames {
     pub(super) stop: &'static str,
     pub(super) one_call: &'static str,
     pub(super) temperature: &'static str,
+    pub(super) top_p: &'static str,
+    /// The most tokens of the answer.
+    pub(super) max_tokens: &'static str,
     /// The form of the answer.
     pub(super) form: &'static str,
+    /// Where the schema of that form is.
+    pub(super) schema: &'static str,
     /// That of strict tools.
     pub(super) strict: &'static str,
 }
@@ -217,7 +222,10 @@ impl FrontRequest {
 
     /// A conversation in the order that other models want.
     pub(super) fn checked(mut self) -> Result<Self, Unconvertible> {
-        self.is_begun = matches!(self.messages.last(), Some(Message::Assistant { .. }));
+        // A call at the end has lost its result, and is repaired like any other.
+        let begins =
+            |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.is_empty());
+        self.is_begun = self.messages.last().is_some_and(begins);
         self.messages = results_first(self.messages);
         match self.messages.last() {
             Some(_) => Ok(self),
@@ -235,7 +243,7 @@ impl FrontRequest {
     pub(super) fn unanswerable(&self) -> Option<Unconvertible> {
         let why = match self.messages.iter().rfind(|message| says(message)) {
             None => "has no text of the user, which the model wants",
-            Some(Message::Assistant { .. }) if !self.is_begun => {
+            Some(Message::Assistant { calls, .. }) if !self.is_begun && calls.is_empty() => {
                 "ends with blank texts behind what the model says, which other models do not continue"
             }
             Some(_) => return None,
@@ -308,4 +316,27 @@ fn results_first(messages: Vec<Message>) -> Vec<Message> {
     ordered.append(&mut meanwhile);
     let all = |AnsweredMessage { message, results }| [message].into_iter().chain(results);
     ordered.into_iter().flat_map(all).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending_with(text: &str, calls: Vec<ToolCall>) -> FrontRequest {
+        let mut request = FrontRequest::default();
+        request.user(&["go".to_owned()]);
+        request.assistant(text.to_owned(), calls);
+        request.checked().unwrap()
+    }
+
+    #[test]
+    fn a_call_without_a_result_is_no_message_that_was_begun() {
+        let call = ToolCall { id: "a".into(), name: "look".into(), arguments: "{}".into() };
+        for text in ["", "I look."] {
+            let open = ending_with(text, vec![call.clone()]);
+            assert_eq!(open.unanswerable(), None, "{text}");
+            open.continuable().unwrap();
+        }
+        ending_with("I lo", Vec::new()).continuable().unwrap_err();
+    }
 }

@@ -1,10 +1,10 @@
 //! Requests and answers that are written anew.
 
-use super::SentBody;
 use super::judge::{JudgedReply, ReplyForm, ReplyJudge};
 use super::verdict::usable;
+use super::{AnswerHead, SentBody, WholeAnswer, beside};
 use crate::engine::{Failure, ModelReply};
-use crate::host::model::front::FrontCall;
+use crate::host::model::front::{FrontCall, left_out};
 use crate::host::model::refusals::SentOption;
 use crate::host::model::wire::WireFormat;
 
@@ -29,7 +29,7 @@ impl ConvertedRequest<'_> {
     /// The reply as the client gets it, after it was looked at.
     ///
     /// # Errors
-    /// A call in it cannot be read.
+    /// A call in it cannot be read, or nothing of it can be said in the dialect of the client.
     pub(super) fn settled(
         &self,
         reply: ModelReply,
@@ -41,9 +41,22 @@ impl ConvertedRequest<'_> {
             None => JudgedReply::unseen(reply),
         };
         // What no other dialect can say is a failure in any case.
-        let reply = usable(judged.reply, self.repairs)
-            .map_err(|failure| judged.refused.clone().unwrap_or(failure))?;
+        let usable = usable(judged.reply, self.repairs);
+        let said = usable.and_then(|reply| beside::fault_of(&reply).map_or(Ok(reply), Err));
+        let reply = said.map_err(|failure| judged.refused.clone().unwrap_or(failure))?;
+        let left_out = beside::left_out(&reply);
+        if !left_out.is_empty() {
+            tracing::info!(left_out = left_out.join(", "), "answer converted");
+        }
         Ok(JudgedReply { reply, ..judged })
+    }
+
+    /// A settled reply as the client gets it at once.
+    pub(super) fn whole(&self, mut head: AnswerHead, reply: &ModelReply) -> WholeAnswer {
+        let mut writer = self.front.writer();
+        let body = writer.text(&reply.text) + &writer.end(reply);
+        head.headers.extend(left_out(&[&*self.left_out, &beside::left_out(reply)].concat()));
+        WholeAnswer { head, body: body.into() }
     }
 
     /// The fields of the client's request that the model does not get.

@@ -1,7 +1,7 @@
 //! An attempt that failed, with what the server answered.
 
-use super::WholeAnswer;
 use super::mask::AnswerMask;
+use super::{ConvertedRequest, WholeAnswer};
 use crate::engine::Failure;
 use crate::host::redact::SecretRedactor;
 
@@ -11,9 +11,24 @@ pub(in crate::host) struct RelayFailure {
     pub(in crate::host) failure: Failure,
     /// What the server answered, if it was the failure.
     pub(in crate::host) answer: Option<WholeAnswer>,
+    /// Whether the server says it in the dialect of the client.
+    pub(in crate::host) is_own: bool,
+    /// The fields of the client's request that the model did not get.
+    pub(in crate::host) left_out: Vec<String>,
 }
 
 impl RelayFailure {
+    /// One with what the server answered, if it was the failure.
+    pub(super) fn with(failure: Failure, answer: Option<WholeAnswer>) -> Self {
+        Self { failure, answer, is_own: false, left_out: Vec::new() }
+    }
+
+    /// The same of a request that was converted, or went out as it came.
+    pub(super) fn sent_as(self, converted: Option<&ConvertedRequest<'_>>) -> Self {
+        let left_out = converted.map(|converted| converted.left_out.clone()).unwrap_or_default();
+        Self { is_own: converted.is_none(), left_out, ..self }
+    }
+
     /// The same without secrets.
     pub(super) fn redacted(mut self, redactor: &SecretRedactor, mask: &AnswerMask<'_>) -> Self {
         self.failure = redactor.failure(self.failure, None);
@@ -44,7 +59,7 @@ impl RelayFailure {
 
 impl From<Failure> for RelayFailure {
     fn from(failure: Failure) -> Self {
-        Self { failure, answer: None }
+        Self::with(failure, None)
     }
 }
 
@@ -71,7 +86,7 @@ mod tests {
                 AnswerHead { status: StatusCode::from_u16(status).unwrap(), headers: HeaderMap::new() };
             let answer = Some(WholeAnswer { head, body: said.into() });
             let failure = Failure::of(ErrorClass::InvalidArgs, "no");
-            let passed = RelayFailure { failure, answer }.redacted(&redactor, &mask);
+            let passed = RelayFailure::with(failure, answer).redacted(&redactor, &mask);
             assert_eq!(passed.answer.unwrap().body, expected);
         }
     }

@@ -3,6 +3,7 @@
 //! whether it has ended.
 
 mod address;
+mod beside;
 mod converted;
 mod events;
 mod failure;
@@ -290,7 +291,7 @@ impl RelayedModel {
             match answer {
                 Ok(answer) => return Ok(answer.masked(&mask)),
                 Err(refused) if !self.renews(key.as_ref(), &refused.failure, sink).await? => {
-                    return Err(refused.redacted(&redactor, &mask));
+                    return Err(refused.redacted(&redactor, &mask).sent_as(converted));
                 }
                 Err(_) => {}
             }
@@ -500,7 +501,7 @@ impl OpenAnswer<'_> {
                     let JudgedReply { reply, refused } =
                         judge.judge(reply, ReplyForm::Bytes(&mut answer.body));
                     if let Some(failure) = refused {
-                        return Err(RelayFailure { failure, answer: Some(answer) });
+                        return Err(RelayFailure::with(failure, Some(answer)));
                     }
                     Ok(reply)
                 }
@@ -508,16 +509,14 @@ impl OpenAnswer<'_> {
             };
             return match unless_continued(read.and_then(checked), background) {
                 Ok(reply) => settled(reply, answer).map_err(|failure| *failure),
-                Err(failure) => Err(RelayFailure { failure, answer: readable_answer(answer, &headers) }),
+                Err(failure) => Err(RelayFailure::with(failure, readable_answer(answer, &headers))),
             };
         };
         let reply = format.read(&answer.body, &headers, converted.front.conversation())?;
         let JudgedReply { reply, refused } = converted.settled(reply, judge)?;
-        let mut writer = converted.front.writer();
-        let body = writer.text(&reply.text) + &writer.end(&reply);
-        let answer = WholeAnswer { head: answer.head, body: body.into() };
+        let answer = converted.whole(answer.head, &reply);
         if let Some(failure) = refused {
-            return Err(RelayFailure { failure, answer: Some(answer) });
+            return Err(RelayFailure::with(failure, Some(answer)));
         }
         settled(Some(reply), answer).map_err(|failure| *failure)
     }
@@ -530,7 +529,7 @@ impl OpenAnswer<'_> {
         if figures.error.is_some_and(|error| !error.is_null()) {
             // Some servers say so with status 200: what the body says decides.
             let failure = facts::from_status(StatusCode::OK, &headers, &answer.body);
-            return Err(RelayFailure { failure, answer: Some(answer) });
+            return Err(RelayFailure::with(failure, Some(answer)));
         }
         let input = figures.usage.and_then(|usage| usage.prompt_tokens);
         let usage = input.map(|input| Usage { input, ..Usage::default() });
@@ -617,12 +616,12 @@ impl OpenAnswer<'_> {
             Err(failure) if has_begun || converted.is_some() => return Err(failure.into()),
             Err(failure) => {
                 let answer = WholeAnswer { head: self.head, body: events.held_back() };
-                return Err(RelayFailure { failure, answer: Some(answer) });
+                return Err(RelayFailure::with(failure, Some(answer)));
             }
         };
         let rest = events.held_back();
         if let Some(failure) = refused {
-            return Err(RelayFailure { failure, answer: Some(WholeAnswer { head: self.head, body: rest }) });
+            return Err(RelayFailure::with(failure, Some(WholeAnswer { head: self.head, body: rest })));
         }
         if !has_begun {
             return settled(reply, WholeAnswer { head: self.head, body: rest }).map_err(|failure| *failure);
@@ -660,7 +659,7 @@ async fn refused(head: AnswerHead, response: Response, idle: Option<Nanos>) -> R
     let (status, headers) = (response.status(), response.headers().clone());
     let body = error_body(response, idle, |_| ()).await;
     let failure = facts::from_status(status, &headers, super::wire::without_mark(&body));
-    RelayFailure { failure, answer: Some(WholeAnswer { head, body: body.into() }) }
+    RelayFailure::with(failure, Some(WholeAnswer { head, body: body.into() }))
 }
 
 /// The answer, if a client can read it: JSON that says of no error.
@@ -688,7 +687,7 @@ fn unless_continued(
 fn settled(reply: Option<ModelReply>, answer: WholeAnswer) -> Result<RelayedAnswer, Box<RelayFailure>> {
     let Some(reply) = reply else { return Ok(RelayedAnswer::new(None, Some(answer))) };
     match fault_of(&reply) {
-        Some(failure) => Err(Box::new(RelayFailure { failure, answer: Some(answer) })),
+        Some(failure) => Err(Box::new(RelayFailure::with(failure, Some(answer)))),
         None => Ok(RelayedAnswer::new(reply.usage, Some(answer))),
     }
 }

@@ -14,7 +14,10 @@ const NAMES: FieldNames = FieldNames {
     stop: "stop",
     one_call: "parallel_tool_calls",
     temperature: "temperature",
+    top_p: "top_p",
+    max_tokens: "max_tokens",
     form: "response_format",
+    schema: "response_format.json_schema.schema",
     strict: "tools.function.strict",
 };
 /// What asks for something that only the servers of this dialect do.
@@ -47,6 +50,9 @@ pub(in crate::host::model::front) fn read(body: &[u8]) -> Result<FrontRequest, U
 fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), Unconvertible> {
     let (old, new) = (fields.tokens("max_tokens")?, fields.tokens("max_completion_tokens")?);
     request.max_tokens = new.or(old);
+    if new.is_some() {
+        request.field_names.max_tokens = "max_completion_tokens";
+    }
     request.temperature = fields.number("temperature")?;
     request.top_p = fields.number("top_p")?;
     request.stop = match fields.take("stop") {

@@ -13,7 +13,10 @@ const NAMES: FieldNames = FieldNames {
     conversation: "contents",
     stop: "generationConfig.stopSequences",
     temperature: "generationConfig.temperature",
+    top_p: "generationConfig.topP",
+    max_tokens: "generationConfig.maxOutputTokens",
     form: "generationConfig.responseMimeType",
+    schema: "generationConfig.responseSchema",
     // The dialect has neither.
     one_call: "",
     strict: "",

@@ -15,7 +15,10 @@ const NAMES: FieldNames = FieldNames {
     stop: "stop_sequences",
     one_call: "tool_choice.disable_parallel_tool_use",
     temperature: "temperature",
+    top_p: "top_p",
+    max_tokens: "max_tokens",
     form: "output_config.format",
+    schema: "output_config.format.schema",
     // Its schemas are others than those of `OpenAI`, which alone has it too.
     strict: "",
 };
@@ -61,8 +64,7 @@ fn read_options(request: &mut FrontRequest, fields: &mut Fields) -> Result<(), U
         if format.required("type")? != "json_schema" {
             return Err(Unconvertible::new(format.path("type")));
         }
-        let schema = format.take("schema").unwrap_or_default();
-        request.form = AnswerForm::of_schema(schema);
+        request.form = format.take("schema").map_or(AnswerForm::Json, AnswerForm::of_schema);
         format.leave_out(&mut request.left_out);
     }
     Ok(())

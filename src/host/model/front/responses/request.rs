@@ -15,7 +15,10 @@ const NAMES: FieldNames = FieldNames {
     stop: "stop",
     one_call: "parallel_tool_calls",
     temperature: "temperature",
+    top_p: "top_p",
+    max_tokens: "max_output_tokens",
     form: "text.format",
+    schema: "text.format.schema",
     strict: "tools.strict",
 };
 /// What only the server knows that is asked for.

@@ -3,9 +3,11 @@
 mod begun;
 mod custom;
 mod fields;
+mod forms;
 mod gemini;
 mod media;
 mod providers;
+mod refused;
 mod responses;
 
 use proptest::prelude::*;
@@ -75,11 +77,17 @@ fn a_chat_is_a_request_of_messages() {
             "tools": [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}],
             "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
             "temperature": 1.0, "top_p": 0.5, "stop_sequences": ["END"],
-            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object", "properties": {}, "additionalProperties": false}}},
         })
     );
-    let named =
-        ["messages.name", "messages.reasoning_content", "seed", "tools.function.strict", "temperature"];
+    let named = [
+        "messages.name",
+        "messages.reasoning_content",
+        "response_format.json_schema.schema.additionalProperties",
+        "seed",
+        "tools.function.strict",
+        "temperature",
+    ];
     assert_eq!(left_out, named);
 }
 
@@ -117,7 +125,8 @@ fn a_dialect_that_no_client_speaks_has_names_of_its_own() {
     let (body, left_out) = fitted(Chat, &chat_request(), Provider::BEDROCK);
     let inference = json!({"maxTokens": 90, "temperature": 1.0, "topP": 0.5, "stopSequences": ["END"]});
     assert_eq!(body["inferenceConfig"], inference);
-    let schema = json!({"name": "n", "schema": r#"{"type":"object"}"#});
+    let schema =
+        json!({"name": "n", "schema": r#"{"type":"object","properties":{},"additionalProperties":false}"#});
     let format = json!({"type": "json_schema", "structure": {"jsonSchema": schema}});
     assert_eq!(body["outputConfig"], json!({ "textFormat": format }));
     assert_eq!(body["toolConfig"]["toolChoice"], json!({"tool": {"name": "look"}}));

@@ -53,7 +53,10 @@ fn a_response_is_asked_of_a_model_of_anthropic() {
             "tools": [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}],
             "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
             "temperature": 1.0, "top_p": 0.5,
-            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}, "effort": "low"},
+            "output_config": {
+                "format": {"type": "json_schema", "schema": {"type": "object", "properties": {}, "additionalProperties": false}},
+                "effort": "low",
+            },
         })
     );
     let named = [
@@ -64,6 +67,7 @@ fn a_response_is_asked_of_a_model_of_anthropic() {
         "prompt_cache_key",
         "reasoning.summary",
         "store",
+        "text.format.schema.additionalProperties",
         "text.verbosity",
         "tools.strict",
         "temperature",
