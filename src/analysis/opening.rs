@@ -117,8 +117,7 @@ pub(crate) fn explain_context(policy: &Policy) -> PolicyExplanation {
     let at = |origin| policy.place(origin);
     let mut lines = Vec::new();
     if let Some((window, rule, origin)) = room {
-        let measure = TurnMeasure { messages: 0, message_tokens: 0, tool_tokens: 0, history_faults: 0 };
-        let room = ContextBudget::of(rules, &model, window.get(), measure);
+        let room = ContextBudget::of(rules, &model, window.get(), TurnMeasure::default());
         let kept = format!("{window} less reply, reserve and safety");
         lines.push((
             "how much",
@@ -266,8 +265,7 @@ mod tests {
             number("ends with  with less than "),
         );
         let room = |left: u64| {
-            let measure =
-                TurnMeasure { messages: 1, message_tokens: all - left, tool_tokens: 0, history_faults: 0 };
+            let measure = TurnMeasure { messages: 1, message_tokens: all - left, ..TurnMeasure::default() };
             ContextBudget::of(rules, &model, 32_768, measure)
         };
         assert!(room(compact_at_free - 1).is_short(rules) && !room(compact_at_free).is_short(rules));

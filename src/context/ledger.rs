@@ -94,6 +94,7 @@ impl TokenLedger {
             message_tokens: self.messages,
             tool_tokens: self.tools,
             history_faults,
+            ..TurnMeasure::default()
         }
     }
 }

@@ -41,6 +41,7 @@ pub fn measure(counter: &dyn TokenCounter, messages: &[Message], tools: &[&ToolS
             .fold(0, u64::saturating_add),
         tool_tokens: tool_tokens(counter, tools),
         history_faults: u64::try_from(findings(messages).len()).unwrap_or(u64::MAX),
+        ..TurnMeasure::default()
     }
 }
 

@@ -28,7 +28,8 @@ impl ContextBudget {
     pub(crate) fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
         Self {
             window,
-            reply: model.output_reserve.value.get().into(),
+            // A request may say how long its reply is at most: providers hold that against the window.
+            reply: measure.reply_tokens.unwrap_or_else(|| model.output_reserve.value.get().into()),
             // Shares are of the whole window, so that they do not depend on each other.
             reserve: rules.reserve.value.of(window),
             safety: rules.safety.value.of(window),
@@ -160,5 +161,29 @@ impl ContextBudget {
             "{whole} {window} - reply {reply} - reserve {reserve} - safety {safety} - tools {tools} = {budget} for \
              messages, which have {messages}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    #[test]
+    fn what_a_request_says_of_its_reply_takes_the_place_of_the_reserve() {
+        let policy = Policy::builtin();
+        let (rules, model) = (policy.context(), policy.model("m"));
+        let reserve = u64::from(model.output_reserve.value.get());
+        let room = |window, reply_tokens| {
+            let measure = TurnMeasure { message_tokens: 1000, reply_tokens, ..TurnMeasure::default() };
+            ContextBudget::of(rules, &model, window, measure)
+        };
+        for (said, reply) in [(None, reserve), (Some(100), 100), (Some(12_000), 12_000)] {
+            assert_eq!(room(20_000, said).reply, reply);
+        }
+        // A window that the reserve fills has room, too, and one that seemed large enough has none.
+        assert_eq!(room(reserve, None).budget(), 0);
+        assert!(room(reserve, Some(100)).is_open(rules) && room(13_500, None).is_open(rules));
+        assert!(!room(13_500, Some(12_500)).is_open(rules));
     }
 }

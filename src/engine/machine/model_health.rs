@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::cooldowns::TargetCooldowns;
 use super::super::known_windows::{EffectiveWindow, KnownWindow, KnownWindows};
 use super::super::overhead::{ModelOverheads, RequestOverhead};
-use super::super::cooldowns::TargetCooldowns;
 use super::super::token_calibration::TokenCalibration;
 use super::super::token_observation::TokenObservation;
 use super::out::StepOutput;

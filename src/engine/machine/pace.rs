@@ -7,13 +7,13 @@ use super::pending_delay::WaitSubject;
 use super::run_parts::RunParts;
 use super::work_table::WorkPurpose;
 use crate::engine::because::ShownValue;
+use crate::engine::cooldowns::cooldown_key;
 use crate::engine::event::DriveMode;
 use crate::engine::failure::Failure;
 use crate::engine::metric::MetricName;
 use crate::engine::provider_limit::ProviderLimit;
 use crate::engine::reason::StoredReason;
 use crate::engine::shared_pace::SharingScope;
-use crate::engine::cooldowns::cooldown_key;
 use crate::policy::{
     CooldownScope, ErrorClass, ModelPolicy, PaceBreaker, PaceLearning, PaceLimit, PacePool, Policy,
     RetryPolicy, ServerDelayMode, Setting, ToolPolicy,

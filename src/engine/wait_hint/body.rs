@@ -53,18 +53,17 @@ impl BodyWalk<'_> {
             ("retry_after" | "retryAfter" | "retry_after_seconds", NodeShape::Text(text)) => {
                 self.seconds(name, text);
             }
-            ("retry_after" | "retryAfter" | "retry_after_seconds", NodeShape::Number(number)) => {
-                self.seconds(name, &number.to_string());
-            }
+            // `estimated_time` are Hugging Face's seconds until a model is loaded, `resets_in_seconds` OpenAI's until a plan has usage
+            // again (earendil-works/pi#4172).
+            (
+                "retry_after" | "retryAfter" | "retry_after_seconds" | "estimated_time" | "resets_in_seconds",
+                NodeShape::Number(number),
+            ) => self.seconds(name, &number.to_string()),
             ("retry_after_ms" | "retryAfterMs", NodeShape::Number(number)) => {
                 let written = number.to_string();
                 let read = decimal(&written, MILLISECOND);
                 self.said.take(name, &written, read, "a number of milliseconds");
             }
-            // Hugging Face sends the seconds until a model is loaded.
-            ("estimated_time", NodeShape::Number(number)) => self.seconds(name, &number.to_string()),
-            // OpenAI sends the seconds until a plan has usage again (earendil-works/pi#4172).
-            ("resets_in_seconds", NodeShape::Number(number)) => self.seconds(name, &number.to_string()),
             // OpenRouter passes the headers of the provider on in `error.metadata.headers`.
             ("headers", NodeShape::Object) => {
                 let texts = value.fields().filter_map(|(name, value)| match value.shape() {

@@ -1,4 +1,5 @@
-//! The layer that a gateway puts above the files of its policy: what holds of any run that has no end.
+//! The layers that a gateway puts around the files of its policy: what holds of any run that has no end, and what its clients expect
+//! where the files say nothing.
 
 use core::fmt::Write as _;
 
@@ -9,6 +10,11 @@ use crate::policy::{Loader, Policy, RunLimits};
 
 /// What the layer is called where origins are shown.
 const NAME: &str = "unfazed serve";
+/// What that below the files is called.
+const BELOW: &str = "unfazed serve, by itself";
+/// The rule of the built-in policy, but for `above_max`: a client waits for its answer, and its SDK knows how to obey a long wait.
+const DELAYS: &[u8] =
+    b"version: 1\nretry: {server_delay: {mode: floor, max: 1m, above_max: next_target, spread: 0.1}}\n";
 
 /// A policy under which no gateway can be.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +48,7 @@ pub(crate) fn gateway_policy<'m>(
     mut named: Vec<(String, Vec<u8>)>,
     models: impl IntoIterator<Item = &'m str>,
 ) -> Result<Policy, GatewayPolicyError> {
+    named.insert(0, (BELOW.to_owned(), DELAYS.to_vec()));
     named.push((NAME.to_owned(), layer(models).into_bytes()));
     let policy = files.load_named(loader, named).map_err(PolicyFilesError::Report)?;
     let turns = &policy.turn().max_turns;
@@ -70,4 +77,30 @@ fn layer<'m>(models: impl IntoIterator<Item = &'m str>) -> String {
         let _ = writeln!(text, "  {}: {{on_exhausted: tell_model}}", Value::from(model));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::AboveMax;
+
+    fn above_max(file: &str) -> AboveMax {
+        let named = vec![("policy.yaml".to_owned(), file.as_bytes().to_vec())];
+        let policy = gateway_policy(&mut PolicyFiles::new(), &Loader::new(), named, ["main"]).unwrap();
+        policy
+            .model("main")
+            .retry
+            .for_class(crate::policy::ErrorClass::RateLimit)
+            .server_delay
+            .value
+            .above_max
+    }
+
+    #[test]
+    fn a_wait_that_is_too_long_is_the_clients_unless_the_files_say_otherwise() {
+        assert_eq!(above_max("version: 1\n"), AboveMax::NextTarget);
+        let rule = "retry: {server_delay: {mode: floor, max: 1m, above_max: clamp}}";
+        assert_eq!(above_max(&format!("version: 1\n{rule}\n")), AboveMax::Clamp);
+        assert_eq!(above_max(&format!("version: 1\nmodels: {{'*': {{{rule}}}}}\n")), AboveMax::Clamp);
+    }
 }

@@ -20,6 +20,7 @@ mod quota;
 mod relay;
 mod request;
 mod routes;
+mod said;
 mod sharing;
 mod status;
 mod turn;

@@ -6,12 +6,14 @@ use core::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use serde::de::{Deserializer, MapAccess, Visitor};
+use memchr::memchr_iter;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::endpoint::PathCall;
 use super::error::GatewayError;
-use super::history::{DECLARED, INSTRUCTIONS, RawText, place};
+use super::history::{DECLARED, INSTRUCTIONS, RawText, items, place};
 use crate::host::model::front::{FrontCall, GatewayDialect, ReplyHead, Unconvertible};
 use crate::host::model::sent::SentBody;
 use crate::host::new_uuid;
@@ -31,6 +33,8 @@ pub(crate) struct RequestBody {
     stream: bool,
     choices: u64,
     background: bool,
+    /// The most tokens of the answer, if the client says so.
+    reply: Option<u64>,
     /// Where the values of the fields are that may have the conversation, or what a model reads besides.
     read: Vec<(&'static str, Range<usize>)>,
     /// Whether the conversation is the end of one that the provider keeps.
@@ -39,6 +43,14 @@ pub(crate) struct RequestBody {
 
 /// The bytes of a body that is not copied for each model: below, one piece costs less than several.
 const LARGE: usize = 64 << 10;
+
+/// The most values of a body, in lists and objects: a value in memory is many times as large as the two bytes that it may be. `OpenAI`
+/// takes 300,000 tokens for embeddings, which may be numbers ("Create embeddings"), and no window is filled by fewer tokens than values.
+const MOST_VALUES: usize = 500_000;
+/// The most messages: "There is a limit of 100,000 messages in a single request" (Anthropic, "Create a Message").
+const MOST_MESSAGES: usize = 100_000;
+/// How often a field that is looked at may stand in an object: clients write each once.
+const MOST_REPEATED: usize = 8;
 
 /// The fields that have the conversation, in one dialect or another.
 const CONVERSATIONS: [&str; 3] = ["messages", "input", "contents"];
@@ -57,6 +69,7 @@ struct LookedAt<'a> {
     choices: Option<&'a RawValue>,
     generation: Option<&'a RawValue>,
     background: Option<&'a RawValue>,
+    reply: Option<u64>,
     read: Vec<(&'static str, &'a RawValue)>,
     continued: bool,
 }
@@ -69,27 +82,37 @@ const CHOOSERS: [&str; 3] = ["models", "fallbacks", "route"];
 /// Gemini's names have that before them.
 const GOOGLE: &str = "models/";
 
-/// Gemini's name for how many choices are wanted.
-#[derive(serde::Deserialize)]
+/// Gemini's names for how many choices are wanted, and for how long an answer may be.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
 struct Generation {
     #[serde(rename = "candidateCount", alias = "candidate_count")]
-    choices: u64,
+    choices: Value,
+    #[serde(rename = "maxOutputTokens", alias = "max_output_tokens")]
+    reply: Value,
 }
 
 impl RequestBody {
     /// Reads a body. `call`: what its address says.
     ///
     /// # Errors
-    /// It is no JSON object, or neither it nor its address names a model.
+    /// It is no JSON object, it has more values than any provider takes, or neither it nor its address names a model.
     pub(crate) fn read(bytes: Bytes, call: Option<PathCall>) -> Result<Self, GatewayError> {
         let text = core::str::from_utf8(&bytes)
             .map_err(|error| GatewayError::bad_request(format!("the body is not UTF-8 text: {error}")))?;
+        if has_too_many_values(text) {
+            return Err(too_many("values", MOST_VALUES));
+        }
+        let unreadable = |error: serde_json::Error| {
+            GatewayError::bad_request(format!("the body is not a JSON object that can be read: {error}"))
+        };
         let mut reader = serde_json::Deserializer::from_str(text);
         let fields =
             reader.deserialize_map(LookedAt::default()).and_then(|fields| reader.end().map(|()| fields));
-        let fields = fields.map_err(|error| {
-            GatewayError::bad_request(format!("the body is not a JSON object that can be read: {error}"))
-        })?;
+        let fields = fields.map_err(unreadable)?;
+        if fields.read.iter().any(|(name, value)| CONVERSATIONS.contains(name) && is_too_long(value)) {
+            return Err(too_many("messages", MOST_MESSAGES));
+        }
         let of = |(name, value): &(_, &RawValue)| (*name, place(text, value.get()));
         let (read, continued) = (fields.read.iter().map(of).collect(), fields.continued);
         if let Some((name, exact)) = fields.alike {
@@ -100,12 +123,15 @@ impl RequestBody {
         let chooser = fields.chooser;
         if let Some(PathCall { model, stream }) = call.clone() {
             let generation = fields.generation.and_then(|value| serde_json::from_str(value.get()).ok());
-            let choices = generation.map_or(1, |Generation { choices }| choices);
-            let counted = fields.counted.iter().flat_map(|value| {
-                let read =
-                    serde_json::Deserializer::from_str(value.get()).deserialize_map(LookedAt::default());
-                read.map(|inner| inner.models).unwrap_or_default()
+            let Generation { choices, reply } = generation.unwrap_or_default();
+            let (choices, reply) = (choices.as_u64().unwrap_or(1), reply.as_u64());
+            let objects = fields.counted.iter().filter(|value| value.get().starts_with('{'));
+            let counted = objects.map(|value| {
+                serde_json::Deserializer::from_str(value.get()).deserialize_map(LookedAt::default())
             });
+            // A name that is not seen would not be replaced.
+            let counted = counted.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+            let counted = counted.into_iter().flat_map(|inner| inner.models);
             let names = fields.models.iter().copied().chain(counted);
             let mut models: Vec<_> =
                 names.map(|name| (place(text, name.get()), google_prefix(name))).collect();
@@ -120,6 +146,7 @@ impl RequestBody {
                 stream,
                 choices,
                 background,
+                reply,
                 read,
                 continued,
             });
@@ -133,7 +160,8 @@ impl RequestBody {
         let choices = fields.choices.and_then(|n| n.get().parse().ok()).unwrap_or(1);
         let background = fields.background.is_some_and(|background| background.get() == "true");
         let models = fields.models.iter().map(|model| (place(text, model.get()), "")).collect();
-        Ok(Self { bytes, models, model, call, chooser, stream, choices, background, read, continued })
+        let reply = fields.reply;
+        Ok(Self { bytes, models, model, call, chooser, stream, choices, background, reply, read, continued })
     }
 
     /// The model that the client asks for.
@@ -159,6 +187,11 @@ impl RequestBody {
     /// Whether the client comes back for the answer.
     pub(super) const fn background(&self) -> bool {
         self.background
+    }
+
+    /// The most tokens of the answer, if the client says so.
+    pub(super) const fn reply(&self) -> Option<u64> {
+        self.reply
     }
 
     /// As it came.
@@ -202,7 +235,7 @@ impl RequestBody {
     }
 
     /// The same request with these elements behind the others of a list; `None`: it has no such list.
-    pub(super) fn with_elements(&self, list: &str, elements: &[serde_json::Value]) -> Option<Self> {
+    pub(super) fn with_elements(&self, list: &str, elements: &[Value]) -> Option<Self> {
         let at = self.field(list)?;
         let text = core::str::from_utf8(&self.bytes).ok()?;
         let (before, said, after) = (text.get(..at.start)?, text.get(at.clone())?, text.get(at.end..)?);
@@ -213,7 +246,7 @@ impl RequestBody {
             None if !said.starts_with('"') => return None,
             None => vec![format!(r#"{{"role":"user","content":{said}}}"#)],
         };
-        all.extend(elements.iter().map(serde_json::Value::to_string));
+        all.extend(elements.iter().map(Value::to_string));
         self.with(format!("{before}[{}]{after}", all.join(",")).into()).ok()
     }
 
@@ -254,9 +287,38 @@ impl RequestBody {
     }
 }
 
+/// Whether the body has more values than any provider takes.
+fn has_too_many_values(text: &str) -> bool {
+    let begin = [b',', b'[', b'{'];
+    // The largest bodies are texts and files, in which there are few of these.
+    let most = || begin.iter().map(|byte| memchr_iter(*byte, text.as_bytes()).count());
+    if text.len() <= MOST_VALUES || most().fold(0, usize::saturating_add) <= MOST_VALUES {
+        return false;
+    }
+    let (mut is_text, mut is_escaped) = (false, false);
+    let values = text.bytes().filter(|byte| {
+        let begins = !is_text && begin.contains(byte);
+        is_text ^= *byte == b'"' && !is_escaped;
+        is_escaped = is_text && *byte == b'\\' && !is_escaped;
+        begins
+    });
+    values.count() > MOST_VALUES
+}
+
+/// Whether a conversation has more messages than any provider takes.
+fn is_too_long(list: &RawValue) -> bool {
+    let list_bytes = list.get().as_bytes();
+    memchr_iter(b',', list_bytes).count() >= MOST_MESSAGES
+        && items(list).is_some_and(|items| items.len() > MOST_MESSAGES)
+}
+
+fn too_many(what: &str, most: usize) -> GatewayError {
+    GatewayError::bad_request(format!("the body has more than {most} {what}, which no provider takes"))
+}
+
 /// The name as JSON.
 fn json_name(prefix: &str, model: &str) -> String {
-    serde_json::Value::from(format!("{prefix}{model}")).to_string()
+    Value::from(format!("{prefix}{model}")).to_string()
 }
 
 /// What stands before the name of a model of Gemini's, which is left as it is.
@@ -304,8 +366,17 @@ impl<'de> Visitor<'de> for LookedAt<'de> {
                 "n" => self.choices = Some(value),
                 "generationConfig" | "generation_config" => self.generation = Some(value),
                 "background" => self.background = Some(value),
+                // Whichever of several a server reads.
+                "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
+                    self.reply = self.reply.max(value.get().parse().ok());
+                }
                 "previous_response_id" | "conversation" => self.continued |= value.get() != "null",
                 _ => {}
+            }
+            let read = self.read.iter().filter(|(known, _)| *known == name).count();
+            if [read, self.models.len(), self.counted.len()].into_iter().any(|count| count > MOST_REPEATED) {
+                let why = format!("`{name}` stands in it more than {MOST_REPEATED} times");
+                return Err(A::Error::custom(why));
             }
         }
         Ok(self)
@@ -376,6 +447,72 @@ mod tests {
         assert_eq!((read.for_model("x").whole(), read.pieces("x").whole()), (sent.into(), sent.into()));
         let again = read.with(Bytes::from_static(body.as_bytes())).unwrap();
         assert_eq!((again.model(), again.for_model("x").whole()), ("free", sent.into()));
+    }
+
+    #[test]
+    fn a_body_that_would_take_many_times_its_size_is_refused() {
+        let repeated = |name: &str, count: usize| {
+            let fields = format!(r#""{name}":"m","#).repeat(count);
+            format!(r#"{{{fields}"generateContentRequest":{{}},"model":"m"}}"#)
+        };
+        let within = |count: usize| {
+            let fields = r#""model":"models/m","#.repeat(count);
+            format!(r#"{{"generateContentRequest":{{{fields}"contents":[]}}}}"#)
+        };
+        let list = |name: &str, element: &str, count: usize| {
+            format!(r#"{{"model":"m","{name}":[{}{element}]}}"#, format!("{element},").repeat(count))
+        };
+        let read = |body: String, call: Option<PathCall>| RequestBody::read(Bytes::from(body), call);
+        let call = || Some(PathCall { model: "m".into(), stream: false });
+        for (body, call, why) in [
+            (repeated("model", 8), None, "`model` stands in it more than 8 times"),
+            (repeated("mod\\u0065l", 8), call(), "`model` stands in it more than 8 times"),
+            (repeated("messages", 9), None, "`messages` stands in it more than 8 times"),
+            (repeated("generateContentRequest", 9), call(), "more than 8 times"),
+            (within(9), call(), "`model` stands in it more than 8 times"),
+            (
+                r#"{"generateContentRequest":{"\ud800":0,"model":"models/dear"}}"#.to_owned(),
+                call(),
+                "hex escape",
+            ),
+            (list("messages", r#"{"role":"user"}"#, 100_000), None, "more than 100000 messages"),
+            (list("x", "0", 500_000), None, "more than 500000 values"),
+        ] {
+            let error = read(body, call).unwrap_err();
+            assert!(error.status.as_u16() == 400 && error.message.contains(why), "{why}: {error}");
+        }
+        for (body, call) in [
+            (repeated("model", 7), None),
+            (within(8), call()),
+            (list("messages", r#"{"role":"user"}"#, 99_999), None),
+            // What stands in a text is no value.
+            (list("x", r#""\\\",,[{,\\\\""#, 200_000), None),
+        ] {
+            read(body, call).unwrap();
+        }
+    }
+
+    #[test]
+    fn how_long_the_answer_may_be_is_read_in_every_dialect() {
+        for (fields, reply) in [
+            (r#""max_tokens":5"#, Some(5)),
+            (r#""max_completion_tokens":7,"max_tokens":5"#, Some(7)),
+            (r#""max_output_tokens":9"#, Some(9)),
+            (r#""max_tokens":null"#, None),
+            (r#""messages":[]"#, None),
+        ] {
+            let body = RequestBody::read(Bytes::from(format!(r#"{{"model":"m",{fields}}}"#)), None).unwrap();
+            assert_eq!(body.reply(), reply, "{fields}");
+        }
+        for (config, reply, choices) in [
+            (r#"{"maxOutputTokens":5,"candidateCount":2}"#, Some(5), 2),
+            (r#"{"max_output_tokens":"5","candidate_count":2}"#, None, 2),
+        ] {
+            let call = PathCall { model: "m".into(), stream: false };
+            let body = format!(r#"{{"generationConfig":{config}}}"#);
+            let body = RequestBody::read(Bytes::from(body), Some(call)).unwrap();
+            assert_eq!((body.reply(), body.choices()), (reply, choices), "{config}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
 use futures_util::stream::unfold;
+use futures_util::{FutureExt, StreamExt};
 use memchr::memchr_iter;
 use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
@@ -27,6 +27,7 @@ use super::models::GuardedModels;
 use super::progress::CallProgress;
 use super::quota::KeyCharge;
 use super::request::RequestBody;
+use super::said;
 use crate::context::TokenEstimator;
 use crate::engine::{Failure, ReducePlan};
 use crate::host::guard::{CallError, ModelCall, TurnHistory};
@@ -303,7 +304,7 @@ impl TurnHistory<SentRequest> for SentHistory {
     /// Nothing is added to a conversation that is left alone: then there is nothing that the model has to know of it.
     fn guide(&self, request: &mut SentRequest, guidance: Vec<Message>) {
         if let Some(pieces) = &mut request.pieces {
-            pieces.extend(guidance.into_iter().map(HistoryPiece::New));
+            pieces.extend(guidance.into_iter().map(HistoryPiece::from));
         }
     }
 }
@@ -323,7 +324,7 @@ impl OpenCall {
             Ok(_) if self.call.endpoint.kind == RelayKind::TokenCount => charge.unanswered(),
             Ok(RelayedAnswer { usage: Some(usage), .. }) => charge.answered(*usage),
             Ok(RelayedAnswer { whole: Some(answer), .. }) if self.call.endpoint.kind == RelayKind::Answer => {
-                charge.relayed(u64::try_from(answer.body.len()).unwrap_or(u64::MAX));
+                charge.relayed(said::characters(self.call.endpoint.dialect, &answer.body));
             }
             Err(_) if !self.sink.has_begun() => charge.unanswered(),
             // What has gone out is counted.

@@ -153,6 +153,7 @@ impl<R: Clone> TurnGuard<R> {
             message_tokens: if self.tokens.is_some() { whole.saturating_sub(tool_tokens) } else { whole },
             tool_tokens,
             history_faults: CheckedHistory::default().faults(&messages, drops),
+            ..TurnMeasure::default()
         })
     }
 }

@@ -7,6 +7,7 @@ mod declared;
 mod events;
 mod known;
 mod rewritten;
+mod spliced;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

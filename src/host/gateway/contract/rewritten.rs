@@ -1,10 +1,9 @@
 //! The body of an answer with what was repaired in the place of what the model wrote.
 
-use std::collections::HashSet;
-
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::spliced::spliced;
 use crate::engine::ModelReply;
 use crate::host::model::front::GatewayDialect;
 
@@ -19,9 +18,6 @@ pub(super) fn rewritten(
     // Numbers that no reader of this kind has, and halves of surrogate pairs, are refused.
     let text = core::str::from_utf8(body).ok()?;
     let mut body: Value = serde_json::from_str(text).ok()?;
-    if !keeps_numbers(&body, &numbers(text)) {
-        return None;
-    }
     let parts = parts(dialect, &mut body)?;
     if said.calls != now.calls {
         put_calls(dialect, parts, said, now)?;
@@ -29,22 +25,7 @@ pub(super) fn rewritten(
     if said.text != now.text {
         put_text(dialect, parts, &now.text)?;
     }
-    Some(body.to_string().into())
-}
-
-/// All that stands in a text as a number may.
-pub(super) fn numbers(text: &str) -> HashSet<&str> {
-    text.split(|c: char| !(c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E'))).collect()
-}
-
-/// Whether numbers are written as they were read, as one of these: those with more digits than a float has would be others.
-pub(super) fn keeps_numbers(value: &Value, read: &HashSet<&str>) -> bool {
-    match value {
-        Value::Number(number) if number.is_f64() => read.contains(&*number.to_string()),
-        Value::Array(items) => items.iter().all(|item| keeps_numbers(item, read)),
-        Value::Object(fields) => fields.values().all(|field| keeps_numbers(field, read)),
-        _ => true,
-    }
+    spliced(text, &body).map(Bytes::from)
 }
 
 /// The list that has what the model said, or the message.
@@ -173,6 +154,23 @@ mod tests {
             assert_eq!(rewritten(dialect, before.to_string().as_bytes(), &more, &now), None, "{dialect:?}");
         }
         let odd = br#"{"choices":[{"message":{"content":"x"}}],"z":1e400}"#;
-        assert_eq!(rewritten(GatewayDialect::Chat, odd, &said, &now), None, "a number would be lost");
+        assert_eq!(rewritten(GatewayDialect::Chat, odd, &said, &now), None, "no reader has such a number");
+    }
+
+    #[test]
+    fn every_byte_that_the_model_did_not_write_stays() {
+        let (said, now) = (reply("", "look", "{'n':1}"), reply("", "look", r#"{"n":1}"#));
+        for number in
+            ["-1.1920928955078125e-07", "1E5", "-3.4028234663852886e+38", "0.12345678901234567890123"]
+        {
+            let body = |arguments: &str| {
+                format!(
+                    "{{\"id\": \"i\",\n \"choices\":[{{\"message\" :{{\"content\":null,\"tool_calls\":[{{\"function\":{{\"name\":\"look\", \"arguments\": {arguments}}}}}]}},\"logprob\":{number}}}],\"é\":\"\\u00e9\"}}\n"
+                )
+            };
+            let written =
+                rewritten(GatewayDialect::Chat, body("\"{'n':1}\"").as_bytes(), &said, &now).unwrap();
+            assert_eq!(written, body("\"{\\\"n\\\":1}\""));
+        }
     }
 }

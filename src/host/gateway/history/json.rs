@@ -48,7 +48,7 @@ impl<'a> RawFields<'a> {
 }
 
 /// The values of a list; `None`: it is none.
-pub(super) fn items(value: &RawValue) -> Option<Vec<&RawValue>> {
+pub(in crate::host::gateway) fn items(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
@@ -64,7 +64,7 @@ pub(in crate::host::gateway) fn place(text: &str, part: &str) -> Range<usize> {
 }
 
 /// The same text with other values in these places, which are in order.
-pub(super) fn replaced(text: &str, pieces: &[(Range<usize>, &str)]) -> String {
+pub(in crate::host::gateway) fn replaced(text: &str, pieces: &[(Range<usize>, &str)]) -> String {
     let more = pieces.iter().map(|(_, piece)| piece.len()).fold(0, usize::saturating_add);
     let mut whole = String::with_capacity(text.len().saturating_add(more));
     let mut copied = 0;

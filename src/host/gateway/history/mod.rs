@@ -21,8 +21,8 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::value::RawValue;
 
-pub(super) use self::json::{RawText, place};
-use self::json::{items, replaced, text};
+use self::json::text;
+pub(super) use self::json::{RawText, items, place, replaced};
 pub(super) use self::size::{DECLARED, INSTRUCTIONS};
 use self::turns::TurnForm;
 use super::request::RequestBody;
@@ -49,6 +49,8 @@ pub(super) struct RequestHistory {
     instructions: u64,
     /// Those of the tools, and of a schema for the answer.
     declared: u64,
+    /// The most tokens of the answer, if the client says so.
+    reply: Option<u64>,
 }
 
 /// An element of the list.
@@ -87,7 +89,8 @@ struct ItemPlace {
 pub(super) enum HistoryPiece {
     /// The one of that number, as it came.
     Kept(usize),
-    New(Message),
+    /// Most are kept, and take little.
+    New(Box<Message>),
 }
 
 /// The same with what it was made of.
@@ -132,7 +135,7 @@ struct ReadContent {
 
 impl From<Message> for HistoryPiece {
     fn from(message: Message) -> Self {
-        Self::New(message)
+        Self::New(Box::new(message))
     }
 }
 
@@ -174,8 +177,8 @@ impl RequestHistory {
         }
         let HistoryReader { elements, items, unknown, .. } = reader;
         let (instructions, declared) = size::beside(body, text, &counter);
-        let body = body.bytes().clone();
-        Some(Self { dialect, body, elements, items, unknown, counter, instructions, declared })
+        let (body, reply) = (body.bytes().clone(), body.reply());
+        Some(Self { dialect, body, elements, items, unknown, counter, instructions, declared, reply })
     }
 
     /// The pieces, of which none is changed yet.
@@ -187,7 +190,7 @@ impl RequestHistory {
     pub(super) fn messages(&self, pieces: &[HistoryPiece]) -> Vec<Message> {
         let message = |piece: &HistoryPiece| match piece {
             HistoryPiece::Kept(at) => self.items.get(*at).map(|item| item.message.clone()),
-            HistoryPiece::New(message) => Some(message.clone()),
+            HistoryPiece::New(message) => Some(Message::clone(message)),
         };
         pieces.iter().filter_map(message).collect()
     }
@@ -209,7 +212,7 @@ impl RequestHistory {
         let written = |(piece, from): (&'a HistoryPiece, Option<usize>)| {
             let (message, is_kept) = match piece {
                 HistoryPiece::Kept(at) => (&self.items.get(*at)?.message, true),
-                HistoryPiece::New(message) => (message, false),
+                HistoryPiece::New(message) => (&**message, false),
             };
             Some(WrittenItem { message, from, is_kept })
         };

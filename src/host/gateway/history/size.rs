@@ -64,6 +64,7 @@ impl RequestHistory {
         let measure = TurnMeasure {
             messages: u64::try_from(messages.len()).unwrap_or(u64::MAX),
             history_faults: history_faults(messages, drops),
+            reply_tokens: self.reply,
             ..TurnMeasure::default()
         };
         if self.unknown {

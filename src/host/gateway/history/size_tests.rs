@@ -170,6 +170,23 @@ fn what_may_belong_together_is_not_taken_apart() {
 }
 
 #[test]
+fn what_the_client_says_of_the_reply_is_part_of_the_measure() {
+    for (dialect, field) in [
+        (GatewayDialect::Chat, r#""max_tokens":100"#),
+        (GatewayDialect::Chat, r#""max_completion_tokens":100"#),
+        (GatewayDialect::Messages, r#""max_tokens":100"#),
+        (GatewayDialect::Responses, r#""max_output_tokens":100"#),
+        (GatewayDialect::Gemini, r#""generationConfig":{"maxOutputTokens":100}"#),
+    ] {
+        let list = Value::from(element(dialect, "u")).to_string();
+        let text = format!("{}{}", " ".repeat(LONG), request(dialect, &list));
+        assert_eq!(read(dialect, &text).unwrap().measure(false).reply_tokens, None);
+        let text = text.replacen('{', &format!("{{{field},"), 1);
+        assert_eq!(read(dialect, &text).unwrap().measure(false).reply_tokens, Some(100), "{text}");
+    }
+}
+
+#[test]
 fn instructions_and_tools_are_counted_and_stay() {
     let words = "some words ".repeat(100);
     for (dialect, instructions) in [

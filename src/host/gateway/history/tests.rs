@@ -261,6 +261,42 @@ pub(super) fn element(dialect: GatewayDialect, word: &str) -> Vec<Value> {
     }
 }
 
+#[test]
+fn a_conversation_of_very_many_calls_takes_no_longer_than_its_length() {
+    let begun = std::time::Instant::now();
+    let count = 30_000;
+    let list = (0..count)
+        .map(|number| CALL.replace("\"x\"", &format!("\"c{number}\"")))
+        .collect::<Vec<_>>()
+        .join(",");
+    let history = read(GatewayDialect::Chat, &request(GatewayDialect::Chat, &format!("[{list}]"))).unwrap();
+    let missing = |number: usize| Message::Tool {
+        call: format!("c{number}"),
+        tool: "t".into(),
+        text: "unknown".into(),
+        error: true,
+        handle: None,
+    };
+    let pieces: Vec<HistoryPiece> =
+        (0..count).flat_map(|at| [HistoryPiece::Kept(at), missing(at).into()]).collect();
+    let sources = history.sources(&pieces);
+    assert!(sources.chunks(2).enumerate().all(|(at, pair)| pair == [Some(at), None]));
+    let part = |kind: &str, field: &str, number: usize| {
+        format!(r#"{{"function{kind}":{{"id":"c{number}","name":"t","{field}":{{}}}}}}"#)
+    };
+    let calls: Vec<String> = (0..count).map(|number| part("Call", "args", number)).collect();
+    let results: Vec<String> = (0..count).rev().map(|number| part("Response", "response", number)).collect();
+    let list = format!(
+        r#"[{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}]"#,
+        calls.join(","),
+        results.join(",")
+    );
+    let history = read(GatewayDialect::Gemini, &request(GatewayDialect::Gemini, &list)).unwrap();
+    assert!(findings(&history.messages(&history.pieces())).is_empty());
+    // Looking through all of them for each takes many times as long.
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
 proptest! {
     #[test]
     fn a_repair_leaves_no_fault_and_a_second_one_nothing_to_do(

@@ -2,6 +2,7 @@
 
 use core::fmt::Write as _;
 use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -45,10 +46,15 @@ enum WrittenPart {
     New(String),
 }
 
-/// The calls of the last turn that have no result, with their ids and names: Gemini's may have no id.
+/// The calls of the last turn that have no result: Gemini's may have no id.
 #[derive(Default)]
 struct OpenCalls {
-    open: Vec<(String, String)>,
+    /// Their ids, until they are answered.
+    open: Vec<Option<String>>,
+    /// Where they are, by their ids.
+    by_id: HashMap<String, VecDeque<usize>>,
+    /// By their names, and whether they have no id.
+    by_name: HashMap<(String, bool), VecDeque<usize>>,
     number: usize,
 }
 
@@ -129,19 +135,42 @@ impl OpenCalls {
         format!("{UNNAMED}{}", self.number)
     }
 
+    /// Another turn of the model begins.
+    fn clear(&mut self) {
+        *self = Self { number: self.number, ..Self::default() };
+    }
+
+    fn begin(&mut self, id: &str, name: &str) {
+        let at = self.open.len();
+        self.open.push(Some(id.to_owned()));
+        self.by_id.entry(id.to_owned()).or_default().push_back(at);
+        let by_name = self.by_name.entry((name.to_owned(), id.starts_with(UNNAMED)));
+        by_name.or_default().push_back(at);
+    }
+
     /// The call that a result answers: the one of its id, or else the oldest of its name.
     fn answered(&mut self, id: Option<String>, name: &str) -> String {
-        let by_id = self.open.iter().position(|(call, _)| Some(call) == id.as_ref());
-        let named = || {
-            let is_it =
-                |(call, tool): &(String, String)| tool == name && (id.is_none() || call.starts_with(UNNAMED));
-            self.open.iter().position(is_it)
-        };
-        match by_id.or_else(named) {
-            Some(at) => self.open.remove(at).0,
+        let by_id = id.as_ref().and_then(|id| oldest(&self.open, self.by_id.get_mut(id)?));
+        let at = by_id.or_else(|| {
+            let is_any = id.is_none();
+            let unnamed = [true, false].into_iter().filter(|unnamed| *unnamed || is_any);
+            let calls = unnamed
+                .filter_map(|unnamed| oldest(&self.open, self.by_name.get_mut(&(name.to_owned(), unnamed))?));
+            calls.min()
+        });
+        match at.and_then(|at| self.open.get_mut(at)?.take()) {
+            Some(call) => call,
             None => id.unwrap_or_else(|| self.unnamed()),
         }
     }
+}
+
+/// The first of these calls that is not answered.
+fn oldest(open: &[Option<String>], calls: &mut VecDeque<usize>) -> Option<usize> {
+    while calls.front().is_some_and(|at| open.get(*at).is_none_or(Option::is_none)) {
+        calls.pop_front();
+    }
+    calls.front().copied()
 }
 
 /// Reads the list; `None`: a call or a result cannot be told apart.
@@ -155,7 +184,7 @@ pub(super) fn read<'a>(reader: &mut HistoryReader<'a>, list: &[&'a RawValue], fo
         let parts = reader.element(element, value);
         if role.as_deref() == Some(form.model) {
             if !follows {
-                open.open.clear();
+                open.clear();
             }
             model(reader, &parts, value, form, (follows, &mut open))?;
             follows = true;
@@ -195,7 +224,7 @@ fn model<'a>(
             let id = call.text("id").filter(|id| !id.is_empty()).map(Cow::into_owned);
             let id = id.unwrap_or_else(|| open.unnamed());
             let name = call.text("name")?.into_owned();
-            open.open.push((id.clone(), name.clone()));
+            open.begin(&id, &name);
             (id, name, call.get("args"))
         } else {
             (fields.text("id")?.into_owned(), fields.text("name")?.into_owned(), fields.get("input"))
