@@ -29,6 +29,8 @@ pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How often it is looked at whether a client has gone.
 const LOOK: Duration = Duration::from_millis(35);
+/// So much behind a request may fill what the system takes for it: then that of the client cannot say that it has gone.
+const MUCH: usize = 16 << 10;
 /// How long the rest of a body is read that nobody takes, and how much of it.
 pub(super) const REST_WITHIN: Duration = Duration::from_secs(5);
 const MOST_REST: usize = 256 << 20;
@@ -307,8 +309,22 @@ impl<S: AsyncRead + AsyncWrite + OverSocket + Unpin> HalfStream<S> {
         // It is ready as long as nobody takes what lies there.
         let ready = self.stream.socket().ready(Interest::READABLE).now_or_never().transpose()?;
         let has_ended = ready.is_some_and(Ready::is_read_closed);
-        while !has_ended && self.poll_look(cx).is_ready() {}
+        while !has_ended && self.poll_look(cx).is_ready() {
+            // It is asked a byte at a time, like one that sends no more.
+            if self.phase.is(WAITS)
+                && self.has_much_behind(cx)
+                && let Poll::Ready(Err(error)) = self.poll_ask(cx, 1)
+            {
+                return Err(error);
+            }
+        }
         Ok(has_ended)
+    }
+
+    fn has_much_behind(&self, cx: &mut Context<'_>) -> bool {
+        let mut behind = vec![0; MUCH];
+        let peeked = self.stream.socket().poll_peek(cx, &mut ReadBuf::new(&mut behind));
+        matches!(peeked, Poll::Ready(Ok(MUCH)))
     }
 }
 

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -78,16 +78,12 @@ impl GatewayServer {
     pub(super) fn router(self: Arc<Self>) -> Router {
         let relays = GatewayEndpoint::FIXED.into_iter().fold(Router::new(), |router, endpoint| {
             let relay = move |server, request| relay(endpoint, None, server, request);
-            router.route(endpoint.path, post(relay).fallback(move || async move { no_method(endpoint) }))
+            router.route(endpoint.path, post(relay))
         });
         // Google's SDKs name either version.
         let calls = ["/v1/models/{call}", "/v1beta/models/{call}"];
-        let relays = calls.into_iter().fold(relays, |router, path| {
-            router.route(
-                path,
-                post(call).get(model_named).fallback(|| async { no_method(GatewayEndpoint::GEMINI) }),
-            )
-        });
+        let relays =
+            calls.into_iter().fold(relays, |router, path| router.route(path, post(call).get(model_named)));
         relays
             .route("/v1beta/models", get(models))
             .route("/v1/models", get(models))
@@ -95,6 +91,7 @@ impl GatewayServer {
             .route("/metrics", get(metrics))
             .route("/", get(page))
             .route("/status.json", get(status))
+            .method_not_allowed_fallback(no_method)
             .fallback(any(elsewhere))
             .layer(axum::middleware::from_fn(checked))
             .layer(axum::middleware::map_response(close_refused))
@@ -352,9 +349,27 @@ async fn elsewhere(State(server): State<Arc<GatewayServer>>, headers: HeaderMap,
     refusal(dialect_at(&uri, &headers), &error)
 }
 
-fn no_method(GatewayEndpoint { dialect, path, .. }: GatewayEndpoint) -> Response {
-    let message = format!("requests are sent to {path} by POST");
-    refusal(dialect, &GatewayError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message))
+/// An address that takes other methods. Whoever may not use it learns nothing else.
+async fn no_method(State(server): State<Arc<GatewayServer>>, headers: HeaderMap, uri: Uri) -> Response {
+    let relayed = GatewayEndpoint::FIXED.into_iter().find(|endpoint| endpoint.path == uri.path());
+    let dialect = relayed.map_or_else(|| dialect_at(&uri, &headers), |endpoint| endpoint.dialect);
+    if let Err(error) = server.access().client(&headers) {
+        return refusal(dialect, &error);
+    }
+    let is_call = uri.path().contains("/models/");
+    let methods = if relayed.is_some() {
+        "POST"
+    } else if is_call {
+        "GET,HEAD,POST"
+    } else {
+        "GET,HEAD"
+    };
+    let path: String = uri.path().chars().take(64).collect();
+    let message = format!("{path} is asked by other methods: {methods}");
+    let error = GatewayError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+    let mut refused = refusal(dialect, &error);
+    refused.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    refused
 }
 
 /// The dialect of who asks for what all have: the SDKs of Anthropic say their version, those of Google who they are.

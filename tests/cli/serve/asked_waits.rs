@@ -49,3 +49,14 @@ async fn a_pause_of_one_model_stops_no_request_that_has_another() {
     // The pause of the pool is a minute, `server_delay.max`.
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn a_wait_of_hours_is_the_clients_at_once() {
+    let main = Upstream::start([limited("retry-after", "7200")]);
+    let gateway = Gateway::under("version: 1\n", &one("openai", &main), &[]);
+    let began = Instant::now();
+    let got = gateway.chat().await;
+    assert_eq!((got.status, got.told()), (429, ("1", "main", "rate_limit")), "{got:?}");
+    assert_eq!((got.header("retry-after"), got.header("x-should-retry")), ("7200", "false"), "{got:?}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}

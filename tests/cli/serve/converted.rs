@@ -405,7 +405,9 @@ async fn an_error_is_one_of_the_clients_dialect() {
     let upstream = Upstream::start([Reply::json(401, "", denied)]);
     let got = Gateway::start(&one("anthropic", &upstream)).post(CHAT, &[], chat(false)).await;
     assert_eq!((got.status, got.header("x-should-retry")), (401, "false"));
+    assert_eq!(got.header("x-unfazed-left-out"), "seed");
     let error = got.json()["error"].clone();
+    assert_eq!(error["code"], "invalid_api_key");
     assert_eq!((&error["type"], &error["message"]), (&json!("authentication_error"), &json!("no such key")));
     assert!(got.json().get("type").is_none(), "{got:?}");
 }
@@ -416,7 +418,7 @@ async fn a_cut_is_never_an_end() {
     let got = Gateway::start(&one("anthropic", &upstream)).post(CHAT, &[], chat(true)).await;
     assert!(got.body.contains("I look.") && !got.body.contains("[DONE]"), "{got:?}");
     assert!(!got.body.contains("\"finish_reason\":\""), "{got:?}");
-    assert_eq!(events(&got).last().unwrap()["error"]["code"], "network_error");
+    assert_eq!(events(&got).last().unwrap()["error"]["code"], "server_error");
 
     let upstream = Upstream::start([Reply::cut(CHUNK)]);
     let got = Gateway::start(&one("openai", &upstream)).post(MESSAGES, &[], messages(true)).await;
@@ -427,7 +429,7 @@ async fn a_cut_is_never_an_end() {
     let got = Gateway::start(&one("anthropic", &upstream)).post(RESPONSES, &[], responses(true)).await;
     let events = events(&got);
     let last = events.last().unwrap();
-    assert_eq!((&last["type"], &last["code"]), (&json!("error"), &json!("network_error")));
+    assert_eq!((&last["type"], &last["code"]), (&json!("error"), &json!("server_error")));
     assert_eq!(last["sequence_number"], events.len() - 1);
     assert!(!got.body.contains("output_text.done") && !got.body.contains("response.completed"), "{got:?}");
     // Nothing of a call is out before all of it has come, so the attempt is made again.
@@ -587,4 +589,43 @@ async fn counts_of_tokens_are_not_converted() {
         assert_eq!(got.status, 400);
     }
     assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn who_speaks_the_dialect_keeps_its_own_code() {
+    let code = "organization_spend_limit_exceeded";
+    let failed = format!(
+        "event: response.failed\ndata: {{\"type\":\"response.failed\",\"response\":{{\"id\":\"r\",\"status\":\"failed\",\"output\":[],\"error\":{{\"code\":\"{code}\",\"message\":\"no more\"}}}}}}\n\n"
+    );
+    let upstream = Upstream::start([Reply::events(&failed)]);
+    let gateway = Gateway::under(
+        "version: 1\nmodels: {'*': {retry: {max_attempts: 1}}}\n",
+        &one("responses", &upstream),
+        &[],
+    );
+    let own = gateway.post(RESPONSES, &[], responses(true)).await;
+    assert_eq!(
+        (&own.json()["error"]["code"], &own.json()["error"]["message"]),
+        (&json!(code), &json!("no more"))
+    );
+    // No word of another dialect reaches a client.
+    let other = gateway.post(CHAT, &[], chat(true)).await;
+    assert_ne!(other.json()["error"]["code"], code, "{other:?}");
+}
+
+#[tokio::test]
+async fn parts_of_an_answer_that_no_client_gets_are_named() {
+    let answer = |parts: &str| {
+        let content = format!(r#"{{"role":"model","parts":[{parts}]}}"#);
+        Reply::json(200, "", &format!(r#"{{"candidates":[{{"content":{content},"finishReason":"STOP"}}]}}"#))
+    };
+    let ran = r#"{"executableCode":{"language":"PYTHON","code":"1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1"}}"#;
+    let upstream = Upstream::start([answer(&format!(r#"{{"text":"see"}},{ran}"#)), answer(ran)]);
+    let policy = "version: 1\nmodels: {'*': {retry: {max_attempts: 1}}}\n";
+    let gateway = Gateway::under(policy, &one("gemini", &upstream), &[]);
+    let got = gateway.chat().await;
+    let names = "answer.codeExecutionResult, answer.executableCode";
+    assert_eq!((got.status, got.header("x-unfazed-left-out")), (200, names), "{got:?}");
+    let got = gateway.chat().await;
+    assert_eq!((got.status, got.told()), (502, ("1", "main", "model_error")), "{got:?}");
 }

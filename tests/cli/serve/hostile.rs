@@ -298,11 +298,12 @@ fn fate(got: &Answer, case: &Case, client: &str, attempts: usize) -> Result<Fate
                 return Err("no cut".to_owned());
             }
             let kind = if is_chat { &error["error"]["code"] } else { &error["error"]["type"] };
-            // Anthropic has few types.
+            // Both dialects have few words.
             let is_of = |class: &str| match class {
-                "overloaded" if !is_chat => kind == "overloaded_error",
-                _ if !is_chat => kind == "api_error",
-                _ => kind == class,
+                // Its provider's own word.
+                "overloaded" if is_chat => kind == "overloaded",
+                "overloaded" => kind == "overloaded_error",
+                _ => kind == if is_chat { "server_error" } else { "api_error" },
             };
             let class = [expected, "another"].into_iter().find(|class| is_of(class));
             return class.map(Cut).ok_or_else(|| format!("cut with {kind}"));

@@ -69,7 +69,7 @@ async fn several_events_do_not_spell_it() {
         assert_eq!(text(&got.body), format!("it is {MASK}!"));
         let got = gateway.post(CHAT, &[], ask(true)).await;
         assert!(!got.body.contains("pstr") && !got.body.contains("[DONE]"), "{got:?}");
-        assert!(got.body.contains("\"code\":\"model_error\""), "{got:?}");
+        assert!(got.body.contains("\"code\":\"server_error\""), "{got:?}");
         assert!(got.body.contains("the answer repeats a key of its provider"), "{got:?}");
     }
 }

@@ -84,7 +84,7 @@ impl Dialect {
             "responses" => "input",
             _ => return json!({"contents": list}).to_string(),
         };
-        json!({"model": "main", "max_tokens": 9, field: list}).to_string()
+        json!({"model": "main", "max_tokens": 200, field: list}).to_string()
     }
 }
 
@@ -171,6 +171,30 @@ async fn what_is_too_long_for_the_window_is_reduced_before_it_goes_out() {
 }
 
 #[tokio::test]
+async fn what_the_client_says_of_the_answer_takes_the_place_of_the_reserve() {
+    for dialect in DIALECTS {
+        // A long answer leaves less room, and a short one has room in a window that the reserve would fill.
+        for (reserve, tokens, turns, reduced) in
+            [(200, 1500, 10, true), (3000, 200, 20, true), (3000, 200, 10, false)]
+        {
+            let limit = match dialect.api {
+                "openai" => format!(r#""max_completion_tokens":{tokens}"#),
+                "responses" => format!(r#""max_output_tokens":{tokens}"#),
+                "anthropic" => format!(r#""max_tokens":{tokens}"#),
+                _ => format!(r#""generationConfig":{{"maxOutputTokens":{tokens}}}"#),
+            };
+            let request = dialect.request(turns).replace("\"max_tokens\":200,", "");
+            let request = request.replacen('{', &format!("{{{limit},"), 1);
+            let policy = SMALL.replace("output_reserve: 200", &format!("output_reserve: {reserve}"));
+            let upstream = Upstream::start([dialect.answer()]);
+            let gateway = Gateway::under(&policy, &one(dialect.api, &upstream), &[]);
+            let answer = gateway.post(dialect.path, &[], request).await;
+            assert_eq!(told(&answer), (200, reduced, "1"), "{} {reserve} {tokens}: {answer:?}", dialect.api);
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_a_provider_refuses_for_its_size_is_reduced_and_sent_again_once() {
     for dialect in DIALECTS {
         let upstream = Upstream::start([Reply::json(400, "", dialect.refusal), dialect.answer()]);
@@ -237,7 +261,7 @@ async fn a_converted_request_is_reduced_before() {
         let upstream = Upstream::start([Reply::json(200, "", &answer)]);
         let mut request = client.request(20);
         if client.api != "anthropic" {
-            request = request.replace("\"max_tokens\":9,", "");
+            request = request.replace("\"max_tokens\":200,", "");
         }
         let file = format!(
             "models:\n  main: {{api: {}, base_url: '{}', model: m, max_tokens: 9, api_key: {{env: UPSTREAM_KEY}}}}\nroutes: {{main: main}}\n",

@@ -97,9 +97,35 @@ async fn a_name_that_no_route_has_leads_nowhere() {
     for (body, status) in [("{", 400), ("[]", 400), ("{\"messages\":[]}", 400)] {
         assert_eq!(gateway.post(CHAT, &[], body).await.status, status, "{body}");
     }
-    assert_eq!(gateway.get(CHAT, &[]).await.status, 405);
     assert_eq!(gateway.get("/v1/files", &[]).await.status, 404);
     assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn another_method_is_refused_in_words_and_to_strangers_as_anything_is() {
+    let upstream = upstream();
+    let keys = format!("keys: {{desk: {{sha256: {SESAME}}}}}\n");
+    let gateway = Gateway::start(&(one("openai", &upstream) + &keys));
+    let key = ("x-api-key", "sesame");
+    let got = gateway.get(CHAT, &[key]).await;
+    assert_eq!((got.status, got.header("allow")), (405, "POST"), "{got:?}");
+    for (path, allowed) in
+        [("/v1/models", "GET,HEAD"), ("/status.json", "GET,HEAD"), ("/healthz", "GET,HEAD")]
+    {
+        let got = gateway.post(path, &[key], "").await;
+        assert_eq!((got.status, got.header("allow")), (405, allowed), "{got:?}");
+        assert_eq!(got.json()["error"]["code"], "method_not_allowed");
+        assert_eq!(gateway.post(path, &[], "").await.status, 401, "{path}");
+        assert_eq!(
+            gateway.post(path, &[key, ("origin", "http://evil.example")], "").await.status,
+            403,
+            "{path}"
+        );
+    }
+    let foreign = [key, ("origin", "http://evil.example")];
+    for (headers, status) in [(&foreign[..0], 401), (&foreign[..], 403)] {
+        assert_eq!(gateway.get(CHAT, headers).await.status, status);
+    }
 }
 
 #[tokio::test]

@@ -142,6 +142,11 @@ async fn a_converted_conversation_is_repaired_before() {
     assert_eq!(repaired(&answer), (200, "inserted=1", "1"), "{answer:?}");
     let next = last(&upstream)["messages"][2]["content"].clone();
     assert_eq!((&next[0]["type"], &next[1]["text"]), (&json!("tool_result"), &json!("and?")));
+    // It may end with the call.
+    let body = r#"{"model":"main","max_tokens":9,"messages":[{"role":"user","content":"go"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"look","arguments":"{}"}}]}]}"#;
+    let answer = gateway.post(CHAT, &[], body).await;
+    assert_eq!(repaired(&answer), (200, "inserted=1", "1"), "{answer:?}");
+    assert_eq!(last(&upstream)["messages"][2]["content"][0]["type"], "tool_result");
     // Gemini's results need no id, and may answer nothing at all.
     let body = r#"{"contents":[{"role":"user","parts":[{"text":"go"}]},{"role":"user","parts":[{"functionResponse":{"name":"look","response":{"output":1}}}]}],"generationConfig":{"maxOutputTokens":9}}"#;
     let answer = gateway.post("/v1beta/models/main:generateContent", &[], body).await;

@@ -134,7 +134,7 @@ async fn a_stream_that_no_attempt_begins_is_an_error_with_a_status() {
     let upstream = Upstream::start([Reply::cut(DIALECTS[0].2)]);
     let got = Gateway::start(&one("openai", &upstream)).post(CHAT, &[], ASK).await;
     assert_eq!((got.status, got.told()), (502, ("3", "main", "network_error")));
-    assert_eq!(got.json()["error"]["code"], "network_error");
+    assert_eq!(got.json()["error"]["code"], "server_error");
 }
 
 #[tokio::test(flavor = "multi_thread")]

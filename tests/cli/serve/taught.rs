@@ -115,3 +115,27 @@ async fn an_option_that_a_server_does_not_take_is_left_out_from_then_on() {
     let got = gateway.post(MESSAGES, &[], request(&more("high"))).await;
     assert_eq!((got.status, upstream.seen().len()), (400, 1), "{got:?}");
 }
+
+#[tokio::test]
+async fn a_limit_of_tokens_and_a_form_that_a_model_does_not_have_are_lowered_and_left_out() {
+    let upstream = Upstream::start([
+        refusal("max_tokens is too large: 32000. This model supports at most 16384 completion tokens."),
+        refusal("This response_format type is unavailable now"),
+        Reply::json(200, "", &said("{}")),
+    ]);
+    let gateway = Gateway::start(&one("openai", &upstream));
+    let form = json!({"type": "json_schema", "schema": {"type": "object", "properties": {}}});
+    let more = json!({"max_tokens": 32000, "output_config": {"format": form}});
+    for asked in [3, 4] {
+        let got = gateway.post(MESSAGES, &[], request(&more)).await;
+        // The refusals are no failed attempts.
+        assert_eq!(
+            (got.status, got.told(), upstream.seen().len()),
+            (200, ("1", "main", ""), asked),
+            "{got:?}"
+        );
+        assert_eq!(got.header("x-unfazed-left-out"), "output_config.format, max_tokens");
+    }
+    let last: Value = serde_json::from_str(upstream.bodies().last().unwrap()).unwrap();
+    assert_eq!((&last["max_tokens"], last.get("response_format")), (&json!(16384), None));
+}

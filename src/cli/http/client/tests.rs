@@ -100,6 +100,19 @@ async fn one_that_goes_away_is_noticed_whatever_lies_behind_its_request() {
     }
 }
 
+#[tokio::test]
+async fn one_that_goes_away_is_noticed_behind_more_than_its_socket_holds() {
+    let mut open = endless(None).await;
+    open.client.write_all(ASK.as_bytes()).await.unwrap();
+    open.wait_until_begun().await;
+    // Until no system takes more: its end cannot come either.
+    let (much, late) = (vec![b'x'; 64 << 10], Duration::from_millis(200));
+    while timeout(late, open.client.write(&much)).await.is_ok_and(|sent| sent.is_ok()) {}
+    assert!(!open.dropped.is_cancelled());
+    drop(open.client);
+    noticed(&open.dropped, "much behind").await;
+}
+
 /// Has the end of a connection reset it.
 #[allow(deprecated, reason = "with a time of zero the end does not wait")]
 fn end_by_reset(client: &TcpStream) {
