@@ -620,7 +620,10 @@ async fn parts_of_an_answer_that_no_client_gets_are_named() {
         Reply::json(200, "", &format!(r#"{{"candidates":[{{"content":{content},"finishReason":"STOP"}}]}}"#))
     };
     let ran = r#"{"executableCode":{"language":"PYTHON","code":"1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1"}}"#;
-    let upstream = Upstream::start([answer(&format!(r#"{{"text":"see"}},{ran}"#)), answer(ran)]);
+    let upstream = Upstream::start([
+        answer(&format!(r#"{{"text":"see"}},{ran}"#)),
+        answer(r#"{"toolResponse":{"id":"a"}}"#),
+    ]);
     let policy = "version: 1\nmodels: {'*': {retry: {max_attempts: 1}}}\n";
     let gateway = Gateway::under(policy, &one("gemini", &upstream), &[]);
     let got = gateway.chat().await;

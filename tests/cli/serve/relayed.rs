@@ -131,7 +131,7 @@ async fn a_failure_without_words_is_one_in_the_dialect_of_the_client() {
         let gateway = Gateway::start(&one(api, &upstream));
         let got = gateway.post(path, &[], r#"{"model":"main"}"#).await;
         assert_eq!((got.status, got.header("x-unfazed-attempts")), (502, "3"), "{got:?}");
-        let kind = if api == "anthropic" { "api_error" } else { got.header("x-unfazed-class") };
+        let kind = if api == "anthropic" { "api_error" } else { "server_error" };
         assert_eq!(got.json().pointer(pointer).unwrap(), kind, "{got:?}");
     }
 }

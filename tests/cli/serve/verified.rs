@@ -585,10 +585,17 @@ async fn a_repair_changes_no_number_and_more_tools_than_providers_take_are_not_l
         // As a number of the arguments, be they a text or not.
         let within = around.replacen(r#"\"4711\""#, "123456789012345678901234", 1);
         let within = within.replacen(r#""4711""#, "123456789012345678901234", 1);
-        for answer in [around, within] {
-            let (gateway, _upstream) = gateway(dialect, POLICY, std::slice::from_ref(&answer));
+        let repaired = |answer: &str| {
+            let text = answer.replacen(r#"\"n\":\"7\""#, r#"\"n\":7"#, 1);
+            text.replacen(r#""n":"7""#, r#""n":7"#, 1)
+        };
+        // No reader of the text of arguments has all digits of that number, so it is left alone.
+        let is_text = around.contains(r#"\"4711\""#);
+        let after = if is_text { (within.clone(), "invalid_args") } else { (repaired(&within), "") };
+        for (answer, (after, class)) in [(&around, (repaired(&around), "")), (&within, after)] {
+            let (gateway, _upstream) = gateway(dialect, POLICY, std::slice::from_ref(answer));
             let got = asked(&gateway, dialect, (dialect.ask)()).await;
-            assert_eq!((got.status, &*got.body, got.told()), (200, &*answer, ("1", "main", "invalid_args")));
+            assert_eq!((got.status, &*got.body, got.told()), (200, &*after, ("1", "main", class)));
         }
     }
     let chat = &DIALECTS[0];

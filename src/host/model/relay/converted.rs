@@ -46,7 +46,8 @@ impl ConvertedRequest<'_> {
         let reply = said.map_err(|failure| judged.refused.clone().unwrap_or(failure))?;
         let left_out = beside::left_out(&reply);
         if !left_out.is_empty() {
-            tracing::info!(left_out = left_out.join(", "), "answer converted");
+            let left_out = left_out.join(", ");
+            tracing::info!(left_out, "answer converted");
         }
         Ok(JudgedReply { reply, ..judged })
     }
