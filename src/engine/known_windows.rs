@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::{ContextWindow, ModelPolicy, Setting};
+use crate::session::Usage;
 
 /// How large a model's window is, and who says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -101,6 +102,17 @@ impl KnownWindows {
             }
             None => EffectiveWindow { window: ContextWindow::Unknown, source: None },
         }
+    }
+
+    /// Whether a reply has filled the window of which its server told: it was cut there, though it may say that it is whole. llama.cpp stops
+    /// where `n_tokens + 1 >= n_ctx`, and its Responses API says `completed` of such a reply.
+    pub(super) fn is_filled(&self, target: &str, usage: Usage) -> bool {
+        let Some(known) = self.known.get(target).filter(|known| known.source == WindowSource::Server) else {
+            return false;
+        };
+        // Servers count the last token or do not. Where more was taken, the window is another one.
+        let left = known.tokens.get().checked_sub(usage.input.saturating_add(usage.output));
+        left.is_some_and(|left| left <= 1)
     }
 
     /// The maximum reply length of a model in tokens, if the host knows it.

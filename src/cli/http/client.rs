@@ -18,7 +18,7 @@ use rustls::ProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::time::{Interval, Sleep};
+use tokio::time::{Interval, MissedTickBehavior, Sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -272,7 +272,12 @@ impl<S: AsyncRead + AsyncWrite + OverSocket + Unpin> HalfStream<S> {
     }
 
     fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let look = self.look.get_or_insert_with(|| tokio::time::interval(LOOK));
+        let look = self.look.get_or_insert_with(|| {
+            let mut look = tokio::time::interval(LOOK);
+            // Nobody looks between requests, and what was missed then is not made up for.
+            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            look
+        });
         look.poll_tick(cx).map(drop)
     }
 

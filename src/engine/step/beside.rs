@@ -59,7 +59,7 @@ impl Interpreter {
             (state.windows().of(target, &model), state.calibration().measured(target, measure));
         let ContextWindow::Tokens(window) = known.window else { return None };
         let room = ContextBudget::of(self.policy.context(), &model, window.get(), measure);
-        let fitted = known.source == Some(WindowSource::Policy);
+        let fitted = known.source == Some(WindowSource::Policy) && measure.reply_tokens.is_none();
         Some(if fitted { room } else { room.with_half_for_the_reply() })
     }
 

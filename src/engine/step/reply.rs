@@ -63,6 +63,9 @@ impl SplitState<'_> {
             && let Some(target) = model.series.target(run.targets)
         {
             model.window.learn_from(usage, target, &model.guidance, run);
+            if reply.finish == FinishReason::Stop && run.models.known_windows().is_filled(target, usage) {
+                reply.finish = FinishReason::ContextWindow;
+            }
         }
         for note in core::mem::take(&mut reply.notes) {
             run.out.warn(note);

@@ -119,7 +119,9 @@ impl GatewayAnswer {
             progress.say(&mut answer.headers);
             answer
         };
-        answer.headers.extend(left_out);
+        if let Some((name, value)) = left_out {
+            answer.headers.insert(name, value);
+        }
         explain(&mut answer.headers, class, because.as_ref(), wait);
         answer
     }

@@ -43,6 +43,14 @@ impl GatewayDialect {
     }
 }
 
+/// How an answer ended, which is no code or type of an error: `finish_reason: error`, `status: failed`.
+const ENDINGS: [&str; 6] = ["cancelled", "error", "failed", "in_progress", "incomplete", "queued"];
+
+/// The word of a provider for an error. A number is a status, as OpenRouter, vLLM and Google write it: no program looks for it.
+fn own_word(word: Option<&str>) -> Option<&str> {
+    word.filter(|word| !ENDINGS.contains(word) && word.parse::<i64>().is_err())
+}
+
 /// As the SDKs of `OpenAI` read it.
 fn openai(error: &GatewayError) -> Value {
     let own = error.own();
@@ -54,9 +62,9 @@ fn openai(error: &GatewayError) -> Value {
         400..=499 => "invalid_request_error",
         _ => "server_error",
     };
-    let kind = own.and_then(|said| said.kind.as_deref()).unwrap_or(kind);
+    let kind = own.and_then(|said| own_word(said.kind.as_deref())).unwrap_or(kind);
     let param = own.and_then(|said| said.facts.as_ref()?.param.as_deref());
-    let code = own.and_then(|said| said.code.as_deref());
+    let code = own.and_then(|said| own_word(said.code.as_deref()));
     let code = code.or_else(|| word(error, |words| words.openai)).unwrap_or(error.code);
     json!({ "message": error.message, "type": kind, "param": param, "code": code })
 }
@@ -212,6 +220,19 @@ mod tests {
         // What the gateway itself refuses keeps its own codes.
         let refused = GatewayError::bad_request("no");
         assert_eq!(words(&refused), ["invalid_request", "invalid_request_error", "INVALID_ARGUMENT"]);
+    }
+
+    #[test]
+    fn neither_a_status_nor_how_an_answer_ended_is_a_code() {
+        for word in ["429", "failed"] {
+            let failure = Failure { code: Some(word.into()), kind: Some(word.into()), ..Failure::default() };
+            let error = GatewayError::of(ErrorClass::RateLimit, Some(429), "no").said(failure, true);
+            let body = body(Chat, &error);
+            assert_eq!(
+                (&body["code"], &body["type"]),
+                (&json!("rate_limit_exceeded"), &json!("rate_limit_error"))
+            );
+        }
     }
 
     #[test]

@@ -62,7 +62,11 @@ impl ServerRefusals {
         let refusal = &unquoted(refusal, request.body);
         let note = self.system.learn(model, request.instructs, refusal);
         let note = note.or_else(|| self.learn_form(request.format, refusal));
-        let note = note.or_else(|| self.demand.learn(model, request.body, refusal));
+        // "Forced function calling (mode = ANY) with a response mime type: 'application/json' is unsupported" (Google): the form is left
+        // out beside tools, and requests without one may demand a call as before.
+        let is_of_form = RefusalWords::of(refusal).says(&["response mime type"]);
+        let note =
+            note.or_else(|| if is_of_form { None } else { self.demand.learn(model, request.body, refusal) });
         let note = note.or_else(|| self.limit.learn(model, request.body, refusal));
         note.or_else(|| self.options.learn(model, request.options, refusal))
     }
@@ -108,11 +112,26 @@ impl RefusedOptions {
         if words.says(&["invalid schema for response_format"]) {
             return None;
         }
-        let option = sent.iter().find(|(name, _)| words.refuses_option() && words.name_option(name))?;
+        let faults = [
+            "invalid schema",
+            "invalid json schema",
+            "schema keyword",
+            "unsupported keyword",
+            "recursi",
+            "too deep",
+        ];
+        let is_of_one = words.says(&faults);
+        let is_schema =
+            |beside: &Option<String>| beside.as_deref().is_some_and(|beside| beside.starts_with("schema"));
+        let option = sent.iter().find(|(name, beside)| {
+            words.refuses_option() && words.name_option(name) && !(is_of_one && is_schema(beside))
+        })?;
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.len() >= MOST_REFUSED || !refused.insert(option.clone()) {
+        if refused.len() >= MOST_REFUSED && !refused.contains(option) {
             return None;
         }
+        // Requests in flight at the same time learn the same.
+        refused.insert(option.clone());
         Some(format!("`{model}` refused the request, which is sent again without `{}`", option.0))
     }
 }

@@ -71,7 +71,12 @@ pub(super) fn unpacked(rules: StepRules<'_>, schema: &Schema, arguments: &Value)
 
 /// The JSON value in a string, unless it is a string itself.
 fn said_by(value: &Value) -> Option<Value> {
-    let said = serde_json::from_str(value.as_str()?).ok()?;
+    let text = value.as_str()?;
+    // A number that does not fit would be another one.
+    if too_long(text).is_some() {
+        return None;
+    }
+    let said = serde_json::from_str(text).ok()?;
     match said {
         // A string in a string is no progress, and unpacking `"\"5\""` would change the message.
         Value::String(_) => None,

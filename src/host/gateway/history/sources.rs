@@ -39,11 +39,14 @@ impl RequestHistory {
     fn of_calls(&self, pieces: &[HistoryPiece], sources: &mut [Option<usize>], free: &[bool]) {
         let message = |at: usize| self.items.get(at).map(|item| &item.message);
         // By their texts, too: a conversation may be a hundred thousand messages, of which each is looked for.
-        let mut results = HashMap::<&str, VecDeque<usize>>::new();
+        let mut results = HashMap::<(&str, &str, &str), VecDeque<usize>>::new();
         let mut said = HashMap::<&str, VecDeque<usize>>::new();
         for (at, item) in self.items.iter().enumerate().filter(|(at, _)| free.get(*at) == Some(&true)) {
             match &item.message {
-                Message::Tool { call, .. } => results.entry(call).or_default().push_back(at),
+                Message::Tool { call, tool, text, .. } => {
+                    let same = results.entry((call.as_str(), tool.as_str(), text.as_str()));
+                    same.or_default().push_back(at);
+                }
                 Message::Assistant { text, .. } => said.entry(text).or_default().push_back(at),
                 Message::System { .. } | Message::User { .. } => {}
             }
@@ -53,10 +56,10 @@ impl RequestHistory {
             let HistoryPiece::New(new) = piece else { continue };
             let new = &**new;
             *source = match new {
-                Message::Tool { call, .. } => results.get_mut(call.as_str()).and_then(|of_call| {
-                    let same = of_call.iter().position(|at| message(*at) == Some(new));
-                    same.and_then(|same| of_call.remove(same))
-                }),
+                // What is moved is the same in all. An error was put in: clients have none.
+                Message::Tool { call, tool, text, error: false, .. } => results
+                    .get_mut(&(call.as_str(), tool.as_str(), text.as_str()))
+                    .and_then(VecDeque::pop_front),
                 Message::Assistant { text, .. } => said.get_mut(text.as_str()).and_then(|said| {
                     while said.front().is_some_and(|at| *at < next) {
                         said.pop_front();
@@ -66,7 +69,7 @@ impl RequestHistory {
                     next = same.saturating_add(1);
                     Some(same)
                 }),
-                Message::System { .. } | Message::User { .. } => None,
+                Message::Tool { .. } | Message::System { .. } | Message::User { .. } => None,
             };
         }
     }

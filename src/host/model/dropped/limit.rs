@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::place::{at, at_mut};
 use crate::engine::Failure;
+use crate::host::model::wire::without_quotations;
 
 /// Where the wire formats say how many tokens a reply may have.
 const LIMITS: [&[&str]; 5] = [
@@ -28,8 +29,9 @@ const NAMES: [&str; 8] = [
 ];
 /// What a refusal says that is about something else: the size of the whole request ("This model's maximum context length is 8192
 /// tokens; you requested 9000 tokens (1000 in `max_tokens`)"), what the limit has to be above ("`max_tokens` must be greater than
-/// `thinking.budget_tokens`"), and replies that have to be streamed ("Requests with `max_tokens` > 4096 must have stream=true").
-const OTHERS: [&str; 9] = [
+/// `thinking.budget_tokens`"), replies that have to be streamed ("Requests with `max_tokens` > 4096 must have stream=true"), and one that
+/// needs more ("Could not finish the message because max_tokens or model output limit was reached", decolua/9router#972).
+const OTHERS: [&str; 10] = [
     "context length",
     "context limit",
     "context size",
@@ -39,9 +41,31 @@ const OTHERS: [&str; 9] = [
     "prompt",
     "greater than",
     "stream",
+    "was reached",
 ];
-/// The least that is the limit of a model: `[1, 8192]` names both ends.
-const LEAST: u64 = 256;
+/// How a refusal says that a number is the most. One that repeats the request has numbers of it too: a validator of vLLM writes all of
+/// the body behind its words.
+const MOSTS: [&str; 17] = [
+    "too large",
+    "too high",
+    "exceed",
+    "at most",
+    "range",
+    "between",
+    "less than",
+    "less or equal",
+    "lower than",
+    "no more than",
+    "up to",
+    "maximum value",
+    "maximum allowed",
+    "maximum is",
+    "<=",
+    "≤",
+    " > ",
+];
+/// The least that is the limit of a model: `[1, 8192]` names both ends, and relays write the status (`Error code: 400`).
+const LEAST: u64 = 512;
 /// How often a model may name a lower one.
 const MOST_LEARNED: usize = 4;
 
@@ -85,9 +109,9 @@ impl LearnedLimit {
         if !matches!(refusal.status, Some(400 | 416 | 422)) {
             return None;
         }
-        let words = refusal.message.to_lowercase();
+        let words = without_quotations(&refusal.message).to_lowercase();
         let says = |any: &[&str]| any.iter().any(|said| words.contains(said));
-        if !says(&NAMES) || says(&OTHERS) {
+        if !says(&NAMES) || !says(&MOSTS) || says(&OTHERS) {
             return None;
         }
         let fields: Map<String, Value> = serde_json::from_slice(sent).ok()?;
@@ -122,11 +146,21 @@ fn named(words: &str, asked: u64) -> Option<u64> {
     Some(if words.contains("exclusive") { most.saturating_sub(1) } else { most })
 }
 
-/// The numbers that stand alone in a text, and are no part of a name such as that of a model.
+/// The numbers that stand alone in a text, and are no part of a name such as that of a model. `16,384` is one, and `[1,8192]` has two.
 fn numbers(words: &str) -> impl Iterator<Item = u64> + '_ {
-    let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
+    let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | ',');
     let within = |c: char| matches!(c, '.' | ',' | ';' | ':' | '-');
-    words.split(move |c: char| !in_name(c)).filter_map(move |word| word.trim_end_matches(within).parse().ok())
+    let is_one = |word: &str| word.split(',').skip(1).all(|digits| digits.len() == 3);
+    words.split(move |c: char| !in_name(c)).map(move |word| word.trim_end_matches(within)).flat_map(
+        move |word| {
+            let parts = if is_one(word) {
+                vec![word.replace(',', "")]
+            } else {
+                word.split(',').map(str::to_owned).collect()
+            };
+            parts.into_iter().filter_map(|part| part.parse().ok())
+        },
+    )
 }
 
 #[cfg(test)]
@@ -167,6 +201,8 @@ mod tests {
                 8192,
             ),
             (body[0], "max_tokens (99999) cannot exceed 8192.", 8192),
+            (body[0], "the maximum value for max_tokens is 8192", 8192),
+            (body[0], "max_tokens: 99999 > 16,384, the maximum of this model", 16384),
             (body[0], "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
             (
                 body[0],
@@ -209,6 +245,9 @@ mod tests {
             "Requests with max_tokens > 4096 must have stream=true",
             "max_tokens is not supported by gpt-4-1106-preview",
             "max_tokens: must be at least 1",
+            "Error code: 400 - max_tokens: Input should be a valid integer",
+            "[azure/model-router] [400]: Could not finish the message because max_tokens or model output limit was reached. Please try again with higher max_tokens.",
+            "[{'loc': ('body',), 'msg': 'Value error, `tools` must be set', 'input': {'max_tokens': 20000, 'seed': 1234}}]",
             "max_tokens: 20000 > 8192, which is the maximum allowed number of output tokens for m",
             "temperature must be below 1000",
         ] {

@@ -6,7 +6,8 @@
 //! (platform.claude.com, "Structured outputs"). "JSON Schema Draft 2020-12 subset" with the same limits (Bedrock, "Get validated JSON
 //! results from models").
 
-use std::collections::BTreeSet;
+use core::iter;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -25,51 +26,54 @@ pub(super) struct ClosedSchema {
 impl ClosedSchema {
     pub(super) fn of(schema: &Value) -> Self {
         let mut lost = BTreeSet::new();
-        Self { schema: closed(schema, &mut lost), lost }
+        Self { schema: closed(schema.clone(), &mut lost), lost }
     }
 }
 
-/// The schema with all objects in it closed. It is no deeper than the reader of JSON lets bodies be.
-fn closed(schema: &Value, lost: &mut BTreeSet<String>) -> Value {
-    let Value::Object(said) = schema else { return schema.clone() };
-    let said = with_only_part(said.clone());
+/// The schema with all objects in it closed. It is no deeper than the reader of JSON lets bodies be, and its parts are moved: copied at
+/// each level, they would take their size as often as it is deep.
+fn closed(schema: Value, lost: &mut BTreeSet<String>) -> Value {
+    let Value::Object(said) = schema else { return schema };
+    let said = with_parts(said);
     let mut written = Map::new();
     let mut described = Vec::new();
     // Nothing stands beside a reference but what it may lead to, as with the SDKs.
     let refers = said.contains_key("$ref");
-    for (name, value) in &said {
+    let has_any_of = said.contains_key("anyOf");
+    let (is_object, is_open) = (is_object(&said), is_open(&said));
+    for (name, value) in said {
         let value = match name.as_str() {
             "$defs" | "definitions" => named(value, lost),
-            "$ref" => value.clone(),
+            "$ref" => value,
             "additionalProperties" if !refers => continue,
-            name if name.starts_with('$') => continue,
+            other if other.starts_with('$') => continue,
             "title" | "description" | "default" if refers => continue,
             _ if refers => {
-                lost.insert(name.clone());
+                lost.insert(name);
                 continue;
             }
-            "type" | "title" | "description" | "const" | "default" | "required" => value.clone(),
-            "enum" if value.as_array().is_some_and(|all| all.iter().all(is_plain)) => value.clone(),
+            "type" | "title" | "description" | "const" | "default" | "required" => value,
+            "enum" if value.as_array().is_some_and(|all| all.iter().all(is_plain)) => value,
             "properties" => named(value, lost),
             "items" if value.is_object() => closed(value, lost),
             "anyOf" | "allOf" if value.is_array() => each(value, lost),
-            "oneOf" if value.is_array() && !said.contains_key("anyOf") => {
+            "oneOf" if value.is_array() && !has_any_of => {
                 written.insert("anyOf".to_owned(), each(value, lost));
                 continue;
             }
-            "format" if FORMATS.iter().any(|format| value == format) => value.clone(),
-            "minItems" if value == 0 || value == 1 => value.clone(),
-            "pattern" if value.as_str().is_some_and(is_simple) => value.clone(),
+            "format" if value.as_str().is_some_and(|format| FORMATS.contains(&format)) => value,
+            "minItems" if value == 0 || value == 1 => value,
+            "pattern" if value.as_str().is_some_and(is_simple) => value,
             _ => {
                 described.push(format!("{name}: {value}"));
-                lost.insert(name.clone());
+                lost.insert(name);
                 continue;
             }
         };
-        written.insert(name.clone(), value);
+        written.insert(name, value);
     }
-    if !refers && is_object(&said) {
-        close(&said, &mut written, lost);
+    if !refers && is_object {
+        close(is_open, &mut written, lost);
     }
     if !described.is_empty() {
         let rest = format!("{{{}}}", described.join(", "));
@@ -80,13 +84,16 @@ fn closed(schema: &Value, lost: &mut BTreeSet<String>) -> Value {
     Value::Object(written)
 }
 
-/// Lets an object have the properties alone that it names. It loses what may have others by its own words, or names none.
-fn close(said: &Map<String, Value>, written: &mut Map<String, Value>, lost: &mut BTreeSet<String>) {
-    let others = said.get("additionalProperties");
-    let is_open = match others {
+/// Whether an object may have other properties by its own words, or names none.
+fn is_open(said: &Map<String, Value>) -> bool {
+    match said.get("additionalProperties") {
         Some(others) => *others != false,
         None => !said.contains_key("properties"),
-    };
+    }
+}
+
+/// Lets an object have the properties alone that it names. One that is open loses others.
+fn close(is_open: bool, written: &mut Map<String, Value>, lost: &mut BTreeSet<String>) {
     if is_open {
         lost.insert("additionalProperties".to_owned());
     }
@@ -95,27 +102,72 @@ fn close(said: &Map<String, Value>, written: &mut Map<String, Value>, lost: &mut
     written.insert("additionalProperties".to_owned(), json!(false));
 }
 
-/// A schema with the one part of its `allOf` in its place, as pydantic 1 writes a reference that has a title: "`allOf` with `$ref` not
-/// supported".
-fn with_only_part(mut said: Map<String, Value>) -> Map<String, Value> {
-    let Some([Value::Object(only)]) = said.get("allOf").and_then(Value::as_array).map(Vec::as_slice) else {
-        return said;
-    };
-    let only = only.clone();
-    if only.keys().all(|name| !said.contains_key(name)) {
-        said.shift_remove("allOf");
-        said.extend(only);
+/// A schema with the parts of its `allOf` in its place: closed by itself, each would allow nothing of the others. A reference goes there
+/// alone, as pydantic 1 writes one that has a title. Where more stands beside it the schema stays, and the server says so: "`allOf`
+/// with `$ref` not supported".
+fn with_parts(mut said: Map<String, Value>) -> Map<String, Value> {
+    // A part may have parts.
+    while can_join(&said)
+        && let Some(Value::Array(parts)) = said.shift_remove("allOf")
+    {
+        for (name, value) in parts.into_iter().filter_map(fields).flatten() {
+            join(&mut said, name, value);
+        }
     }
     said
 }
 
-fn each(schemas: &Value, lost: &mut BTreeSet<String>) -> Value {
-    schemas.as_array().into_iter().flatten().map(|schema| closed(schema, lost)).collect()
+/// Adds a field of a part. What is there otherwise says the same.
+fn join(said: &mut Map<String, Value>, name: String, value: Value) {
+    match (said.get_mut(&name), value) {
+        (None, value) => _ = said.insert(name, value),
+        (Some(Value::Object(known)), Value::Object(more)) if name == "properties" => known.extend(more),
+        (Some(Value::Array(known)), Value::Array(more)) if name == "required" => {
+            let names: HashSet<Value> = known.iter().cloned().collect();
+            known.extend(more.into_iter().filter(|name| !names.contains(name)));
+        }
+        (Some(_), _) => {}
+    }
 }
 
-fn named(schemas: &Value, lost: &mut BTreeSet<String>) -> Value {
-    let schemas = schemas.as_object().into_iter().flatten();
-    Value::Object(schemas.map(|(name, schema)| (name.clone(), closed(schema, lost))).collect())
+fn fields(schema: Value) -> Option<Map<String, Value>> {
+    if let Value::Object(fields) = schema { Some(fields) } else { None }
+}
+
+/// Whether the parts of an `allOf` and what stands beside it can stand side by side.
+fn can_join(said: &Map<String, Value>) -> bool {
+    let Some(parts) = said.get("allOf").and_then(Value::as_array) else { return false };
+    let (mut all, mut properties) = (HashMap::new(), HashSet::new());
+    for schema in iter::once(Some(said)).chain(parts.iter().map(Value::as_object)) {
+        let Some(schema) = schema else { return false };
+        for (name, value) in
+            schema.iter().filter(|(name, _)| *name != "allOf" || !core::ptr::eq(schema, said))
+        {
+            let is_new = match (name.as_str(), value) {
+                ("properties", Value::Object(named)) => named.keys().all(|name| properties.insert(name)),
+                ("required", Value::Array(_)) => true,
+                _ => *all.entry(name).or_insert(value) == value,
+            };
+            if !is_new {
+                return false;
+            }
+        }
+    }
+    let is_beside = |name: &&String| {
+        name.starts_with('$') || matches!(name.as_str(), "title" | "description" | "default" | "definitions")
+    };
+    let stands_alone = properties.is_empty() && all.keys().all(is_beside);
+    !all.keys().any(|name| *name == "$ref") || stands_alone
+}
+
+fn each(schemas: Value, lost: &mut BTreeSet<String>) -> Value {
+    let Value::Array(schemas) = schemas else { return schemas };
+    schemas.into_iter().map(|schema| closed(schema, lost)).collect()
+}
+
+fn named(schemas: Value, lost: &mut BTreeSet<String>) -> Value {
+    let Value::Object(schemas) = schemas else { return json!({}) };
+    Value::Object(schemas.into_iter().map(|(name, schema)| (name, closed(schema, lost))).collect())
 }
 
 /// Whether a schema is one of objects, maybe among other types.
@@ -175,6 +227,15 @@ mod tests {
             (
                 json!({"title": "N", "allOf": [{"$ref": "#/definitions/n"}]}),
                 json!({"$ref": "#/definitions/n"}),
+            ),
+            (
+                json!({"allOf": [{"type": "object", "properties": {"a": {}}, "required": ["a"]}, {"type": "object", "properties": {"b": {}}, "required": ["b"]}]}),
+                json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"], "additionalProperties": false}),
+            ),
+            // One that adds properties is refused by the server, and not left out here.
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string"}}, "allOf": [{"$ref": "#/$defs/n"}]}),
+                json!({"type": "object", "properties": {"a": {"type": "string"}}, "allOf": [{"$ref": "#/$defs/n"}], "additionalProperties": false}),
             ),
         ] {
             assert_eq!(closed(&said), (expected, Vec::new()), "{said}");

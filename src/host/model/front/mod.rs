@@ -193,7 +193,9 @@ impl FrontCall {
     /// The headers of the answer, by those of the provider.
     pub(super) fn headers(&self, mut headers: HeaderMap, left_out: &[String]) -> HeaderMap {
         headers.insert(CONTENT_TYPE, if self.stream { EVENTS } else { JSON });
-        headers.extend(self::left_out(left_out));
+        if let Some((name, value)) = self::left_out(left_out) {
+            headers.insert(name, value);
+        }
         headers
     }
 

@@ -9,8 +9,9 @@ use crate::engine::{Failure, ModelReply};
 use crate::policy::ErrorClass;
 use crate::session::Message;
 
-/// What is no loss: calls and messages, which are said otherwise, and what belongs to them or to a text.
-const SAID: [&str; 15] = [
+/// What is no loss: calls and messages, which are said otherwise, what belongs to them or to a text, and what says nothing of the answer:
+/// `prefix` of Mistral, `name` of `MiniMax`, `padding` of Copilot, and where `LiteLLM` repeats what stands elsewhere.
+const SAID: [&str; 19] = [
     Message::ANSWER_FIELDS,
     "annotations",
     "call",
@@ -20,6 +21,10 @@ const SAID: [&str; 15] = [
     "function_call",
     "functionCall",
     "message",
+    "name",
+    "padding",
+    "prefix",
+    "provider_specific_fields",
     "refusal",
     "thought",
     "thoughtSignature",
@@ -130,6 +135,7 @@ mod tests {
             ),
             (json!({"images": [{}], "audio": {"id": "a"}}), vec!["answer.audio", "answer.images"]),
             (json!({"a\r\nb": 1}), vec!["answer.other"]),
+            (json!({"name": "MiniMax AI", "prefix": false}), vec![]),
             (
                 json!({"reasoning_content": "hm", "reasoning_details": [{}], "annotations": [{}], "tool_calls": {}, "answer_fields": {}}),
                 vec![],

@@ -56,7 +56,10 @@ impl ConvertedRequest<'_> {
     pub(super) fn whole(&self, mut head: AnswerHead, reply: &ModelReply) -> WholeAnswer {
         let mut writer = self.front.writer();
         let body = writer.text(&reply.text) + &writer.end(reply);
-        head.headers.extend(left_out(&[&*self.left_out, &beside::left_out(reply)].concat()));
+        // It has the fields of the request already: `extend` would add a second header.
+        if let Some((name, value)) = left_out(&[&*self.left_out, &beside::left_out(reply)].concat()) {
+            head.headers.insert(name, value);
+        }
         WholeAnswer { head, body: body.into() }
     }
 

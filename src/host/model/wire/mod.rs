@@ -34,7 +34,7 @@ pub(in crate::host) use finish::cut_at_limit;
 #[cfg(feature = "serve")]
 pub(super) use ids::IdForm;
 pub(super) use readable::readable;
-pub(super) use refusal_words::{RefusalWords, unquoted};
+pub(super) use refusal_words::{RefusalWords, unquoted, without_quotations};
 #[cfg(feature = "serve")]
 pub(super) use sendable::sent_input;
 use tally::StreamTally;

@@ -435,7 +435,7 @@ fn blank(message: &mut String, value: &Value) {
 
 /// A text without what it quotes, but for single words: those are names and values. An error inside a text, as JSON or as
 /// Python writes it, is no quotation.
-fn without_quotations(text: &str) -> String {
+pub(crate) fn without_quotations(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(quote) = rest.chars().next() {
