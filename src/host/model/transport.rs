@@ -404,7 +404,8 @@ impl ModelTransport {
             }
         }
         let reply = answer.reply(format, &headers, &format.sent(request.messages))?;
-        let reply = cut_at_limit(reply, || format.write(request).ok().map(|body| self.dropped.left_out_of(body)));
+        let reply =
+            cut_at_limit(reply, || format.write(request).ok().map(|body| self.dropped.left_out_of(body)));
         Ok(ModelReply { limits: failure::stated_limits(&headers), ..reply })
     }
 
