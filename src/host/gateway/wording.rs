@@ -46,7 +46,7 @@ impl GatewayDialect {
 /// How an answer ended, which is no code or type of an error: `finish_reason: error`, `status: failed`.
 const ENDINGS: [&str; 6] = ["cancelled", "error", "failed", "in_progress", "incomplete", "queued"];
 
-/// The word of a provider for an error. A number is a status, as OpenRouter, vLLM and Google write it: no program looks for it.
+/// The word of a provider for an error. A number is a status, as `OpenRouter`, vLLM and Google write it: no program looks for it.
 fn own_word(word: Option<&str>) -> Option<&str> {
     word.filter(|word| !ENDINGS.contains(word) && word.parse::<i64>().is_err())
 }

@@ -30,7 +30,7 @@ const NAMES: [&str; 8] = [
 /// What a refusal says that is about something else: the size of the whole request ("This model's maximum context length is 8192
 /// tokens; you requested 9000 tokens (1000 in `max_tokens`)"), what the limit has to be above ("`max_tokens` must be greater than
 /// `thinking.budget_tokens`"), replies that have to be streamed ("Requests with `max_tokens` > 4096 must have stream=true"), and one that
-/// needs more ("Could not finish the message because max_tokens or model output limit was reached", decolua/9router#972).
+/// needs more ("Could not finish the message because `max_tokens` or model output limit was reached", decolua/9router#972).
 const OTHERS: [&str; 10] = [
     "context length",
     "context limit",
