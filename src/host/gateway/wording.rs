@@ -69,8 +69,8 @@ fn openai(error: &GatewayError) -> Value {
     json!({ "message": error.message, "type": kind, "param": param, "code": code })
 }
 
-/// What the APIs call a failure: the `code` of `OpenAI`'s, the `type` of Anthropic's and the name of `google.rpc.Code`. An empty one: there
-/// is none for the class, and the status alone decides.
+/// What the APIs call a failure: the `code` of `OpenAI`'s, the `type` of Anthropic's and the name of `google.rpc.Code`. An empty one: the
+/// class has no word, and the status alone decides.
 struct ClassWords {
     openai: &'static str,
     anthropic: &'static str,

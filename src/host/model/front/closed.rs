@@ -103,7 +103,7 @@ fn close(is_open: bool, written: &mut Map<String, Value>, lost: &mut BTreeSet<St
 }
 
 /// A schema with the parts of its `allOf` in its place: closed by itself, each would allow nothing of the others. A reference goes there
-/// alone, as pydantic 1 writes one that has a title. Where more stands beside it the schema stays, and the server says so: "`allOf`
+/// alone, as pydantic 1 writes one that has a title. Where the schema has more fields it stays, and the server says so: "`allOf`
 /// with `$ref` not supported".
 fn with_parts(mut said: Map<String, Value>) -> Map<String, Value> {
     // A part may have parts.
@@ -134,7 +134,7 @@ fn fields(schema: Value) -> Option<Map<String, Value>> {
     if let Value::Object(fields) = schema { Some(fields) } else { None }
 }
 
-/// Whether the parts of an `allOf` and what stands beside it can stand side by side.
+/// Whether the parts of an `allOf` and the fields next to it can be one schema.
 fn can_join(said: &Map<String, Value>) -> bool {
     let Some(parts) = said.get("allOf").and_then(Value::as_array) else { return false };
     let (mut all, mut properties) = (HashMap::new(), HashSet::new());

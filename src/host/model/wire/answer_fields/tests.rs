@@ -1,4 +1,4 @@
-//! What stands above the message, in every dialect, whole and streamed; and that none of it is sent.
+//! What an answer says beside its message, in every dialect, whole and streamed; and that none of it is sent.
 
 use reqwest::header::HeaderMap;
 use serde_json::json;
