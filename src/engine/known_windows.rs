@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::measure::TurnMeasure;
 use crate::policy::{ContextWindow, ModelPolicy, Setting};
 use crate::session::Usage;
 
@@ -140,6 +141,12 @@ impl KnownWindows {
 }
 
 impl EffectiveWindow {
+    /// Whether the reserve for the reply was chosen for this window: only a policy that sets the window has done so. For other
+    /// windows, and for what a client says to every model alike, the reserve is at most half.
+    pub(super) fn has_own_reserve(self, measure: TurnMeasure) -> bool {
+        self.source == Some(WindowSource::Policy) && measure.reply_tokens.is_none()
+    }
+
     /// The rule for the window and its value in the policy: a learned size appears in no policy file.
     pub(super) fn setting(self, policy: &ModelPolicy) -> (&'static str, Setting<ContextWindow>) {
         match self.source {

@@ -4,7 +4,6 @@
 use serde_json::Value;
 
 use super::super::directive::{Directive, DirectiveKind, Directives, Note};
-use super::super::known_windows::WindowSource;
 use super::super::measure::TurnMeasure;
 use super::super::orphans;
 use super::super::problems::told;
@@ -59,8 +58,7 @@ impl Interpreter {
             (state.windows().of(target, &model), state.calibration().measured(target, measure));
         let ContextWindow::Tokens(window) = known.window else { return None };
         let room = ContextBudget::of(self.policy.context(), &model, window.get(), measure);
-        let fitted = known.source == Some(WindowSource::Policy) && measure.reply_tokens.is_none();
-        Some(if fitted { room } else { room.with_half_for_the_reply() })
+        Some(if known.has_own_reserve(measure) { room } else { room.with_half_for_the_reply() })
     }
 
     /// The directives for faults that [`repair`](crate::context::repair) found in a history outside of turns: the

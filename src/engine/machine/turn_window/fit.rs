@@ -101,10 +101,11 @@ impl RunParts<'_> {
             }
             ContextWindow::Unknown => None,
         };
-        // Only a policy that sets the window has also chosen a reserve for the reply that fits it. For other windows,
-        // and for what a client says to every model alike, the reserve is at most half.
-        let fitted = window.source == Some(WindowSource::Policy) && expected.reply_tokens.is_none();
-        let mut room = if fitted { room } else { room.map(ContextBudget::with_half_for_the_reply) };
+        let mut room = if window.has_own_reserve(expected) {
+            room
+        } else {
+            room.map(ContextBudget::with_half_for_the_reply)
+        };
         let mut budget = None;
         if let Some((left, rule, setting)) = self.run_budget().left_for_the_end(target)
             // The tighter of window and budget decides, and is named.
